@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 seconds=${1:?"usage: fuzz/run.sh SECONDS [TARGET...]"}
 shift
-[[ "$seconds" =~ ^[1-9][0-9]{0,5}$ ]] || { echo "fuzz: \"$seconds\" is no number of seconds from 1 to 999999" >&2; exit 2; }
+[[ "$seconds" =~ ^[1-9][0-9]{0,5}$ ]] || { echo "fuzz: \"$seconds\" is not a number of seconds from 1 to 999999" >&2; exit 2; }
 
 version=0.13.2
 tools=$PWD/target/tools

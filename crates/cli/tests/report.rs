@@ -124,7 +124,7 @@ fn a_folder_that_takes_no_file_gets_one_sentence() {
         ("/proc/x.html", "cannot write /proc/x.html: "),
         ("/dev/full", "cannot write /dev/full: No space left"),
         ("/dev", "it is a folder"),
-        ("/no/such/x.html", "make the folder first"),
+        ("/no/such/x.html", "create the folder first"),
     ] {
         let said = sentence(&report(&[&fixture("boost.json"), Path::new("-o"), Path::new(path)]), 3);
         assert!(said.contains(expected), "{said}");

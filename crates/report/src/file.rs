@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(names(folder.path()), ["x.html"]);
         let error = |path: &Path| check_writable(path).expect_err("this cannot work").to_string();
         assert!(error(folder.path()).contains("it is a folder"));
-        assert!(error(&folder.path().join("no/x.html")).contains("make the folder first"));
+        assert!(error(&folder.path().join("no/x.html")).contains("create the folder first"));
         assert!(error(Path::new("/proc/x.html")).starts_with("cannot write /proc/x.html: "));
     }
 

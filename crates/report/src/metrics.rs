@@ -303,10 +303,10 @@ impl Metrics {
             *counts.entry((&finding.id, finding.severity.name())).or_default() += 1;
         }
         let labels =
-            |id: &str, severity: &str| vec![("rule", id.to_owned()), ("weight", severity.to_owned())];
+            |id: &str, severity: &str| vec![("id", id.to_owned()), ("severity", severity.to_owned())];
         let series: Vec<Series> =
             counts.into_iter().map(|((id, severity), count)| (labels(id, severity), count)).collect();
-        family(encoder, "marks", "Findings, by their id", MetricType::Gauge, &series)?;
+        family(encoder, "findings", "Findings of `udpath show`, by id", MetricType::Gauge, &series)?;
         let info = encoder.encode_descriptor("build", "The program", None, MetricType::Info)?;
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         Info::new(version).encode(info)

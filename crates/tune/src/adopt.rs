@@ -31,8 +31,8 @@ pub fn adopt(machine: &dyn Machine, lock: &Lock, id: u64, plan: &Plan) -> Result
     let unfit = match entry.state {
         State::Undone => Some("has been undone; remove the unit that applies it"),
         State::Closed => Some("has been closed; remove the unit that applies it"),
-        State::Unfinished | State::HalfUndone => Some("stands between old and new; undo it"),
-        State::Awaiting => Some("is not confirmed, and no file keeps it"),
+        State::Unfinished | State::HalfUndone => Some("did not finish; undo it"),
+        State::Awaiting => Some("is not confirmed, and is not in a file yet"),
         State::Applied if !entry.persists() => Some("was applied without --persist"),
         State::Applied => None,
     };

@@ -55,16 +55,14 @@ pub enum ApplyError {
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// An earlier apply or undo died in the middle; nothing was changed.
-    #[error(
-        "the apply with number {id} did not finish and stands between old and new; run `udpath undo {id}` first"
-    )]
+    #[error("apply {id} did not finish: some of its changes may be in effect; run `udpath undo {id}` first")]
     Unfinished {
         /// Its number.
         id: u64,
     },
     /// An earlier apply has changed the same setting, and is reverted unless it is confirmed; nothing was changed.
     #[error(
-        "apply {id} has changed {setting} too and awaits a confirmation; run `udpath confirm {id}` or `udpath undo {id}` \
+        "apply {id} also changed {setting} and awaits confirmation; run `udpath confirm {id}` or `udpath undo {id}` \
          first; nothing was changed"
     )]
     Awaiting {
@@ -78,7 +76,7 @@ pub enum ApplyError {
     Nothing(String),
     /// A change failed; everything was rolled back.
     #[error(
-        "{cause}; {} taken back and verified",
+        "{cause}; {} undone and verified",
         if *changes == 1 { "1 change was".to_owned() } else { format!("{changes} changes were") }
     )]
     Reverted {
@@ -88,7 +86,7 @@ pub enum ApplyError {
         changes: usize,
     },
     /// A change failed, and the rollback is incomplete.
-    #[error("{cause}; it was taken back, except: {}; `udpath undo {id}` tries again", Left::list(left))]
+    #[error("{cause}; undone, except: {}; `udpath undo {id}` tries again", Left::list(left))]
     HalfReverted {
         /// The entry's number.
         id: u64,
@@ -215,7 +213,7 @@ pub(crate) fn change_all(
             if !found.is(&old) && !planned && chosen_by_driver(&change.setting, &setting) {
                 writing
                     .append(&Line::Moved { setting: setting.to_string(), found: Setting::encode(&found) })?;
-                let note = Some("chosen by the driver for the channels there are now".to_owned());
+                let note = Some("chosen by the driver for the new number of channels".to_owned());
                 made.push(Made { setting, from: old, to: found, note });
             } else if !found.is(&old) {
                 let reason = format!("lost by the change of {}", change.setting);
@@ -249,7 +247,7 @@ fn one(
         return Err(Refusal::because(
             "set",
             setting,
-            format!("it {lost}, and had none when the plan was made"),
+            format!("it {lost}, which was not there when the plan was made"),
         )
         .into());
     }
@@ -280,9 +278,8 @@ fn one(
     }
     // Not synced separately: if this line is lost, undo restores without checking for other writers.
     writing.append(&Line::Done { at: this, found: Setting::encode(&found) })?;
-    let note = (!found.is_told()).then(|| {
-        format!("the kernel does not tell it: neither read back nor known before; undo makes it {old:#}")
-    });
+    let note = (!found.is_told())
+        .then(|| format!("the kernel does not report it, so it was not read back; undo sets {old:#}"));
     let to = if found.is_told() { found } else { to.clone() };
     Ok(Some(Made { setting: setting.clone(), from, to, note }))
 }

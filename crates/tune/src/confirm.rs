@@ -34,10 +34,10 @@ pub enum ConfirmError {
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// No apply awaits confirmation.
-    #[error("no apply awaits a confirmation")]
+    #[error("no apply awaits confirmation")]
     Nothing,
     /// This apply does not await confirmation.
-    #[error("apply {id} awaits no confirmation: it {why}")]
+    #[error("apply {id} does not await confirmation: it {why}")]
     NotAwaited {
         /// The entry's number.
         id: u64,
@@ -61,14 +61,12 @@ pub fn confirm(lock: &Lock, id: Option<u64>) -> Result<Entry, ConfirmError> {
     };
     let (entry, mut writing) = lock.resume(id)?;
     let why = match entry.state {
-        State::Awaiting if entry.begun.boot != context::boot() => {
-            Some("was before a boot, which has taken it back")
-        }
+        State::Awaiting if entry.begun.boot != context::boot() => Some("was lost at a reboot"),
         State::Awaiting => None,
         State::Applied => Some("stays already"),
         State::Undone => Some("has been undone"),
         State::Closed => Some("has been closed"),
-        State::Unfinished | State::HalfUndone => Some("stands between old and new; undo it"),
+        State::Unfinished | State::HalfUndone => Some("did not finish; undo it"),
     };
     if let Some(why) = why {
         return Err(ConfirmError::NotAwaited { id, why });
@@ -80,7 +78,7 @@ pub fn confirm(lock: &Lock, id: Option<u64>) -> Result<Entry, ConfirmError> {
 
 /// The process that will revert an apply.
 #[derive(Debug)]
-#[must_use = "status shows that nobody reverts when this is dropped"]
+#[must_use = "dropping this shows in the status as a revert that does not run"]
 pub struct Attending {
     /// The location of the settings.
     pub place: Place,

@@ -83,7 +83,7 @@ pub(crate) fn resolve(
         for change in changes.iter() {
             if let Some(line) = lines.iter().find(|line| line.sets(&change.setting)) {
                 let why = format!(
-                    "the running tuned sets it too, by line {} of {}; change it there, or say --ignore-conflict tuned",
+                    "tuned is running and sets it too (line {} of {}); change it there, or use --ignore-conflict tuned",
                     line.number, line.file
                 );
                 return Err(PlanError::Conflict { setting: change.setting.to_string(), why });
@@ -106,8 +106,7 @@ fn ban(machine: &dyn Machine, changes: &[Change], pid: u32) -> Result<Option<Cha
         };
         if change.setting.interface().is_some() && changes.iter().any(|other| channels(&other)) {
             let why = format!(
-                "irqbalance (pid {pid}) must be told to leave the IRQ alone, and its number is known only after the \
-                 channels have changed; make two plans, or say --ignore-conflict irqbalance"
+                "irqbalance (pid {pid}) must be told to ignore the IRQ, but its number is unknown until the channels change; make two plans, or use --ignore-conflict irqbalance"
             );
             return Err(conflict(&change.setting, why));
         }
@@ -115,8 +114,7 @@ fn ban(machine: &dyn Machine, changes: &[Change], pid: u32) -> Result<Option<Cha
     }
     let found = machine.read(&Setting::IrqbalanceBan).map_err(|refusal| {
         let why = format!(
-            "irqbalance (pid {pid}) moves IRQs every 10 s and cannot be told to leave this one alone ({}); stop it, \
-             or ban the IRQ in its own configuration and say --ignore-conflict irqbalance",
+            "irqbalance (pid {pid}) moves IRQs every 10 s and cannot be told to ignore this one ({}); stop it, or ban the IRQ in its configuration and use --ignore-conflict irqbalance",
             refusal.why
         );
         conflict(&first.setting, why)

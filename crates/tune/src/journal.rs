@@ -82,7 +82,7 @@ pub enum JournalError {
         cause: io::Error,
     },
     /// Another user could change the journal, or hold its lock.
-    #[error("the journal {0} {why}; run `chown {user} {0}` and `chmod 700 {0}`, or name another folder with --state", path.display())]
+    #[error("the journal {0} {why}; run `chown {user} {0}` and `chmod 700 {0}`, or choose another folder with --state", path.display())]
     Shared {
         /// The folder.
         path: PathBuf,
@@ -92,7 +92,7 @@ pub enum JournalError {
         user: u32,
     },
     /// Another udpath process is changing settings.
-    #[error("{holder} holds {}; waited {} s for it", path.display(), lock::WAIT.as_secs())]
+    #[error("{holder} holds {}; gave up after {} s", path.display(), lock::WAIT.as_secs())]
     Held {
         /// The lock.
         path: PathBuf,
@@ -113,8 +113,7 @@ pub enum JournalError {
     },
     /// The entry was written by another version.
     #[error(
-        "journal entry {id} cannot be used: udpath {version} wrote {} in format {schema:?}, and this version reads {SCHEMA}; \
-         undo it with that version, or: {}",
+        "journal entry {id} cannot be used: udpath {version} wrote {} in format {schema:?}, but this version reads {SCHEMA}; undo it with that version, or: {}",
         path.display(), way_out(*id)
     )]
     Version {
@@ -141,7 +140,7 @@ pub enum JournalError {
 
 /// What to do about an entry that cannot be read.
 fn way_out(id: u64) -> impl fmt::Display {
-    format!("`udpath undo --print {id}` shows what can be read of it, `udpath undo --forget {id}` closes it")
+    format!("`udpath undo --print {id}` shows what is readable, `udpath undo --forget {id}` closes it")
 }
 
 /// A hint about missing permissions.

@@ -172,10 +172,10 @@ fn meaning(operation: &str, setting: &Setting, errno: i32) -> Option<&'static st
         return Some(of_kind);
     }
     Some(match (setting, errno) {
-        (Setting::Interface(..), libc::ENODEV) => "there is no such interface",
-        (Setting::Interface(..), libc::EOPNOTSUPP) => "the driver does not do that",
-        (_, libc::EACCES | libc::EPERM) => "root is needed",
-        (_, libc::EROFS) => "the file system is mounted read-only, as in containers; do it on the host",
+        (Setting::Interface(..), libc::ENODEV) => "no such interface",
+        (Setting::Interface(..), libc::EOPNOTSUPP) => "the driver does not support it",
+        (_, libc::EACCES | libc::EPERM) => "it needs root",
+        (_, libc::EROFS) => "the file system is mounted read-only, as in containers; set it on the host",
         _ => return None,
     })
 }
@@ -188,15 +188,15 @@ mod tests {
     fn refusals_explain_the_errno_for_the_setting() {
         for (name, operation, errno, says) in [
             ("irq:57:affinity", "set", libc::EIO, "manages this IRQ's CPUs itself"),
-            ("irq:57:affinity", "set", libc::EPERM, "or root is needed"),
-            ("irq:57:affinity", "set", libc::ENOSPC, "no interrupt vector left"),
-            ("eth0:irq/rx-0", "set", libc::ENOSPC, "no interrupt vector left"),
+            ("irq:57:affinity", "set", libc::EPERM, "or it needs root"),
+            ("irq:57:affinity", "set", libc::ENOSPC, "no free interrupt vector"),
+            ("eth0:irq/rx-0", "set", libc::ENOSPC, "no free interrupt vector"),
             ("irq:57:affinity", "read", libc::ENOENT, "no such IRQ"),
             ("eth0:rps/rx-0", "set", libc::EINVAL, "isolated or offline"),
             ("eth0:xps/tx-0", "read", libc::ENOENT, "the only one"),
-            ("eth0:ring/rx", "set", libc::EOPNOTSUPP, "the driver does not do that"),
+            ("eth0:ring/rx", "set", libc::EOPNOTSUPP, "the driver does not support it"),
             ("sysctl:net.core.netdev_budget", "read", libc::ENOENT, "set it on the host"),
-            ("sysctl:kernel.nothing", "read", libc::ENOENT, "this kernel has none"),
+            ("sysctl:kernel.nothing", "read", libc::ENOENT, "this kernel has no sysctl"),
             ("sysctl:kernel.panic", "set", libc::EROFS, "read-only"),
             ("thread:8/9:affinity", "set", libc::EINVAL, "its cpuset"),
             ("eth0:channels/rx", "set", libc::EBUSY, "busy"),

@@ -32,13 +32,11 @@ use udpath_host::namespace;
 pub enum PersistError {
     /// It was made in another network namespace.
     #[error(
-        "cannot keep settings of this network namespace over a boot: files in /etc are for the initial one, and would \
-         change its interfaces of the same names; apply without --persist, from whatever creates the namespace (a unit: \
-         ExecStartPost=udpath apply PLAN.json --netns NAME)"
+        "cannot persist settings of this network namespace: files in /etc apply to the initial one, and would change its interfaces of the same names; apply without --persist, from whatever creates the namespace (in a unit: ExecStartPost=udpath apply PLAN.json --netns NAME)"
     )]
     Namespace,
     /// It names an object that a boot replaces.
-    #[error("{setting} cannot be kept over a boot: {why}")]
+    #[error("{setting} cannot be persisted: {why}")]
     Fleeting {
         /// The setting.
         setting: String,
@@ -46,10 +44,10 @@ pub enum PersistError {
         why: &'static str,
     },
     /// Another program's file is in the way.
-    #[error("{0} is there already, and is not overwritten")]
+    #[error("{0} exists and is not overwritten")]
     Exists(String),
     /// The program's path cannot be used in a unit.
-    #[error("the unit needs a program by its full path without white space, not '{0}'")]
+    #[error("the unit needs the program's full path, without white space, not '{0}'")]
     Program(String),
     /// A user other than root can replace the program that the unit runs as root.
     #[error(
@@ -114,21 +112,24 @@ pub fn files(machine: &dyn Machine, plan: &Plan, id: u64, boot: &Boot<'_>) -> Re
             // The unit's own apply adds the bans it needs.
             Setting::IrqbalanceBan | Setting::File(_) => {}
             Setting::Irq(_) => {
-                return Err(fleeting("IRQs get other numbers; name it by its queue, as eth0:irq/rx-0"));
+                return Err(fleeting(
+                    "IRQ numbers change at boot; name it by its queue, as in eth0:irq/rx-0",
+                ));
             }
             Setting::Socket { .. } => {
                 return Err(fleeting(
-                    "a restart makes new sockets; set it in the server's own configuration, or let its unit say \
-                     ExecStartPost=udpath apply --set port:PORT:...",
+                    "a restarted server has new sockets; set it in the server's configuration, or put ExecStartPost=udpath apply --set port:PORT:... into its unit",
                 ));
             }
             Setting::Thread { .. } => {
-                return Err(fleeting("threads get other numbers; set CPUAffinity= in the service's unit"));
+                return Err(fleeting(
+                    "thread IDs change at a restart; set CPUAffinity= in the service's unit",
+                ));
             }
         }
     }
     let head = format!(
-        "# Made by udpath {}, apply {id}; `udpath undo {id}` removes it.\n",
+        "# Written by udpath {}, apply {id}; `udpath undo {id}` removes it.\n",
         env!("CARGO_PKG_VERSION")
     );
     let (mut files, mut notes): (Vec<(String, String)>, Vec<String>) = (Vec::new(), Vec::new());
@@ -161,7 +162,8 @@ pub fn files(machine: &dyn Machine, plan: &Plan, id: u64, boot: &Boot<'_>) -> Re
     }
     if !files.is_empty() && source.names("/run/systemd/system").is_err() {
         notes.push(
-            "systemd does not run here: at boot only what else reads these files acts on them".to_owned(),
+            "systemd is not running: at boot these files take effect only if something else reads them"
+                .to_owned(),
         );
     }
     let changes = files.into_iter().map(|(path, text)| {
@@ -173,7 +175,7 @@ pub fn files(machine: &dyn Machine, plan: &Plan, id: u64, boot: &Boot<'_>) -> Re
                 from: Some(Value::File(None)),
                 to: Value::File(Some(text)),
                 irq: None,
-                reason: "keeps it over a boot".to_owned(),
+                reason: "persists it".to_owned(),
             }),
         }
     });

@@ -56,7 +56,7 @@ pub struct Change {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PlanError {
     /// A request without a value.
-    #[error("{0:?} sets nothing; write SETTING=VALUE, such as eth0:rps/rx-0=0-3")]
+    #[error("{0:?} has no value; write SETTING=VALUE, such as eth0:rps/rx-0=0-3")]
     NoValue(String),
     /// An invalid name.
     #[error(transparent)]
@@ -65,7 +65,7 @@ pub enum PlanError {
     #[error(transparent)]
     Value(#[from] WrongValue),
     /// Two values for the same setting.
-    #[error("{setting} cannot be {one} and {other} at once")]
+    #[error("{setting} cannot be both {one} and {other}")]
     Twice {
         /// The setting.
         setting: String,
@@ -85,7 +85,7 @@ pub enum PlanError {
         why: String,
     },
     /// A `*` that matches nothing.
-    #[error("{name:?} stands for no queue: {why}")]
+    #[error("{name:?} matches no queue: {why}")]
     Nothing {
         /// The request.
         name: String,
@@ -93,7 +93,7 @@ pub enum PlanError {
         why: String,
     },
     /// An invalid request about a port.
-    #[error("{name:?} names nothing of a port: {why}")]
+    #[error("{name:?} is not a setting of a port: {why}")]
     Port {
         /// The request.
         name: String,
@@ -101,7 +101,7 @@ pub enum PlanError {
         why: String,
     },
     /// No server on the port, or it cannot be identified.
-    #[error("{name:?} stands for nothing: {why}")]
+    #[error("{name:?} matches nothing: {why}")]
     Unserved {
         /// The request.
         name: String,
@@ -109,7 +109,7 @@ pub enum PlanError {
         why: String,
     },
     /// The plan was made for another machine, or this one has changed.
-    #[error("{setting} is {found} now, and the plan was made when it was {expected}; make the plan again")]
+    #[error("{setting} is now {found}, but was {expected} when the plan was made; make the plan again")]
     Stale {
         /// The setting.
         setting: String,
@@ -119,7 +119,7 @@ pub enum PlanError {
         expected: String,
     },
     /// It lowers security, and was not allowed.
-    #[error("{setting}={value} lowers security: {why}; allow it by --allow {setting}")]
+    #[error("{setting}={value} lowers security: {why}; allow it with --allow {setting}")]
     Insecure {
         /// The setting.
         setting: String,
@@ -129,7 +129,7 @@ pub enum PlanError {
         why: &'static str,
     },
     /// It destroys what undo cannot restore, and was not allowed.
-    #[error("{setting}={value} {why}; allow it by --allow {setting}")]
+    #[error("{setting}={value} {why}; allow it with --allow {setting}")]
     Destroys {
         /// The setting.
         setting: String,
@@ -147,7 +147,7 @@ pub enum PlanError {
         why: String,
     },
     /// Invalid JSON, or not a plan.
-    #[error("this is no plan: {0}")]
+    #[error("not a plan: {0}")]
     Json(String),
     /// The machine does not report it, or does not have it.
     #[error(transparent)]

@@ -123,7 +123,7 @@ pub(crate) fn back_to(
                     untold.push(intent.setting.clone());
                 }
                 if let Some(lost) = &intent.lost {
-                    let why = format!("is {old:#}, and may not be as before: the apply {lost}");
+                    let why = format!("is {old:#}, but may differ from before: the apply {lost}");
                     left.push(Left { setting: intent.setting.clone(), why });
                 }
             }
@@ -221,7 +221,7 @@ fn back(
     }
     if let Some(made) = made.filter(|made| !force && !found.is(made)) {
         return Err(Not::Changed(format!(
-            "is {found:#}, which somebody else has made of {made:#}; left so (it was {old:#} before; --force restores that)"
+            "is {found:#}: another program changed it from {made:#}; left alone (it was {old:#} before; --force restores that)"
         )));
     }
     match machine.write(setting, old) {
@@ -232,7 +232,7 @@ fn back(
     if found.is(old) || !found.is_told() {
         return Ok(());
     }
-    Err(Not::Failed(format!("is {found:#} after it was set back to {old:#}")))
+    Err(Not::Failed(format!("is {found:#} after it was restored to {old:#}")))
 }
 
 /// The setting of the same object, under its current name.
@@ -244,9 +244,9 @@ fn the_same(machine: &dyn Machine, setting: &Setting, identity: Option<&Identity
         found => machine.renamed(setting, identity).ok_or_else(|| {
             Not::Gone(match found {
                 Ok(Some(now @ Identity::Irq { .. })) => {
-                    format!("is {now} now, and was {identity}; left alone")
+                    format!("is now {now}, but was {identity}; left alone")
                 }
-                Ok(_) => "is another one of the same name now; left alone".to_owned(),
+                Ok(_) => "is now another one of the same name; left alone".to_owned(),
                 Err(refusal) => format!("is gone ({})", refusal.why),
             })
         }),

@@ -253,12 +253,12 @@ fn held(
         Hold::Drifted => running.get_or_init(|| Running::find(machine.source())).suspects(&setting),
         Hold::Gone if gone_with_boot => vec!["a boot".to_owned()],
         Hold::Gone if setting.scope() == Scope::Process => {
-            vec!["a restart of the server, which forgets it".to_owned()]
+            vec!["a restart of the server, which resets it".to_owned()]
         }
         _ => Vec::new(),
     };
     let note = match &now {
-        Ok(_) if renamed.is_some() => Some(format!("it is {setting} now")),
+        Ok(_) if renamed.is_some() => Some(format!("it is now {setting}")),
         Ok(now) if state == Hold::Holds => machine.pending(&setting, now),
         Err(refusal) if !refusal.is_gone() => Some(refusal.why.clone()),
         _ => None,

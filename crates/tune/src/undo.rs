@@ -35,10 +35,10 @@ pub enum UndoError {
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// No apply is in effect.
-    #[error("there is nothing to undo: the journal {0} has no apply that stands")]
+    #[error("nothing to undo: the journal {0} has no apply in effect")]
     Nothing(String),
     /// It has already been undone or closed.
-    #[error("apply {0} has been undone or closed already")]
+    #[error("apply {0} was already undone or closed")]
     Already(u64),
     /// It was made in another network namespace.
     #[error("apply {id} was made in another network namespace; {}", elsewhere(*id, *inode, place.as_ref()))]
@@ -54,7 +54,7 @@ pub enum UndoError {
     #[error("apply {0} can still be undone: run `udpath undo {0}`, or add --force to give up the old values")]
     Undoable(u64),
     /// A later apply has changed the same setting.
-    #[error("apply {later} came after {id} and changed {setting} too; undo {later} first, or say --force")]
+    #[error("apply {later} came after {id} and changed {setting} too; undo {later} first, or use --force")]
     Later {
         /// The entry's number.
         id: u64,
@@ -64,7 +64,7 @@ pub enum UndoError {
         setting: String,
     },
     /// This program does not understand its names.
-    #[error("apply {id} says what this program does not understand: {why}")]
+    #[error("apply {id} has a change that this program does not understand: {why}")]
     Strange {
         /// The entry's number.
         id: u64,
@@ -78,11 +78,10 @@ fn elsewhere(id: u64, inode: u64, place: Option<&Place>) -> String {
     match place {
         Some(Place::Named(name)) => format!("undo it there: udpath undo {id} --netns {name}"),
         Some(Place::Process(pid)) => {
-            format!("undo it there, where process {pid} is: nsenter -t {pid} -n udpath undo {id}")
+            format!("undo it in the namespace of process {pid}: nsenter -t {pid} -n udpath undo {id}")
         }
         Some(Place::Here) | None => format!(
-            "which is gone (no name and no process here has it; its inode was {inode}): `udpath undo --forget {id}` closes the \
-             entry"
+            "which no longer exists (inode {inode}, found in no name and no process): `udpath undo --forget {id}` closes the entry"
         ),
     }
 }

@@ -104,7 +104,7 @@ fn renders(document: &Document, input: usize) {
     }
     let coloured = document.terminal(&Style { colour: true, width: 80 });
     let plain = coloured.replace("\u{1b}[", "");
-    assert!(!plain.contains('\u{1b}'), "an escape that is no colour of ours");
+    assert!(!plain.contains('\u{1b}'), "an escape that is not one of our colours");
     let page = document.html();
     assert!(page.starts_with("<!") && page.trim_end().ends_with("</html>"), "not a whole page");
     assert!(page.len() <= PAGE + 256 * input, "{} bytes of page from {input}", page.len());

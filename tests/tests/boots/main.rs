@@ -232,7 +232,7 @@ fn a_boot_ends_an_apply_that_awaits_its_confirmation() {
     fine(first(), "unconfirmed");
     let boot = &BOOTS[1];
     ended(boot, "status", 1, "not confirmed before a boot, which ended it: `udpath undo 3` closes it");
-    ended(boot, "confirm", 3, "before a boot, which has taken it back");
+    ended(boot, "confirm", 3, "was lost at a reboot");
     ended(boot, "close", 0, "but for what a boot had ended before and was not looked at: eth1:rps/rx-0");
     fine(boot, "closed");
 }

@@ -155,7 +155,7 @@ fn settings_lost_by_a_server_restart_are_reported_before_and_after() {
         let status = place.udpath("server", &["status"]);
         assert_eq!(status.code, Some(1), "{}", status.out);
         assert!(
-            status.out.contains("gone; perhaps by a restart of the server, which forgets it"),
+            status.out.contains("gone; perhaps by a restart of the server, which resets it"),
             "{}",
             status.out
         );

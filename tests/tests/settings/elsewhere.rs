@@ -29,7 +29,7 @@ fn settings_of_another_namespace_are_not_kept_over_a_boot() {
         outside.args(["-m", "sh", "-e", "-c", &lines(&format!("--netns {name}"))]).stdin(Stdio::null());
         let outside = outside.env("U", program()).env("S", place.state.path()).output().unwrap();
         for said in [inside, Said::from(outside)] {
-            said.refused(3, "files in /etc are for the initial one");
+            said.refused(3, "files in /etc apply to the initial one");
             assert_eq!(said.out, "", "files were written");
         }
     }

@@ -62,7 +62,7 @@ fn the_way_from_a_plan_to_its_undo() {
         "{}",
         lines.out
     );
-    place.run(&["undo"]).refused(1, "somebody else has made of 0-1");
+    place.run(&["undo"]).refused(1, "another program changed it from 0-1");
     place.shell("echo 0 > /sys/class/net/eth0/queues/rx-0/rps_cpus").fine();
     assert_eq!(place.rps(), before);
     place.run(&["undo"]).refused(3, "nothing to undo");
@@ -112,7 +112,7 @@ fn invalid_input_is_a_usage_error_and_changes_nothing() {
         (&["--set", RPS, "--confirm", "soon"], "60s or 5m"),
         (&["--set", RPS, "--confirm", "60s", "--persist"], "cannot be used with"),
         (&["--set", RPS, "--ignore-conflict", "gravity"], "irqbalance, tuned"),
-        (&["/dev/null"], "this is no plan"),
+        (&["/dev/null"], "not a plan"),
         (&[], "PLAN.json"),
     ] {
         place.run(&[&["apply"], arguments].concat()).refused(2, part);

@@ -55,7 +55,7 @@ fn a_removed_device_is_reported_at_each_step() {
     let plan = place.plan(&["lan0:rps/rx-0=1", RPS]);
     place.shell("ip link del lan0").fine();
     let before = place.look();
-    place.run(&["apply", &plan]).refused(3, "cannot read lan0:rps/rx-0: there is no such interface");
+    place.run(&["apply", &plan]).refused(3, "cannot read lan0:rps/rx-0: no such interface");
     assert_eq!(place.look(), before);
     // After the apply: the rest is restored, and the missing device is named.
     place.shell(make).fine();
@@ -81,7 +81,7 @@ fn a_queue_that_goes_between_reading_and_writing_takes_all_back() {
     // Removed by another program between plan and apply.
     let plan = place.plan(&["eth0:rps/rx-3=1", RPS]);
     place.shell("ethtool -L eth0 rx 2").fine();
-    place.run(&["apply", &plan]).refused(3, "cannot read eth0:rps/rx-3: there is no such interface or queue");
+    place.run(&["apply", &plan]).refused(3, "cannot read eth0:rps/rx-3: no such interface or queue");
     place.shell("ethtool -L eth0 rx 4").fine();
     assert_eq!(place.look(), before);
     assert_eq!(place.run(&["status"]).fine().out, "");
@@ -98,7 +98,7 @@ fn missing_cpus_and_interrupts_are_reported_with_the_existing_ones() {
         let (code, part) = match request {
             request if request.starts_with("eth0") => (2, "this machine has no CPU"),
             request if request.starts_with("port") => (3, "no UDP socket is bound to port 9"),
-            _ => (3, "there is no such IRQ"),
+            _ => (3, "no such IRQ"),
         };
         said.refused(code, part);
     }
@@ -111,7 +111,7 @@ fn missing_cpus_and_interrupts_are_reported_with_the_existing_ones() {
         "echo 0 > $S.cpus; trap 'rm -f $S.cpus' EXIT; mount --bind $S.cpus /sys/devices/system/cpu/online";
     place
         .shell(&format!("{off}; $U apply --state $S --set {RPS}"))
-        .refused(2, "CPU 1 is offline; online are 0");
+        .refused(2, "CPU 1 is offline; online CPUs: 0");
     assert_eq!(place.look(), before);
 }
 

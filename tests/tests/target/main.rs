@@ -140,7 +140,7 @@ fn another_users_process_needs_permission() {
     }
     assert_eq!(ended.code(), Some(3), "{}", ended.out);
     one_sentence("somebody else's", &ended.err);
-    let told = if paranoid() > 2 { "perf_event_paranoid is" } else { "it is not this user's" };
+    let told = if paranoid() > 2 { "perf_event_paranoid is" } else { "it belongs to another user" };
     assert!(ended.err.contains(told), "{}", ended.err);
 }
 

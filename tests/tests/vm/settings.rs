@@ -107,8 +107,8 @@ const GROUPS: [Group; 5] = [
 /// Refused requests: name, request, exit code, and part of the sentence.
 const REFUSED: [(&str, &str, i32, &str); 18] = [
     // The driver has the channels, rings and offloads, and reports its limits.
-    ("channels", "eth0:channels/combined=17", 2, "the driver of eth0 takes at most 16"),
-    ("ring", "eth0:ring/rx=512", 2, "the driver of eth0 takes at most 256"),
+    ("channels", "eth0:channels/combined=17", 2, "the driver of eth0 accepts at most 16"),
+    ("ring", "eth0:ring/rx=512", 2, "the driver of eth0 accepts at most 256"),
     ("table", "eth0:rss/table=equal:17", 2, "eth0 has no receive queue 16"),
     ("cpu", "eth0:irq/rx-0=20", 2, "this machine has no CPU 20, only 0-19"),
     ("ntuple", "eth0:feature/ntuple=on", 3, "the driver of eth0 has it off and cannot change it"),
@@ -117,15 +117,15 @@ const REFUSED: [(&str, &str, i32, &str); 18] = [
         "usecs",
         "eth0:coalesce/rx-usecs=20",
         3,
-        "cannot set eth0:coalesce/rx-usecs: the driver does not do that",
+        "cannot set eth0:coalesce/rx-usecs: the driver does not support it",
     ),
     (
         "frames",
         "eth0:coalesce/tx-frames=4",
         3,
-        "cannot set eth0:coalesce/tx-frames: the driver takes no such value",
+        "cannot set eth0:coalesce/tx-frames: the driver does not accept this value",
     ),
-    ("function", "eth0:rss/function=xor", 3, "cannot set eth0:rss/function: the driver does not do that"),
+    ("function", "eth0:rss/function=xor", 3, "cannot set eth0:rss/function: the driver does not support it"),
     // A user-defined table uses 12 queues; the kernel reports that.
     ("fewer", "eth0:channels/combined=8", 3, "too low for existing indirection table"),
     // The driver reports success, but does nothing, or something else.
@@ -135,20 +135,25 @@ const REFUSED: [(&str, &str, i32, &str); 18] = [
         "eth1-channels",
         "eth1:channels/combined=4",
         3,
-        "cannot set eth1:channels/combined: the driver does not do that",
+        "cannot set eth1:channels/combined: the driver does not support it",
     ),
-    ("eth1-usecs", "eth1:coalesce/rx-usecs=20", 3, "eth1:coalesce/rx-usecs: the driver does not do that"),
-    ("eth1-fields", "eth1:hash/udp4=sdfn", 3, "eth1:hash/udp4: the driver does not do that"),
-    ("eth1-key", "eth1:rss/key=6d:5a", 3, "eth1:rss/key: the driver does not do that"),
-    ("eth2-channels", "eth2:channels/combined=2", 3, "eth2:channels/combined: the driver does not do that"),
-    ("eth2-table", "eth2:rss/table=equal:1", 3, "eth2:rss/table: the driver does not do that"),
+    ("eth1-usecs", "eth1:coalesce/rx-usecs=20", 3, "eth1:coalesce/rx-usecs: the driver does not support it"),
+    ("eth1-fields", "eth1:hash/udp4=sdfn", 3, "eth1:hash/udp4: the driver does not support it"),
+    ("eth1-key", "eth1:rss/key=6d:5a", 3, "eth1:rss/key: the driver does not support it"),
+    (
+        "eth2-channels",
+        "eth2:channels/combined=2",
+        3,
+        "eth2:channels/combined: the driver does not support it",
+    ),
+    ("eth2-table", "eth2:rss/table=equal:1", 3, "eth2:rss/table: the driver does not support it"),
     // Changes made before the refusal, including a link reset, are undone.
     (
         "on-the-way",
         "eth0:ring/rx=128 eth0:irq/rx-0=15 eth0:rss/table=equal:4 eth0:rss/function=xor eth0:rps/rx-3=2",
         4,
-        "cannot set eth0:rss/function: the driver does not do that (Operation not supported (os error 95)); \
-         3 changes were taken back and verified",
+        "cannot set eth0:rss/function: the driver does not support it (Operation not supported (os error 95)); \
+         3 changes were undone and verified",
     ),
 ];
 
@@ -294,7 +299,7 @@ fn an_apply_that_is_killed_on_the_way_is_undone_to_the_byte() {
     machine.refused(
         "killed-again",
         3,
-        "did not finish and stands between old and new; run `udpath undo",
+        "did not finish: some of its changes may be in effect; run `udpath undo",
         "apply",
     );
     machine.fine("killed-undo");

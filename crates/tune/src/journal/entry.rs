@@ -119,9 +119,9 @@ impl Entry {
 
     /// Processes a line after the first.
     fn take(&mut self, line: Line) -> Result<(), String> {
-        let none = |at: usize| format!("is about change {at}, which the entry does not have");
+        let none = |at: usize| format!("refers to change {at}, which the entry does not have");
         match line {
-            Line::Begun(_) => return Err("begins a second time".into()),
+            Line::Begun(_) => return Err("begins the entry a second time".into()),
             Line::Kept(kept) => self.kept.push(kept),
             Line::Intent(mut intent) => {
                 let before = self.intents[..self.carried].iter_mut();
@@ -138,7 +138,7 @@ impl Entry {
             Line::Done { at, found } => self.intents.get_mut(at).ok_or_else(|| none(at))?.done = Some(found),
             Line::Moved { setting, found } => {
                 let kept = self.kept.iter_mut().find(|kept| kept.setting == setting);
-                kept.ok_or_else(|| format!("is about {setting:?}, which was not kept"))?.moved = Some(found);
+                kept.ok_or_else(|| format!("refers to {setting:?}, which was not kept"))?.moved = Some(found);
             }
             Line::Applied { time } => {
                 self.applied = Some(time);
@@ -198,14 +198,14 @@ pub(super) fn parse(path: &Path, id: u64, text: &str) -> Result<Parsed, JournalE
             return Err(JournalError::Version { path: path.to_owned(), id, version, schema });
         }
         let line: Line = serde_json::from_str(json)
-            .map_err(|error| damaged(number, format!("is not understood ({error})")))?;
+            .map_err(|error| damaged(number, format!("cannot be parsed ({error})")))?;
         match (&mut entry, line) {
             (None, Line::Begun(begun)) => entry = Some(new(id, begun)),
             (Some(entry), line) => entry.take(line).map_err(|why| damaged(number, why))?,
-            (None, _) => return Err(damaged(number, "is not a first line".into())),
+            (None, _) => return Err(damaged(number, "is not the first line of an entry".into())),
         }
     }
-    let entry = entry.ok_or_else(|| damaged(1, "is missing: the file is empty or was cut off".into()))?;
+    let entry = entry.ok_or_else(|| damaged(1, "is missing: the file is empty or truncated".into()))?;
     Ok(Parsed { entry, chain, length: whole.len() as u64 })
 }
 

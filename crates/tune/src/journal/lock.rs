@@ -27,7 +27,7 @@ const OTHERS: u32 = 0o077;
 
 /// The lock that permits writing the journal.
 #[derive(Debug)]
-#[must_use = "the lock goes when this is dropped"]
+#[must_use = "dropping this releases the lock"]
 pub struct Lock {
     journal: Journal,
     _file: File,
@@ -74,7 +74,7 @@ impl Journal {
 
     fn lock_file(&self) -> Result<(File, PathBuf), JournalError> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.directory);
-        made.map_err(|cause| JournalError::system("make the journal", &self.directory, cause))?;
+        made.map_err(|cause| JournalError::system("create the journal", &self.directory, cause))?;
         self.tighten()?;
         let path = self.directory.join("lock");
         let file =
@@ -128,11 +128,11 @@ fn holder(file: &File, path: &Path) -> String {
     });
     match pid {
         // A process of another pid namespace shows up as pid 0 here.
-        None | Some(0) => "a process that is not visible here (of another container?)".to_owned(),
+        None | Some(0) => "a process that is not visible here (in another container?)".to_owned(),
         Some(pid) => {
             let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
             let name = name.trim();
-            let name = if name.is_empty() { "it has ended, a child may have the file" } else { name };
+            let name = if name.is_empty() { "it has ended; a child may hold the file" } else { name };
             format!("pid {pid} ({name})")
         }
     }

@@ -11,7 +11,7 @@ pub(super) fn write_kernel(path: &Path, text: &str) -> io::Result<()> {
     let line = format!("{text}\n");
     let written = file.write(line.as_bytes())?;
     if written < line.len() {
-        return Err(io::Error::other(format!("only {written} of {} bytes were taken", line.len())));
+        return Err(io::Error::other(format!("only {written} of {} bytes were written", line.len())));
     }
     Ok(())
 }
@@ -28,7 +28,7 @@ pub(super) fn read_whole(path: &Path) -> io::Result<Option<String>> {
 /// Creates or replaces a file on disk with `text`, or removes it: written to a temporary file first, so that neither a
 /// reader nor a crash sees half of it. Removing the last file also removes a folder that is useless when empty.
 pub(super) fn write_whole(path: &Path, text: Option<&str>) -> io::Result<()> {
-    let folder = path.parent().ok_or_else(|| io::Error::other("it has no folder"))?;
+    let folder = path.parent().ok_or_else(|| io::Error::other("it has no parent folder"))?;
     if let Some(text) = text {
         fs::create_dir_all(folder)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();

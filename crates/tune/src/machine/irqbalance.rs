@@ -26,9 +26,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) fn banned(pid: u32) -> io::Result<BTreeSet<u32>> {
     let answer = ask(pid, "setup")?;
     parse(&answer).ok_or_else(|| match answer.as_str() {
-        "" => io::Error::other(
-            "irqbalance does not answer: it takes no orders from here, as under its hardened unit",
-        ),
+        "" => io::Error::other("irqbalance does not answer: its hardened unit may block requests"),
         _ => {
             io::Error::other(format!("irqbalance answered '{}'", answer.chars().take(80).collect::<String>()))
         }
@@ -42,7 +40,7 @@ pub(super) fn ban(pid: u32, irqs: &BTreeSet<u32>) -> io::Result<()> {
     let request = format!("settings ban irqs {list}");
     if request.len() >= MAX_REQUEST {
         return Err(io::Error::other(format!(
-            "irqbalance takes no list of {} IRQs; ban them by a policy script, or stop it",
+            "irqbalance does not accept a list of {} IRQs; ban them with a policy script, or stop it",
             irqs.len()
         )));
     }
@@ -52,7 +50,7 @@ pub(super) fn ban(pid: u32, irqs: &BTreeSet<u32>) -> io::Result<()> {
 fn ask(pid: u32, request: &str) -> io::Result<String> {
     let path = PathBuf::from(FOLDER).join(format!("irqbalance{pid}.sock"));
     let mut socket = UnixStream::connect(&path).map_err(|error| {
-        io::Error::other(format!("its socket {} cannot be reached: {error}", path.display()))
+        io::Error::other(format!("cannot connect to its socket {}: {error}", path.display()))
     })?;
     socket.set_read_timeout(Some(TIMEOUT))?;
     socket.set_write_timeout(Some(TIMEOUT))?;

@@ -54,8 +54,7 @@ impl Live {
         else {
             return Ok(setting.clone());
         };
-        let index =
-            ifindex(&self.source, interface).ok_or_else(|| gone(setting, "there is no such interface"))?;
+        let index = ifindex(&self.source, interface).ok_or_else(|| gone(setting, "no such interface"))?;
         let mut known = self.irqs.borrow_mut();
         let irqs = known
             .entry(interface.clone())
@@ -65,7 +64,7 @@ impl Live {
         match irqs.get(queue) {
             Some(irq) => Ok(Setting::Irq(*irq)),
             None if irqs.is_empty() => Err(Refusal::because(operation, setting, "its queues have no IRQs")),
-            None => Err(gone(setting, "there is no such queue, or it has no IRQ")),
+            None => Err(gone(setting, "no such queue, or it has no IRQ")),
         }
     }
 
@@ -77,7 +76,7 @@ impl Live {
     /// Netlink and ioctl access.
     fn kernel(&self, setting: &Setting) -> Result<std::cell::RefMut<'_, Kernel>, Refusal> {
         let kernel = self.kernel.as_ref().map(RefCell::borrow_mut);
-        kernel.ok_or_else(|| Refusal::because("set", setting, "a captured machine has no kernel to tell"))
+        kernel.ok_or_else(|| Refusal::because("set", setting, "a captured machine cannot be changed"))
     }
 }
 
@@ -113,17 +112,17 @@ impl Machine for Live {
             Setting::Thread { .. } | Setting::Socket { .. } | Setting::IrqbalanceBan
                 if self.kernel.is_none() =>
             {
-                Err(Refusal::because("read", setting, "a captured machine has no processes to ask"))
+                Err(Refusal::because("read", setting, "a captured machine has no running processes"))
             }
             Setting::Thread { pid, tid } => process::affinity(setting, *pid, *tid),
             Setting::Socket { pid, inode, setting: of } => process::option(setting, *pid, *inode, *of),
             Setting::IrqbalanceBan => {
                 let pid = conflicts::irqbalance(&self.source)
-                    .ok_or_else(|| Refusal::because("read", setting, "irqbalance does not run"))?;
+                    .ok_or_else(|| Refusal::because("read", setting, "irqbalance is not running"))?;
                 irqbalance::banned(pid).map(Value::Irqs).map_err(failed)
             }
             Setting::Interface(..) | Setting::Irq(_) | Setting::Sysctl(_) => {
-                unreachable!("these are files or the driver's")
+                unreachable!("set through files or the driver")
             }
         }
     }
@@ -160,7 +159,7 @@ impl Machine for Live {
             (Setting::IrqbalanceBan, Value::Irqs(irqs)) => {
                 drop(self.kernel(setting)?);
                 let pid = conflicts::irqbalance(&self.source)
-                    .ok_or_else(|| Refusal::because("set", setting, "irqbalance does not run"))?;
+                    .ok_or_else(|| Refusal::because("set", setting, "irqbalance is not running"))?;
                 irqbalance::ban(pid, irqs).map_err(failed)
             }
             _ => Err(other()),
@@ -171,7 +170,7 @@ impl Machine for Live {
         match setting {
             Setting::Interface(interface, _) => {
                 let found = self.device(interface).map(Identity::Device);
-                found.map(Some).ok_or_else(|| gone(setting, "there is no such interface"))
+                found.map(Some).ok_or_else(|| gone(setting, "no such interface"))
             }
             Setting::Thread { .. } | Setting::Socket { .. } if self.kernel.is_none() => Ok(None),
             Setting::Thread { pid, tid } => process::thread(setting, *pid, *tid).map(Some),
@@ -180,7 +179,7 @@ impl Machine for Live {
             }
             Setting::IrqbalanceBan => {
                 let found = conflicts::irqbalance(&self.source).map(Identity::Pid);
-                found.map(Some).ok_or_else(|| gone(setting, "irqbalance does not run"))
+                found.map(Some).ok_or_else(|| gone(setting, "irqbalance is not running"))
             }
             Setting::Irq(irq) => Ok(irqs::identity(&self.source, *irq)),
             Setting::Sysctl(_) | Setting::File(_) => Ok(None),
@@ -206,7 +205,7 @@ impl Machine for Live {
     fn irq(&self, setting: &Setting) -> Result<u32, Refusal> {
         match self.meant("find", setting)? {
             Setting::Irq(irq) => Ok(irq),
-            _ => Err(Refusal::because("find", setting, "it is no IRQ")),
+            _ => Err(Refusal::because("find", setting, "it is not an IRQ")),
         }
     }
 
@@ -233,7 +232,7 @@ impl Machine for Live {
             self.source.text(&path).ok().and_then(|text| text.parse::<udpath_steer::CpuSet>().ok())?;
         let moved = effective.is_empty() || value.cpus().is_none_or(|cpus| effective.is_subset(cpus));
         (!moved).then(|| {
-            format!("takes effect with the IRQ's next interrupt; until then CPU {effective} takes it")
+            format!("takes effect at the IRQ's next interrupt; until then CPU {effective} handles it")
         })
     }
 }

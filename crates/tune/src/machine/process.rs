@@ -93,14 +93,14 @@ pub(super) fn held(source: &dyn Source, cookies: &[u64], of: SocketSetting) -> O
 }
 
 fn other(setting: &Setting, value: &Value) -> Refusal {
-    Refusal::because("set", setting, format!("'{value}' is no value of it"))
+    Refusal::because("set", setting, format!("'{value}' is not a value of it"))
 }
 
 /// The refusal, with the error's own text.
 fn refused(operation: &'static str, setting: &Setting, error: &Error) -> Refusal {
     let errno = error.is_gone().then_some(libc::ESRCH);
     let why = match (setting, error) {
-        (Setting::Thread { .. }, Error::ThreadGone { .. }) => "there is no such thread".to_owned(),
+        (Setting::Thread { .. }, Error::ThreadGone { .. }) => "no such thread".to_owned(),
         _ => Report::new(error).to_string(),
     };
     Refusal { errno, ..Refusal::because(operation, setting, why) }

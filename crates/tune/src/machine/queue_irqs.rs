@@ -20,7 +20,7 @@ pub(super) fn of_interface(
     let mut missing = Vec::new();
     let irqs = read::irqs::read(source, &mut missing).irqs;
     let all = read::interfaces::read(source, &irqs, &mut missing);
-    let found = all.into_iter().find(|one| one.name == interface).ok_or("there is no such interface")?;
+    let found = all.into_iter().find(|one| one.name == interface).ok_or("no such interface")?;
     let irqs: BTreeMap<u32, u32> =
         found.rx.iter().filter_map(|queue| Some((queue.id, queue.irq.as_ref()?.value))).collect();
     let why =

@@ -23,15 +23,14 @@ pub(super) fn trusted(program: &Path) -> Result<PathBuf, PersistError> {
     let path =
         fs::canonicalize(program).map_err(|error| wrong(program, format!("cannot be found: {error}")))?;
     for part in path.ancestors() {
-        let about =
-            fs::metadata(part).map_err(|error| wrong(part, format!("cannot be looked at: {error}")))?;
+        let about = fs::metadata(part).map_err(|error| wrong(part, format!("cannot be read: {error}")))?;
         if about.uid() != 0 {
             return Err(wrong(part, format!("belongs to user {}", about.uid())));
         }
         if about.mode() & WRITABLE != 0 {
             return Err(wrong(
                 part,
-                format!("is writable by others than root (mode {:o})", about.mode() & 0o7777),
+                format!("is writable by users other than root (mode {:o})", about.mode() & 0o7777),
             ));
         }
     }

@@ -128,14 +128,14 @@ mod tests {
         for (requests, says) in [
             (
                 &["eth0:channels/combined=17"][..],
-                "eth0:channels/combined=17: the driver of eth0 takes at most 16",
+                "eth0:channels/combined=17: the driver of eth0 accepts at most 16",
             ),
-            (&["eth0:ring/rx=512"], "eth0:ring/rx=512: the driver of eth0 takes at most 256"),
+            (&["eth0:ring/rx=512"], "eth0:ring/rx=512: the driver of eth0 accepts at most 256"),
             (
                 &["eth0:feature/ntuple=on"],
                 "cannot set eth0:feature/rx-ntuple-filter: the driver of eth0 has it off and cannot change it",
             ),
-            (&["eth0:rss/table=equal:17"], "eth0 has no receive queue 16, only 16 of them from 0 on"),
+            (&["eth0:rss/table=equal:17"], "eth0 has no receive queue 16: it has 16, counted from 0"),
             (
                 &["eth0:rss/table=weight:0,1", "eth0:channels/combined=1"],
                 "no receive queue 1, only 1 of them",

@@ -74,7 +74,7 @@ pub(super) fn expanded(
         }
     }
     if found.is_empty() {
-        let why = "its sockets are in no reuseport group, so there is nothing to choose from".to_owned();
+        let why = "its sockets are not in a reuseport group".to_owned();
         return Err(PlanError::Unserved { name: request.name.clone(), why });
     }
     let requests = found.into_iter().map(|(name, value, of)| {
@@ -119,7 +119,7 @@ fn spread(source: &dyn Source, request: &SettingRequest, port: u16) -> Result<Op
     };
     let cpus = CpuSet::from_list(list.trim()).map_err(|why| wrong(why.to_string()))?;
     if cpus.is_empty() {
-        return Err(wrong("at least one CPU must be named".to_owned()));
+        return Err(wrong("name at least one CPU".to_owned()));
     }
     Ok(Some(cpus.iter().collect()))
 }

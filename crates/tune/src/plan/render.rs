@@ -23,7 +23,7 @@ impl Plan {
             notes.extend(Some(setting.cost().words()).filter(|words| !words.is_empty()));
             let untold = change.from.as_ref().is_some_and(|from| !from.is_told());
             let assumed = setting.assumed().filter(|_| untold).map(|assumed| {
-                format!("the kernel does not tell it, and undo makes it {assumed} unless an earlier apply has set it")
+                format!("the kernel does not report it; undo sets {assumed} unless an earlier apply set it")
             });
             notes.extend(assumed.as_deref());
             notes.extend(setting.lowers_security(change.from.as_ref(), &change.to));
@@ -71,5 +71,5 @@ pub fn lasting<'a>(settings: impl Iterator<Item = &'a Setting>) -> Vec<String> {
 }
 
 fn before(change: &Change) -> String {
-    change.from.as_ref().map_or("not there yet".to_owned(), |from| format!("{from:#}"))
+    change.from.as_ref().map_or("does not exist yet".to_owned(), |from| format!("{from:#}"))
 }

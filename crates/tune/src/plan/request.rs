@@ -38,7 +38,7 @@ impl SettingRequest {
             serde_json::from_str(text).map_err(|error| PlanError::Json(error.to_string()))?;
         if document.schema != SCHEMA {
             return Err(PlanError::Json(format!(
-                "its schema is {:?}, and this program reads {SCHEMA}",
+                "its schema is {:?}, but this program reads {SCHEMA}",
                 document.schema
             )));
         }

@@ -84,9 +84,7 @@ impl Plan {
                 }
             }
             if let Some(found) = from.as_ref().filter(|found| !(setting.row().extra.restorable)(found)) {
-                let why = format!(
-                    "its root qdisc is {found}, with settings of its own that undo could not restore"
-                );
+                let why = format!("its root qdisc is {found}, whose settings undo could not restore");
                 return Err(Refusal::because("set", &setting, why).into());
             }
             if let Some(why) = setting.lowers_security(from.as_ref(), &to)
@@ -121,7 +119,7 @@ fn lost(machine: &dyn Machine, setting: &Setting, from: Option<&Value>) -> Optio
     let selection = matches!(setting, Setting::Socket { setting: SocketSetting::Selection, .. });
     let unseen = || {
         from.filter(|from| selection && !from.is_told())
-            .map(|_| Chosen::Unseen("this machine does not tell".to_owned()))
+            .map(|_| Chosen::Unseen("cannot read which CPUs this machine has".to_owned()))
             .and_then(|chosen| chosen.lost())
     };
     machine.lost(setting).or_else(unseen).map(|lost| lost.words)
@@ -156,12 +154,12 @@ fn within(source: &dyn Source, setting: &Setting, value: &Value) -> Result<(), P
     if let Some(online) = set("online") {
         let lack = cpus.difference(&online);
         if !lack.is_empty() {
-            return Err(beyond(format!("CPU {lack} is offline; online are {online}")));
+            return Err(beyond(format!("CPU {lack} is offline; online CPUs: {online}")));
         }
     }
     let needs_one = setting.row().value == ValueKind::SomeCpus;
     if needs_one && cpus.is_empty() {
-        return Err(beyond("at least one CPU must be left".into()));
+        return Err(beyond("keep at least one CPU".into()));
     }
     Ok(())
 }

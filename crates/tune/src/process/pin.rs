@@ -32,9 +32,7 @@ pub fn pin(thread: ThreadId, cpus: &CpuSet) -> Result<Changed<CpuSet>, Error> {
         Some(libc::ESRCH) => Error::ThreadGone { pid: thread.pid, tid: thread.tid },
         Some(libc::EINVAL) => Error::System {
             what: what(),
-            cause: io::Error::other(
-                "its cpuset (cgroup) allows none of them, or it is a thread of the kernel",
-            ),
+            cause: io::Error::other("its cpuset (cgroup) allows none of them, or it is a kernel thread"),
         },
         _ => Error::answered(what(), cause, NEEDS),
     })?;
@@ -42,7 +40,7 @@ pub fn pin(thread: ThreadId, cpus: &CpuSet) -> Result<Changed<CpuSet>, Error> {
     if after.intersection(&online) != cpus.intersection(&online) {
         // The mismatch is the error to report; if this fails too, the caller has the previous set.
         let _ = sys::set_affinity(thread.tid, &before);
-        let what = format!("the set of CPUs of thread {} (its cpuset may not allow all)", thread.tid);
+        let what = format!("the CPUs of thread {} (does its cpuset allow all of them?)", thread.tid);
         let (wanted, found, before) = (cpus.to_string(), after.to_string(), before.to_string());
         return Err(Error::NotTaken { what, wanted, found, before });
     }

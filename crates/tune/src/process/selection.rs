@@ -31,14 +31,13 @@ impl Chosen {
             Self::By(_) => return None,
             Self::Program(what) => {
                 let words = format!(
-                    "replaces the server's own {what}, which undo cannot bring back: only the server can, by a restart"
+                    "replaces the server's own {what}, which undo cannot restore: only a restart of the server can"
                 );
                 (true, words)
             }
             Self::Unseen(why) => {
                 let words = format!(
-                    "may replace a BPF program of the server's own, which undo cannot bring back (whether it has one \
-                     cannot be seen: {why})"
+                    "may replace the server's own BPF program, which undo cannot restore (whether it has one is unknown: {why})"
                 );
                 (false, words)
             }
@@ -54,7 +53,7 @@ pub fn chosen(socket: SocketId) -> Chosen {
         Err(error) => Chosen::Unseen(Report::new(error).to_string()),
         Ok(all) => all
             .get(&socket.cookie)
-            .map_or_else(|| Chosen::Unseen("the kernel does not list the socket in a group".to_owned()), of),
+            .map_or_else(|| Chosen::Unseen("the kernel lists the socket in no group".to_owned()), of),
     }
 }
 

@@ -73,7 +73,7 @@ pub static SWITCH: Row = Row {
     page: "coalesce",
     extra: Extra {
         tuned: Some(("net", "coalesce")),
-        differs: "the driver does not do that",
+        differs: "the driver does not support it",
         errno: driver::no_such_value,
         ..Extra::NONE
     },

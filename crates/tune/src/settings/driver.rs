@@ -11,7 +11,7 @@ use crate::machine::Refusal;
 pub(super) const DEVICE_WRITERS: &[&str] =
     &["tuned", "NetworkManager", "systemd-networkd", "a reload of the driver"];
 /// Why a number reads back as a different one.
-pub(super) const ROUNDS: &str = "the driver rounds; ask for what it made of it";
+pub(super) const ROUNDS: &str = "the driver rounds it; request the rounded value";
 
 /// An ethtool command: `ethtool -L eth0 combined 8`.
 pub(super) fn ethtool(option: &str, setting: &Setting, value: &Value) -> String {
@@ -22,7 +22,7 @@ pub(super) fn ethtool(option: &str, setting: &Setting, value: &Value) -> String 
 
 /// The meaning of errors for driver settings.
 pub(super) fn no_such_value(_: &Setting, operation: &str, errno: i32) -> Option<&'static str> {
-    (operation == "set" && errno == libc::EINVAL).then_some("the driver takes no such value")
+    (operation == "set" && errno == libc::EINVAL).then_some("the driver does not accept this value")
 }
 
 impl Target<'_> {
@@ -66,7 +66,7 @@ impl Target<'_> {
     pub(super) fn at_most(&self, value: &Value, max: Option<u32>) -> Result<(), Limit> {
         match (value, max) {
             (Value::Number(number), Some(max)) if *number > max.into() => {
-                Err(Limit::Beyond(format!("the driver of {} takes at most {max}", self.interface)))
+                Err(Limit::Beyond(format!("the driver of {} accepts at most {max}", self.interface)))
             }
             _ => Ok(()),
         }

@@ -35,7 +35,7 @@ pub static FEATURE: Row = Row {
     extra: Extra {
         limit,
         tuned: Some(("net", "features")),
-        differs: "another feature that is off, or the driver, holds it",
+        differs: "the driver, or another feature that is off, prevents it",
         ..Extra::NONE
     },
 };

@@ -52,7 +52,7 @@ pub static BY_NUMBER: Row = Row {
     extra: Extra {
         tuned: Some(("irq", "affinity")),
         errno: |setting, operation, number| match number {
-            libc::ENOENT => Some("there is no such IRQ"),
+            libc::ENOENT => Some("no such IRQ"),
             _ => errno(setting, operation, number),
         },
         ..Extra::NONE
@@ -94,9 +94,9 @@ fn errno(_: &Setting, operation: &str, errno: i32) -> Option<&'static str> {
     Some(match errno {
         libc::EIO => "the kernel or the driver manages this IRQ's CPUs itself",
         libc::EPERM => "the kernel manages this IRQ's CPUs itself, or root is needed",
-        libc::ENOSPC => "the CPUs have no interrupt vector left; name others, or more of them",
+        libc::ENOSPC => "these CPUs have no free interrupt vector; name others, or more of them",
         libc::EINVAL => "none of these CPUs is online",
-        libc::EOVERFLOW => "there are not as many CPUs",
+        libc::EOVERFLOW => "this machine has fewer CPUs",
         _ => return None,
     })
 }

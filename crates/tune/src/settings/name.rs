@@ -16,7 +16,7 @@ const MAX_INTERFACE: usize = 15;
 pub enum WrongName {
     /// No colon.
     #[error(
-        "{0:?} names no setting; write one like eth0:rps/rx-0, irq:57:affinity or sysctl:net.core.rmem_max"
+        "{0:?} is not the name of a setting; write one like eth0:rps/rx-0, irq:57:affinity or sysctl:net.core.rmem_max"
     )]
     NoObject(String),
     /// The part before the colon is not a valid interface name.
@@ -31,7 +31,7 @@ pub enum WrongName {
         item: String,
     },
     /// An unknown item of a known kind.
-    #[error("there is no {kind} {name:?}; of {kind} there are {known}")]
+    #[error("there is no {kind} {name:?}; known names: {known}")]
     Kind {
         /// `channels`, `ring`, `coalesce`, `hash`, `rss`, `napi`.
         kind: &'static str,
@@ -41,7 +41,7 @@ pub enum WrongName {
         known: String,
     },
     /// A queue is missing.
-    #[error("{item:?} names no queue; write it like {example}")]
+    #[error("{item:?} is not a queue; write it like {example}")]
     Queue {
         /// The item as it was written.
         item: String,
@@ -49,14 +49,14 @@ pub enum WrongName {
         example: String,
     },
     /// Not a number, or not of an IRQ.
-    #[error("{0:?} names no IRQ; write it like irq:57:affinity")]
+    #[error("{0:?} is not an IRQ; write it like irq:57:affinity")]
     Irq(String),
     /// Not a pid and a tid.
-    #[error("{0:?} names no thread; write pid and tid like thread:812/815:affinity")]
+    #[error("{0:?} is not a thread; write pid and tid, as in thread:812/815:affinity")]
     Thread(String),
     /// Not a pid, an inode and an item.
     #[error(
-        "{text:?} names no socket; write pid, inode and item like socket:812/4026:receive-buffer ({}) or \
+        "{text:?} is not a socket; write pid, inode and item, as in socket:812/4026:receive-buffer ({}) or \
          group:812/4026:selection",
         sockets()
     )]
@@ -65,10 +65,12 @@ pub enum WrongName {
         text: String,
     },
     /// The server on a port is not one setting but several.
-    #[error("{0:?} names no one setting: it stands for sockets and threads, in a plan's requests alone")]
+    #[error(
+        "{0:?} is not a single setting: it stands for several sockets and threads, and only plan and apply accept it"
+    )]
     Port(String),
     /// Not a name below /proc/sys.
-    #[error("{0:?} names no sysctl; write it like sysctl:net.core.rmem_max")]
+    #[error("{0:?} is not a sysctl; write it like sysctl:net.core.rmem_max")]
     Sysctl(String),
 }
 

@@ -71,7 +71,7 @@ pub static IRQ_SUSPEND_TIMEOUT: Row = Row {
     cost: Cost::None,
     scope: Scope::Namespace,
     on_reset: OnReset::Lost,
-    writers: &["a reload of the driver", "other programs, over the netdev family of netlink"],
+    writers: &["a reload of the driver", "other programs, over netdev netlink"],
     shell: Shell::Line(|setting, value| {
         format!(
             "# for each NAPI id N of {}: ynl --family netdev --do napi-set --json '{{\"id\": N, \"irq-suspend-timeout\": {value}}}'",
@@ -113,7 +113,7 @@ fn set_suspend_timeout(target: &Target<'_>, kernel: &mut Kernel, value: &Value) 
     let Value::Number(nanoseconds) = value else { return Err(target.wrong(value)) };
     let all = match kernel.ask(&Question::Napis).map_err(|absence| target.absent(&absence))?.value {
         Answer::Napis(all) => all,
-        other => return Err(target.refuse(format!("the kernel answered another question: {other:?}"))),
+        other => return Err(target.refuse(format!("unexpected answer from the kernel: {other:?}"))),
     };
     let change = NapiChange { irq_suspend_timeout: Some(*nanoseconds), ..NapiChange::default() };
     for napi in own(target, &Folder::live(), all)? {

@@ -175,7 +175,7 @@ impl Cost {
         match self {
             Self::None => "",
             Self::MovesFlows => "moves flows",
-            Self::DropsQueued => "drops what waits to be sent",
+            Self::DropsQueued => "drops queued packets",
             Self::ResetsLink => "may reset the link",
         }
     }

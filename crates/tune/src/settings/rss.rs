@@ -83,7 +83,7 @@ pub static TABLE: Row = Row {
             format!("ethtool -X {} weight {}", interface(setting), weights.join(" "))
         }
         other => {
-            format!("# ethtool has no way to write every entry; {}:rss/table={other}", interface(setting))
+            format!("# ethtool cannot write every entry; {}:rss/table={other}", interface(setting))
         }
     }),
     page: "rss-table",
@@ -159,7 +159,7 @@ fn set_table(target: &Target<'_>, kernel: &mut Kernel, value: &Value) -> Result<
     let size = match found.value {
         Answer::Rss(rss) => rss.main.table.len(),
         other => {
-            let why = format!("another answer came: {other:?}");
+            let why = format!("unexpected answer from the kernel: {other:?}");
             return Err(Refusal::because("read", target.setting, why));
         }
     };
@@ -178,7 +178,7 @@ fn table_limit(
     let queues = channels::queues_after(source, target.interface, "rx", wanted);
     match (table.last_queue(), queues) {
         (Some(last), Some(queues)) if last >= queues => Err(Limit::Beyond(format!(
-            "{} has no receive queue {last}, only {queues} of them from 0 on",
+            "{} has no receive queue {last}: it has {queues}, counted from 0",
             target.interface
         ))),
         _ => Ok(()),

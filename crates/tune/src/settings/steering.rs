@@ -19,10 +19,10 @@ pub static RPS: Row = Row {
     shell: Shell::Echo,
     page: "rps",
     extra: Extra {
-        differs: "the kernel leaves out isolated CPUs",
+        differs: "the kernel skips isolated CPUs",
         errno: |_, operation, errno| match errno {
             libc::EINVAL if operation == "set" => {
-                Some("none of these CPUs may take packets: they are isolated or offline")
+                Some("none of these CPUs can process packets: they are isolated or offline")
             }
             _ => no_such_rx_queue(errno),
         },
@@ -91,9 +91,9 @@ fn queue_file(setting: &Setting, file: &str) -> String {
 }
 
 fn no_such_rx_queue(errno: i32) -> Option<&'static str> {
-    (errno == libc::ENOENT).then_some("there is no such interface or queue, or the kernel is without RPS")
+    (errno == libc::ENOENT).then_some("no such interface or queue, or the kernel has no RPS")
 }
 
 fn no_such_tx_queue(errno: i32) -> Option<&'static str> {
-    (errno == libc::ENOENT).then_some("there is no such queue, or it is the only one and has no mapping")
+    (errno == libc::ENOENT).then_some("no such queue, or it is the only one and has no mapping")
 }

@@ -52,9 +52,9 @@ fn errno(setting: &Setting, _: &str, errno: i32) -> Option<&'static str> {
     match setting {
         _ if errno != libc::ENOENT => None,
         Setting::Sysctl(path) if path.starts_with("net/") => Some(
-            "it is not there; sysctls of the whole machine do not exist in other network namespaces: set it on the host",
+            "it does not exist here: sysctls of the whole machine exist only in the initial network namespace; set it on the host",
         ),
-        _ => Some("this kernel has none of that name"),
+        _ => Some("this kernel has no sysctl of that name"),
     }
 }
 
@@ -76,15 +76,15 @@ fn lowers_security(setting: &Setting, from: Option<&Value>, to: &Value) -> Optio
             Some("packets that claim to come from this machine itself are accepted")
         }
         (_, "accept_source_route" | "accept_redirects") if higher => {
-            Some("others may choose the route of packets")
+            Some("senders can choose the route of packets")
         }
         (_, "route_localnet") if higher => Some("addresses of 127.0.0.0/8 become reachable from outside"),
-        ("net/ipv4/tcp_syncookies", _) if lower => Some("a flood of SYNs is no longer held off"),
+        ("net/ipv4/tcp_syncookies", _) if lower => Some("SYN floods are no longer held off"),
         ("net/core/bpf_jit_harden" | "kernel/unprivileged_bpf_disabled" | "kernel/kptr_restrict", _)
         | ("kernel/perf_event_paranoid" | "kernel/yama/ptrace_scope" | "kernel/randomize_va_space", _)
             if lower =>
         {
-            Some("a guard against local attacks is weakened")
+            Some("a protection against local attacks is weakened")
         }
         _ => None,
     }

@@ -23,8 +23,8 @@ pub(super) static AFFINITY: Row = Row {
     page: "thread-affinity",
     extra: Extra {
         errno: |_, operation, errno| match errno {
-            libc::ESRCH => Some("there is no such thread"),
-            libc::EINVAL if operation == "set" => Some("its cpuset allows it none of these CPUs"),
+            libc::ESRCH => Some("no such thread"),
+            libc::EINVAL if operation == "set" => Some("its cpuset allows none of these CPUs"),
             _ => None,
         },
         lasts: Some(Thread::LASTS),

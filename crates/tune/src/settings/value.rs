@@ -64,7 +64,7 @@ impl Table {
             Self::Weights(weights) => IndirectionTable::weight(size, weights),
             Self::Entries(entries) if entries.len() == size => return Ok(entries.clone()),
             Self::Entries(entries) => {
-                return Err(format!("it has {size} entries, and {} were given", entries.len()));
+                return Err(format!("it has {size} entries, but {} were given", entries.len()));
             }
         };
         table.map(|table| table.entries().to_vec()).map_err(|error| error.to_string())
@@ -84,7 +84,7 @@ pub enum WrongValue {
         cause: CpuSetError,
     },
     /// Not a value of another kind.
-    #[error("{setting} cannot be {text:?}; write {wanted}")]
+    #[error("{setting} cannot be {text:?}; expected {wanted}")]
     Text {
         /// The setting.
         setting: String,

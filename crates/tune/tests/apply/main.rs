@@ -265,10 +265,10 @@ fn unreported_values_are_restored_if_known() {
         plan.diff()
     );
     let done = applied(&sim, folder.path(), &["group:812/4026:selection=by-cpu"]).unwrap();
-    assert!(done.changes[0].note.as_ref().unwrap().contains("undo makes it by-flow"), "{done:?}");
+    assert!(done.changes[0].note.as_ref().unwrap().contains("undo sets by-flow"), "{done:?}");
     // The journal knows what the kernel does not report: the second undo restores the first apply's value.
     let done = applied(&sim, folder.path(), &["group:812/4026:selection=by-flow"]).unwrap();
-    assert!(done.changes[0].note.as_ref().unwrap().contains("undo makes it by-cpu"), "{done:?}");
+    assert!(done.changes[0].note.as_ref().unwrap().contains("undo sets by-cpu"), "{done:?}");
     let status = Status::of(&sim, &Journal::at(folder.path())).unwrap();
     let held: Vec<Hold> =
         status.applies.iter().flat_map(|apply| &apply.settings).map(|held| held.state).collect();
@@ -279,11 +279,7 @@ fn unreported_values_are_restored_if_known() {
         let undone = undo(&sim, &Journal::at(folder.path()).lock().unwrap(), None, "test", false).unwrap();
         assert_eq!(undone.untold, ["group:812/4026:selection"]);
         assert_eq!(undone.left.len(), left, "{:?}", undone.left);
-        assert!(
-            undone.left.iter().all(|left| left.why.contains("undo cannot bring back")),
-            "{:?}",
-            undone.left
-        );
+        assert!(undone.left.iter().all(|left| left.why.contains("undo cannot restore")), "{:?}", undone.left);
         assert_eq!(selection(), now);
     }
 }
@@ -460,7 +456,7 @@ fn an_irq_is_identified_by_device_and_action() {
     let left = undone(&machine, journal.path()).unwrap();
     assert_eq!(left.len(), 1);
     assert!(
-        left[0].why.contains("is eth1-rx-0 of 0000:03:00.0 now, and was eth0-rx-0 of 0000:03:00.0"),
+        left[0].why.contains("is now eth1-rx-0 of 0000:03:00.0, but was eth0-rx-0 of 0000:03:00.0"),
         "{left:?}"
     );
     assert_eq!(affinity(58), "1");

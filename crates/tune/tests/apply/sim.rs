@@ -166,7 +166,7 @@ impl Machine for Sim {
 
     fn lost(&self, setting: &Setting) -> Option<Lost> {
         let program = setting.to_string().ends_with(":selection") && self.attached();
-        program.then(|| Lost { seen: true, words: "replaces what undo cannot bring back".to_owned() })
+        program.then(|| Lost { seen: true, words: "replaces what undo cannot restore".to_owned() })
     }
 
     fn renamed(&self, _: &Setting, _: &Identity) -> Option<Setting> {

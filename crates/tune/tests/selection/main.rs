@@ -145,19 +145,15 @@ fn a_servers_program_is_replaced_only_if_allowed_and_undo_reports_it_lost() {
             let told = refused.to_string();
             assert!(refused.is_usage() && told.contains(what), "{told}");
             let how = "--allow port:5353:selection";
-            assert!(told.contains("undo cannot bring back") && told.contains(how), "{told}");
+            assert!(told.contains("undo cannot restore") && told.contains(how), "{told}");
             // Looking has changed nothing.
             assert!(matches!(server.chosen(), Chosen::Program(found) if found.contains(what)));
             let plan = plan(&["port:5353:selection"]).unwrap();
-            assert!(
-                plan.diff().contains(what) && plan.diff().contains("cannot bring back"),
-                "{}",
-                plan.diff()
-            );
+            assert!(plan.diff().contains(what) && plan.diff().contains("cannot restore"), "{}", plan.diff());
             let undone = applied_and_undone(&plan, journal.path(), server);
             assert_eq!(undone.left.len(), 1, "{:?}", undone.left);
             let why = &undone.left[0].why;
-            assert!(why.contains(what) && why.contains("may not be as before"), "{why}");
+            assert!(why.contains(what) && why.contains("may differ from before"), "{why}");
             assert_eq!(server.chosen(), Chosen::By(Selection::ByFlow));
         });
     }
@@ -172,7 +168,7 @@ fn a_program_that_came_after_the_plan_is_not_replaced() {
         server.attach("extended");
         let lock = Journal::at(journal.path()).lock().unwrap();
         let refused = apply(&Live::new(), &lock, &plan, None, |_| Ok(())).unwrap_err().to_string();
-        assert!(refused.contains("had none when the plan was made"), "{refused}");
+        assert!(refused.contains("which was not there when the plan was made"), "{refused}");
         assert!(matches!(server.chosen(), Chosen::Program(_)));
     });
 }
