@@ -7,31 +7,26 @@
 //!                                                   older kernels
 //! ```
 //! Requests and sockets come from the crate `udpath-netlink`. The sockets belong to the namespace of the thread that
-//! opened them, whichever thread uses them. Reading needs no privilege. Setting needs CAP_NET_ADMIN over the namespace,
-//! and reads nothing back: the caller compares.
+//! opened them, whichever thread uses them. Reading needs no privilege; this crate changes nothing.
 
-mod ethtool;
 mod flow_rules;
 mod hooks;
-mod ioctl;
 mod netdev;
 pub(crate) mod netfilter;
 mod route;
-mod set;
 mod sockets;
-mod time_stamping;
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use udpath_netlink::ethtool::{channels, coalesce, features, rings, rss, time_stamping};
+use udpath_netlink::ioctl::device;
 use udpath_netlink::{Audit, Error, Generic, Nfnetlink, Rtnetlink, SockDiag};
 
 use crate::source::{Answer, Question};
 use crate::{Absence, Fact, Provenance};
-pub use set::RssChange;
-pub use udpath_netlink::netdev::NapiChange;
 
 /// Sockets to the kernel, of one network namespace.
 pub struct Kernel {
@@ -113,52 +108,68 @@ impl Kernel {
             Question::AuditStatus => {
                 Fact::new(Answer::AuditStatus(self.audit_status()?), Provenance::Audit("AUDIT_GET".into()))
             }
-            Question::Driver(name) => {
-                Fact::new(Answer::Driver(self.driver(name)?), from_ioctl("ETHTOOL_GDRVINFO"))
-            }
+            Question::Driver(name) => Fact::new(
+                Answer::Driver(device::driver(self.control()?, name)?),
+                from_ioctl("ETHTOOL_GDRVINFO"),
+            ),
             Question::PermanentAddress(name) => Fact::new(
-                Answer::PermanentAddress(self.permanent_address(name)?),
+                Answer::PermanentAddress(route::mac(&device::permanent_address(self.control()?, name)?)),
                 from_ioctl("ETHTOOL_GPERMADDR"),
             ),
-            Question::Channels(name) => {
-                Fact::new(Answer::Channels(self.channels(name)?), from_ethtool("channels-get"))
+            Question::Channels(name) => Fact::new(
+                Answer::Channels(channels::read(self.generic()?, name)?),
+                from_ethtool("channels-get"),
+            ),
+            Question::Rings(name) => {
+                Fact::new(Answer::Rings(rings::read(self.generic()?, name)?), from_ethtool("rings-get"))
             }
-            Question::Rings(name) => Fact::new(Answer::Rings(self.rings(name)?), from_ethtool("rings-get")),
-            Question::Coalescing(name) => {
-                Fact::new(Answer::Coalescing(self.coalescing(name)?), from_ethtool("coalesce-get"))
-            }
-            Question::Features(name) => {
-                Fact::new(Answer::Features(self.features(name)?), from_ethtool("features-get"))
-            }
-            Question::Rss(name) => match self.rss(name) {
+            Question::Coalescing(name) => Fact::new(
+                Answer::Coalescing(coalesce::read(self.generic()?, name)?),
+                from_ethtool("coalesce-get"),
+            ),
+            Question::Features(name) => Fact::new(
+                Answer::Features(features::read(self.generic()?, name)?),
+                from_ethtool("features-get"),
+            ),
+            Question::Rss(name) => match self.generic().and_then(|generic| rss::read(generic, name)) {
                 Ok(rss) => Fact::new(Answer::Rss(rss), from_ethtool("rss-get")),
                 Err(_) => Fact::new(Answer::Rss(self.rss_by_ioctl(name)?), from_ioctl("ETHTOOL_GRSSH")),
             },
-            Question::HashFields(name) => match self.hash_fields(name) {
-                Ok(Some(fields)) => Fact::new(Answer::HashFields(fields), from_ethtool("rss-get")),
-                _ => Fact::new(
-                    Answer::HashFields(self.hash_fields_by_ioctl(name)?),
-                    from_ioctl("ETHTOOL_GRXFH"),
-                ),
-            },
+            Question::HashFields(name) => {
+                match self.generic().and_then(|generic| rss::read_hash_fields(generic, name)) {
+                    Ok(Some(fields)) => Fact::new(Answer::HashFields(fields), from_ethtool("rss-get")),
+                    _ => Fact::new(
+                        Answer::HashFields(device::hash_fields(self.control()?, name)?),
+                        from_ioctl("ETHTOOL_GRXFH"),
+                    ),
+                }
+            }
             Question::FlowRules(name) => {
                 Fact::new(Answer::FlowRules(self.flow_rules(name)?), from_ioctl("ETHTOOL_GRXCLSRULE"))
             }
             Question::TimeStampingOffer(name) => Fact::new(
-                Answer::TimeStampingOffer(self.time_stamping_offer(name)?),
+                Answer::TimeStampingOffer(time_stamping::read_offer(self.generic()?, name)?),
                 from_ethtool("tsinfo-get"),
             ),
-            Question::TimeStamping(name) => match self.time_stamping(name) {
-                Ok(set) => Fact::new(Answer::TimeStamping(set), from_ethtool("tsconfig-get")),
-                Err(_) => Fact::new(
-                    Answer::TimeStamping(self.time_stamping_by_ioctl(name)?),
-                    Provenance::DeviceIoctl("SIOCGHWTSTAMP".into()),
-                ),
-            },
-            Question::DriverCounters(name) => {
-                Fact::new(Answer::DriverCounters(self.driver_counters(name)?), from_ioctl("ETHTOOL_GSTATS"))
+            Question::TimeStamping(name) => {
+                match self.generic().and_then(|generic| time_stamping::read(generic, name)) {
+                    Ok(set) => Fact::new(Answer::TimeStamping(set), from_ethtool("tsconfig-get")),
+                    Err(_) => Fact::new(
+                        Answer::TimeStamping(time_stamping::read_by_ioctl(self.control()?, name)?),
+                        Provenance::DeviceIoctl("SIOCGHWTSTAMP".into()),
+                    ),
+                }
             }
+            Question::DriverCounters(name) => Fact::new(
+                Answer::DriverCounters(device::driver_counters(self.control()?, name)?),
+                from_ioctl("ETHTOOL_GSTATS"),
+            ),
         })
+    }
+
+    fn rss_by_ioctl(&mut self, interface: &str) -> Result<rss::Rss, Error> {
+        let functions = self.generic().and_then(rss::functions).unwrap_or_default();
+        device::rss(self.control()?, interface, &functions)
     }
 
     fn route(&mut self) -> Result<&mut Rtnetlink, Error> {

@@ -1,5 +1,5 @@
-//! The receive and transmit path of a Linux machine: what it is, and what it counted. Reading it changes nothing; the only
-//! functions that write are the setters of [`kernel`], for the crate `udpath-tune`.
+//! The receive and transmit path of a Linux machine: what it is, and what it counted. This crate only reads; the crate
+//! `udpath-tune` writes.
 //!
 //! ```text
 //!  source            read                 snapshot
@@ -19,7 +19,7 @@
 //! - [`watch`]: repeated snapshots of one machine, at low cost.
 //! - [`read`]: turns a source into a snapshot, one reader per part.
 //! - [`drivers`]: driver names of interrupts and counters, as data.
-//! - [`kernel`]: netlink and ioctls of one network namespace, to read and to set.
+//! - [`kernel`]: netlink and ioctls of one network namespace.
 //! - [`filters`]: packet filter rules that would have applied to datagrams that bypass them.
 //! - [`btf`]: names of the kernel's enumeration members.
 //! - [`namespace`]: the same for other namespaces, on a separate thread.

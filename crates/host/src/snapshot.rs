@@ -4,7 +4,6 @@
 
 pub mod actors;
 pub mod cpus;
-mod device;
 mod interface;
 pub mod irqs;
 pub mod kernel;
@@ -16,23 +15,24 @@ pub mod processes;
 pub mod sockets;
 pub mod softnet;
 pub mod sysctls;
-mod time_stamping;
 pub mod udp;
 
 use serde::{Deserialize, Serialize};
 
+pub use udpath_netlink::ethtool::channels::{ChannelCounts, Channels};
+pub use udpath_netlink::ethtool::coalesce::Coalescing;
+pub use udpath_netlink::ethtool::features::{Feature, Features};
+pub use udpath_netlink::ethtool::rings::Rings;
+pub use udpath_netlink::ethtool::rss::{Fields, HashFields, Rss, RssContext};
+pub use udpath_netlink::ethtool::time_stamping::{TimeStamping, TimeStampingOffer};
+pub use udpath_netlink::ioctl::device::Driver;
 pub use udpath_steer::rules::{FlowAction, FlowRule, Masked};
 
-pub use device::{
-    ChannelCounts, Channels, Coalescing, Driver, Feature, Features, Fields, HashFields, Rings, Rss,
-    RssContext,
-};
 pub use interface::{
     Bond, FlowLimit, Interface, LinkState, NapiDefaults, Relation, RxQueue, Steering, TxQueue,
 };
 pub use link::{Counters, Direction, Link, Napi, NetdevQueue, Qdisc, QueueCounters, Xdp, XdpFeatures};
 pub use packet_sockets::{PacketHandler, PacketSocket, PacketSockets};
-pub use time_stamping::{TimeStamping, TimeStampingOffer};
 
 use crate::{Missing, Source, read};
 

@@ -1,6 +1,12 @@
 //! The ethtool family: requests about one interface. Documentation/netlink/specs/ethtool.yaml.
 
 pub mod bitset;
+pub mod channels;
+pub mod coalesce;
+pub mod features;
+pub mod rings;
+pub mod rss;
+pub mod time_stamping;
 
 use crate::attribute::{Attributes, Writer};
 use crate::error::Error;
@@ -12,46 +18,6 @@ use crate::socket::Answers;
 const FAMILY: &str = "ethtool";
 /// The first attribute of every message is its header.
 const HEADER: u16 = 1;
-
-/// How wide a coalescing value is in a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Width {
-    /// One byte: on or off.
-    Byte,
-    /// Four bytes.
-    Word,
-}
-
-/// Coalescing values: ethtool's name, attribute, width.
-pub const COALESCING: [(&str, u16, Width); 27] = [
-    ("rx-usecs", ETHTOOL_A_COALESCE_RX_USECS, Width::Word),
-    ("rx-frames", ETHTOOL_A_COALESCE_RX_MAX_FRAMES, Width::Word),
-    ("rx-usecs-irq", ETHTOOL_A_COALESCE_RX_USECS_IRQ, Width::Word),
-    ("rx-frames-irq", ETHTOOL_A_COALESCE_RX_MAX_FRAMES_IRQ, Width::Word),
-    ("tx-usecs", ETHTOOL_A_COALESCE_TX_USECS, Width::Word),
-    ("tx-frames", ETHTOOL_A_COALESCE_TX_MAX_FRAMES, Width::Word),
-    ("tx-usecs-irq", ETHTOOL_A_COALESCE_TX_USECS_IRQ, Width::Word),
-    ("tx-frames-irq", ETHTOOL_A_COALESCE_TX_MAX_FRAMES_IRQ, Width::Word),
-    ("stats-block-usecs", ETHTOOL_A_COALESCE_STATS_BLOCK_USECS, Width::Word),
-    ("adaptive-rx", ETHTOOL_A_COALESCE_USE_ADAPTIVE_RX, Width::Byte),
-    ("adaptive-tx", ETHTOOL_A_COALESCE_USE_ADAPTIVE_TX, Width::Byte),
-    ("pkt-rate-low", ETHTOOL_A_COALESCE_PKT_RATE_LOW, Width::Word),
-    ("rx-usecs-low", ETHTOOL_A_COALESCE_RX_USECS_LOW, Width::Word),
-    ("rx-frames-low", ETHTOOL_A_COALESCE_RX_MAX_FRAMES_LOW, Width::Word),
-    ("tx-usecs-low", ETHTOOL_A_COALESCE_TX_USECS_LOW, Width::Word),
-    ("tx-frames-low", ETHTOOL_A_COALESCE_TX_MAX_FRAMES_LOW, Width::Word),
-    ("pkt-rate-high", ETHTOOL_A_COALESCE_PKT_RATE_HIGH, Width::Word),
-    ("rx-usecs-high", ETHTOOL_A_COALESCE_RX_USECS_HIGH, Width::Word),
-    ("rx-frames-high", ETHTOOL_A_COALESCE_RX_MAX_FRAMES_HIGH, Width::Word),
-    ("tx-usecs-high", ETHTOOL_A_COALESCE_TX_USECS_HIGH, Width::Word),
-    ("tx-frames-high", ETHTOOL_A_COALESCE_TX_MAX_FRAMES_HIGH, Width::Word),
-    ("sample-interval", ETHTOOL_A_COALESCE_RATE_SAMPLE_INTERVAL, Width::Word),
-    ("cqe-mode-tx", ETHTOOL_A_COALESCE_USE_CQE_MODE_TX, Width::Byte),
-    ("cqe-mode-rx", ETHTOOL_A_COALESCE_USE_CQE_MODE_RX, Width::Byte),
-    ("tx-aggr-max-bytes", ETHTOOL_A_COALESCE_TX_AGGR_MAX_BYTES, Width::Word),
-    ("tx-aggr-max-frames", ETHTOOL_A_COALESCE_TX_AGGR_MAX_FRAMES, Width::Word),
-    ("tx-aggr-time-usecs", ETHTOOL_A_COALESCE_TX_AGGR_TIME_USECS, Width::Word),
-];
 
 /// Requests the answer to a `*_GET` about an interface.
 ///

@@ -3,6 +3,8 @@
 //!
 //! The structures are those of linux/ethtool.h. Any socket of the network namespace carries an ioctl.
 
+pub mod device;
+
 pub use crate::sys::{
     COUNTERS, Command, DRIVER, FLAGS, GRO, GSO, HASH_FIELDS, PERMANENT_ADDRESS, RSS, RULE, RULE_COUNT, RULES,
     RX_CHECKSUM, SCATTER_GATHER, SET_GRO, SET_GSO, SET_HASH_FIELDS, SET_RSS, SET_RX_CHECKSUM,

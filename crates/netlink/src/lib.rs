@@ -13,6 +13,9 @@
 //!
 //!  ioctl                               for settings that netlink lacks, on some kernels or on all
 //! ```
+//! What a family answers is decoded here, into types with the kernel's names ([`ethtool::channels::Channels`],
+//! [`rtnetlink::Link`], [`netdev::Napi`]); what it means for a datagram is for the crates above.
+//!
 //! Commands and attributes are written as the kernel names them ([`numbers`]), so that its documentation is this crate's
 //! too. Most reading needs no privilege; changes need CAP_NET_ADMIN over the network namespace, and nothing is read back: the
 //! caller compares, because drivers round, and some accept a value and ignore it.

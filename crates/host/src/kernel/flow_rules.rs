@@ -3,10 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
+use udpath_netlink::ioctl::device::{call, long, word};
 use udpath_netlink::{Error, ioctl};
 
 use super::Kernel;
-use super::ioctl::{long, word};
 use crate::snapshot::{FlowAction, FlowRule, Masked};
 
 /// Flags in a flow type: the rule selects another RSS context; it has extended fields.
@@ -37,16 +37,17 @@ const ETHER_TYPE: usize = 12;
 
 impl Kernel {
     pub(super) fn flow_rules(&self, interface: &str) -> Result<Vec<FlowRule>, Error> {
-        let count = word(&self.ioctl(interface, ioctl::RULE_COUNT, &[])?, NFC_COUNT);
+        let count = word(&call(self.control()?, interface, ioctl::RULE_COUNT, &[])?, NFC_COUNT);
         let mut request = vec![0; NFC_COUNT - 4];
         request.extend(count.to_ne_bytes());
-        let places = if count == 0 { Vec::new() } else { self.ioctl(interface, ioctl::RULES, &request)? };
+        let places =
+            if count == 0 { Vec::new() } else { call(self.control()?, interface, ioctl::RULES, &request)? };
         let found = word(&places, NFC_COUNT).min(count) as usize;
         let mut rules = Vec::with_capacity(found);
         for at in 0..found {
             let mut request = vec![0; NFC_SPEC + SPEC_LOCATION - 4];
             request.extend(word(&places, NFC_PLACES + 4 * at).to_ne_bytes());
-            match self.ioctl(interface, ioctl::RULE, &request) {
+            match call(self.control()?, interface, ioctl::RULE, &request) {
                 Ok(rule) => rules.push(flow_rule(&rule)),
                 // Removed since the list was read.
                 Err(refused) if refused.errno == Some(libc::ENOENT) => {}
@@ -168,7 +169,8 @@ fn port(value: &[u8], mask: &[u8], at: usize) -> Option<Masked<u16>> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::ioctl::UDP4;
+    use udpath_netlink::ioctl::device::UDP4;
+
     use super::*;
 
     /// `ethtool -N eth0 flow-type udp4 src-ip 192.0.2.0 m 0.0.0.255 dst-port 53 action 7 loc 3`, in the kernel's form.
@@ -244,6 +246,12 @@ mod tests {
         let ptp = flow_rule(&ptp);
         assert_eq!((ptp.ether_type.map(|kind| kind.value), ptp.further), (Some(0x88f7), false));
         assert!(with(0x12, 0, &[2, 0, 0, 0, 0, 1]).further);
+    }
+
+    #[test]
+    fn the_loopback_has_none() {
+        let refused = Kernel::open().flow_rules("lo").unwrap_err();
+        assert_eq!(refused.errno, Some(libc::EOPNOTSUPP), "{refused:?}");
     }
 
     proptest! {

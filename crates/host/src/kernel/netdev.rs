@@ -21,14 +21,6 @@ impl Kernel {
     pub(super) fn xdp_features(&mut self) -> Result<Vec<XdpFeatures>, Error> {
         Ok(netdev::devices(self.generic()?)?.into_iter().map(xdp_features).collect())
     }
-
-    /// Configures a NAPI instance by ID (`napi-set`, since Linux 6.13).
-    ///
-    /// # Errors
-    /// No such instance, or rejected by the kernel.
-    pub fn set_napi(&mut self, id: u32, change: &netdev::NapiChange) -> Result<(), Error> {
-        netdev::set_napi(self.generic()?, id, change)
-    }
 }
 
 const fn direction(is: netdev::Direction) -> Direction {

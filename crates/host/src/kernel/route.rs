@@ -44,15 +44,6 @@ impl Kernel {
     pub(super) fn qdiscs(&mut self) -> Result<Vec<Qdisc>, Error> {
         Ok(self.route()?.qdiscs()?.into_iter().map(qdisc).collect())
     }
-
-    /// Sets an interface's root qdisc to this kind, without parameters; `None`: the kernel's default.
-    ///
-    /// # Errors
-    /// Rejected by the kernel: no such interface, or no such qdisc for it.
-    pub fn set_qdisc(&mut self, interface: u32, kind: Option<&str>) -> Result<(), Error> {
-        let done = self.route()?.set_root_qdisc(interface, kind);
-        done.map_err(|refused| refused.when(format!("set the root qdisc of interface {interface}")))
-    }
 }
 
 fn link(is: rtnetlink::Link) -> Option<Link> {

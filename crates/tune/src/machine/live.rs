@@ -7,11 +7,11 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::device::DeviceWriter;
 use super::{Identity, Lost, Machine, Refusal, file, irqbalance, irqs, process, queue_irqs};
 use crate::conflicts;
 use crate::settings::{Access, Cost, Item, Part, Setting, Value};
 use udpath_host::Source;
-use udpath_host::kernel::Kernel;
 use udpath_host::process::{Error, Server, SocketSetting};
 use udpath_host::source::{Folder, number};
 
@@ -23,8 +23,8 @@ type QueueIrqs = Result<BTreeMap<u32, u32>, String>;
 pub struct Live {
     root: PathBuf,
     source: Folder,
-    /// Netlink and ioctl access; `None` for a captured folder.
-    kernel: Option<RefCell<Kernel>>,
+    /// Writes over netlink and ioctl; `None` for a captured folder.
+    writer: Option<RefCell<DeviceWriter>>,
     /// By interface, until a driver resets: with some drivers finding them requires a scan of all interfaces.
     irqs: RefCell<BTreeMap<String, QueueIrqs>>,
 }
@@ -33,14 +33,14 @@ impl Live {
     /// This machine, in the calling thread's network namespace.
     #[must_use]
     pub fn new() -> Self {
-        let kernel = Some(RefCell::new(Kernel::open()));
-        Self { root: PathBuf::from("/"), source: Folder::live(), kernel, irqs: RefCell::default() }
+        let writer = Some(RefCell::new(DeviceWriter::open()));
+        Self { root: PathBuf::from("/"), source: Folder::live(), writer, irqs: RefCell::default() }
     }
 
     /// A captured machine. Its files can be written, and behave as plain files.
     #[must_use]
     pub fn at(root: &Path) -> Self {
-        Self { root: root.to_owned(), source: Folder::captured(root), kernel: None, irqs: RefCell::default() }
+        Self { root: root.to_owned(), source: Folder::captured(root), writer: None, irqs: RefCell::default() }
     }
 
     fn path(&self, path: &str) -> PathBuf {
@@ -73,10 +73,10 @@ impl Live {
         fs::metadata(self.path(&format!("/sys/class/net/{interface}"))).ok().map(|directory| directory.ino())
     }
 
-    /// Netlink and ioctl access.
-    fn kernel(&self, setting: &Setting) -> Result<std::cell::RefMut<'_, Kernel>, Refusal> {
-        let kernel = self.kernel.as_ref().map(RefCell::borrow_mut);
-        kernel.ok_or_else(|| Refusal::because("set", setting, "a captured machine cannot be changed"))
+    /// Write access over netlink and ioctl.
+    fn writer(&self, setting: &Setting) -> Result<std::cell::RefMut<'_, DeviceWriter>, Refusal> {
+        let writer = self.writer.as_ref().map(RefCell::borrow_mut);
+        writer.ok_or_else(|| Refusal::because("set", setting, "a captured machine cannot be changed"))
     }
 }
 
@@ -110,7 +110,7 @@ impl Machine for Live {
         match &meant {
             Setting::File(path) => file::read_whole(&self.path(path)).map(Value::File).map_err(failed),
             Setting::Thread { .. } | Setting::Socket { .. } | Setting::IrqbalanceBan
-                if self.kernel.is_none() =>
+                if self.writer.is_none() =>
             {
                 Err(Refusal::because("read", setting, "a captured machine has no running processes"))
             }
@@ -140,7 +140,7 @@ impl Machine for Live {
                 return file::write_kernel(&self.path(&path(&meant)), &text).map_err(failed);
             }
             (Access::Driver { write, .. }, Some(target)) => {
-                return write(&target, &mut *self.kernel(setting)?, value);
+                return write(&target, &mut *self.writer(setting)?, value);
             }
             _ => {}
         }
@@ -149,15 +149,15 @@ impl Machine for Live {
                 file::write_whole(&self.path(path), text.as_deref()).map_err(failed)
             }
             (Setting::Thread { pid, tid }, value) => {
-                drop(self.kernel(setting)?);
+                drop(self.writer(setting)?);
                 process::set_affinity(setting, *pid, *tid, value)
             }
             (Setting::Socket { pid, inode, setting: of }, value) => {
-                drop(self.kernel(setting)?);
+                drop(self.writer(setting)?);
                 process::set_option(setting, *pid, *inode, *of, value)
             }
             (Setting::IrqbalanceBan, Value::Irqs(irqs)) => {
-                drop(self.kernel(setting)?);
+                drop(self.writer(setting)?);
                 let pid = conflicts::irqbalance(&self.source)
                     .ok_or_else(|| Refusal::because("set", setting, "irqbalance is not running"))?;
                 irqbalance::ban(pid, irqs).map_err(failed)
@@ -172,7 +172,7 @@ impl Machine for Live {
                 let found = self.device(interface).map(Identity::Device);
                 found.map(Some).ok_or_else(|| gone(setting, "no such interface"))
             }
-            Setting::Thread { .. } | Setting::Socket { .. } if self.kernel.is_none() => Ok(None),
+            Setting::Thread { .. } | Setting::Socket { .. } if self.writer.is_none() => Ok(None),
             Setting::Thread { pid, tid } => process::thread(setting, *pid, *tid).map(Some),
             Setting::Socket { pid, inode, setting: of } => {
                 process::sockets(setting, *pid, *inode, *of).map(Some)
@@ -210,7 +210,7 @@ impl Machine for Live {
     }
 
     fn serving(&self, port: u16) -> Result<Vec<Server>, Error> {
-        match self.kernel {
+        match self.writer {
             Some(_) => udpath_host::process::serving(&self.source, port),
             None => Err(Error::NobodyServes { port }),
         }
@@ -218,7 +218,7 @@ impl Machine for Live {
 
     fn lost(&self, setting: &Setting) -> Option<Lost> {
         match setting {
-            Setting::Socket { pid, inode, setting: SocketSetting::Selection } if self.kernel.is_some() => {
+            Setting::Socket { pid, inode, setting: SocketSetting::Selection } if self.writer.is_some() => {
                 process::lost(*pid, *inode)
             }
             _ => None,

@@ -1,14 +1,13 @@
 //! Channels and rings: the number of queues of a card (`ethtool -L`), and their depth (`ethtool -G`).
 
 use udpath_host::Source;
-use udpath_host::kernel::Kernel;
 use udpath_host::snapshot::{ChannelCounts, Rings};
 
 use super::row::{
     Access, Cost, Extra, Limit, OnReset, PartKind, Phase, Row, Scope, Shell, Target, ValueKind,
 };
 use super::{Item, Setting, Value, driver};
-use crate::machine::Refusal;
+use crate::machine::{DeviceWriter, Refusal};
 
 /// Number of channels of a type, `ethtool -L`.
 pub static CHANNELS: Row = Row {
@@ -71,7 +70,7 @@ fn channels(target: &Target<'_>, source: &dyn Source) -> Result<Value, Refusal> 
     target.number(count(&found.value.now, target.part))
 }
 
-fn set_channels(target: &Target<'_>, kernel: &mut Kernel, value: &Value) -> Result<(), Refusal> {
+fn set_channels(target: &Target<'_>, writer: &mut DeviceWriter, value: &Value) -> Result<(), Refusal> {
     let (mut counts, number) = (ChannelCounts::default(), Some(target.word(value)?));
     match target.part {
         "rx" => counts.rx = number,
@@ -79,7 +78,7 @@ fn set_channels(target: &Target<'_>, kernel: &mut Kernel, value: &Value) -> Resu
         "other" => counts.other = number,
         _ => counts.combined = number,
     }
-    target.done(kernel.set_channels(target.interface, &counts))
+    target.done(writer.set_channels(target.interface, &counts))
 }
 
 fn channels_limit(
@@ -97,13 +96,13 @@ fn ring(target: &Target<'_>, source: &dyn Source) -> Result<Value, Refusal> {
     target.number(if target.part == "rx" { rings.rx } else { rings.tx })
 }
 
-fn set_ring(target: &Target<'_>, kernel: &mut Kernel, value: &Value) -> Result<(), Refusal> {
+fn set_ring(target: &Target<'_>, writer: &mut DeviceWriter, value: &Value) -> Result<(), Refusal> {
     let entries = Some(target.word(value)?);
     let rings = match target.part {
         "rx" => Rings { rx: entries, ..Rings::default() },
         _ => Rings { tx: entries, ..Rings::default() },
     };
-    target.done(kernel.set_rings(target.interface, &rings))
+    target.done(writer.set_rings(target.interface, &rings))
 }
 
 fn ring_limit(

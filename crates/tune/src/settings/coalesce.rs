@@ -2,11 +2,10 @@
 
 use udpath_host::Absence;
 use udpath_host::Source;
-use udpath_host::kernel::Kernel;
 
 use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Shell, Target, ValueKind};
 use super::{Value, driver};
-use crate::machine::Refusal;
+use crate::machine::{DeviceWriter, Refusal};
 
 /// Numbers, by ethtool's names; `usecs` are microseconds, `frames` are frames.
 const NUMBERS: &[&str] = &[
@@ -92,10 +91,10 @@ fn read(target: &Target<'_>, source: &dyn Source) -> Result<Value, Refusal> {
     target.number(found)
 }
 
-fn write(target: &Target<'_>, kernel: &mut Kernel, value: &Value) -> Result<(), Refusal> {
+fn write(target: &Target<'_>, writer: &mut DeviceWriter, value: &Value) -> Result<(), Refusal> {
     let number = match value {
         Value::Switch(on) => u32::from(*on),
         other => target.word(other)?,
     };
-    target.done(kernel.set_coalescing(target.interface, &[(target.part, number)]))
+    target.done(writer.set_coalescing(target.interface, &[(target.part, number)]))
 }

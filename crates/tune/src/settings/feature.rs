@@ -1,13 +1,12 @@
 //! Offloads, `ethtool -K`, by their kernel names.
 
 use udpath_host::Source;
-use udpath_host::kernel::Kernel;
 
 use super::row::{
     Access, Cost, Extra, Limit, OnReset, PartKind, Phase, Row, Scope, Shell, Target, ValueKind,
 };
 use super::{Setting, Value, driver};
-use crate::machine::Refusal;
+use crate::machine::{DeviceWriter, Refusal};
 
 /// Short names in `ethtool -K`, and the kernel's names. Only those that refer to one feature.
 const ALIASES: &[(&str, &str)] = &[
@@ -54,9 +53,9 @@ fn read(target: &Target<'_>, source: &dyn Source) -> Result<Value, Refusal> {
     })
 }
 
-fn write(target: &Target<'_>, kernel: &mut Kernel, value: &Value) -> Result<(), Refusal> {
+fn write(target: &Target<'_>, writer: &mut DeviceWriter, value: &Value) -> Result<(), Refusal> {
     let Value::Switch(on) = value else { return Err(target.wrong(value)) };
-    target.done(kernel.set_features(target.interface, &[(target.part, *on)]))
+    target.done(writer.set_features(target.interface, &[(target.part, *on)]))
 }
 
 fn limit(

@@ -1,14 +1,14 @@
 //! NAPI of an interface: polling in threads, and how long interrupts stay off. Files in sysfs, or the kernel's netdev family.
 
-use udpath_host::kernel::{Kernel, NapiChange};
 use udpath_host::snapshot::Napi;
-use udpath_host::source::{Answer, Folder, Question, number};
+use udpath_host::source::{Folder, number};
 use udpath_host::{Absence, Source};
+use udpath_netlink::netdev::NapiChange;
 
 use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Shell, Target, ValueKind};
 use super::shell::quoted;
 use super::{Form, Setting, Value};
-use crate::machine::Refusal;
+use crate::machine::{DeviceWriter, Refusal};
 
 const WRITERS: &[&str] = &["udev", "a reload of the driver"];
 
@@ -90,7 +90,8 @@ fn file(setting: &Setting, file: &str) -> String {
 }
 
 /// The NAPI instances of an interface.
-fn own(target: &Target<'_>, source: &dyn Source, all: Vec<Napi>) -> Result<Vec<Napi>, Refusal> {
+fn own(target: &Target<'_>, source: &dyn Source) -> Result<Vec<Napi>, Refusal> {
+    let all = source.napis().map_err(|absence| target.absent(&absence))?.value;
     let path = format!("/sys/class/net/{}/ifindex", target.interface);
     let index: u32 = number(source, &path).map_err(|absence| target.absent(&absence))?;
     let own: Vec<Napi> = all.into_iter().filter(|napi| napi.interface == index).collect();
@@ -98,8 +99,7 @@ fn own(target: &Target<'_>, source: &dyn Source, all: Vec<Napi>) -> Result<Vec<N
 }
 
 fn suspend_timeout(target: &Target<'_>, source: &dyn Source) -> Result<Value, Refusal> {
-    let all = source.napis().map_err(|absence| target.absent(&absence))?.value;
-    let mut timeouts = own(target, source, all)?.into_iter().map(|napi| napi.irq_suspend_timeout);
+    let mut timeouts = own(target, source)?.into_iter().map(|napi| napi.irq_suspend_timeout);
     let first = timeouts.next().flatten().ok_or_else(|| target.absent(&Absence::NotSupported))?;
     if timeouts.any(|timeout| timeout != Some(first)) {
         // One number cannot say it, and undo could not restore it.
@@ -109,15 +109,11 @@ fn suspend_timeout(target: &Target<'_>, source: &dyn Source) -> Result<Value, Re
     Ok(Value::Number(first))
 }
 
-fn set_suspend_timeout(target: &Target<'_>, kernel: &mut Kernel, value: &Value) -> Result<(), Refusal> {
+fn set_suspend_timeout(target: &Target<'_>, writer: &mut DeviceWriter, value: &Value) -> Result<(), Refusal> {
     let Value::Number(nanoseconds) = value else { return Err(target.wrong(value)) };
-    let all = match kernel.ask(&Question::Napis).map_err(|absence| target.absent(&absence))?.value {
-        Answer::Napis(all) => all,
-        other => return Err(target.refuse(format!("unexpected answer from the kernel: {other:?}"))),
-    };
     let change = NapiChange { irq_suspend_timeout: Some(*nanoseconds), ..NapiChange::default() };
-    for napi in own(target, &Folder::live(), all)? {
-        target.done(kernel.set_napi(napi.id, &change))?;
+    for napi in own(target, &Folder::live())? {
+        target.done(writer.set_napi(napi.id, &change))?;
     }
     Ok(())
 }

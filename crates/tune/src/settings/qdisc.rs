@@ -1,13 +1,12 @@
 //! The root qdisc of an interface, by its kind, and how many packets it may hold.
 
-use udpath_host::kernel::Kernel;
 use udpath_host::source::number;
 use udpath_host::{Absence, Source};
 
 use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Shell, Target, ValueKind};
 use super::shell::quoted;
 use super::{Form, Value};
-use crate::machine::Refusal;
+use crate::machine::{DeviceWriter, Refusal};
 
 /// The qdisc the kernel installs by default.
 const DEFAULT: &str = "default";
@@ -78,9 +77,9 @@ fn read(target: &Target<'_>, source: &dyn Source) -> Result<Value, Refusal> {
     Ok(Value::Words(if set.is_empty() { DEFAULT.to_owned() } else { set.join(",") }))
 }
 
-fn write(target: &Target<'_>, kernel: &mut Kernel, value: &Value) -> Result<(), Refusal> {
+fn write(target: &Target<'_>, writer: &mut DeviceWriter, value: &Value) -> Result<(), Refusal> {
     let Value::Words(kind) = value else { return Err(target.wrong(value)) };
     let index = ifindex(&udpath_host::source::Folder::live(), target.interface);
     let index = index.ok_or_else(|| target.absent(&Absence::NotThere))?;
-    target.done(kernel.set_qdisc(index, Some(kind.as_str()).filter(|kind| *kind != DEFAULT)))
+    target.done(writer.set_qdisc(index, Some(kind.as_str()).filter(|kind| *kind != DEFAULT)))
 }

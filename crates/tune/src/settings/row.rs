@@ -5,11 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 use udpath_host::Source;
-use udpath_host::kernel::Kernel;
 use udpath_host::process::SocketSetting;
 
 use super::{Form, Item, Setting, Value};
-use crate::machine::Refusal;
+use crate::machine::{DeviceWriter, Refusal};
 
 /// A kind of setting.
 #[derive(Debug)]
@@ -109,7 +108,7 @@ pub enum Access {
         /// Reads it.
         read: fn(&Target<'_>, &dyn Source) -> Result<Value, Refusal>,
         /// Writes it.
-        write: fn(&Target<'_>, &mut Kernel, &Value) -> Result<(), Refusal>,
+        write: fn(&Target<'_>, &mut DeviceWriter, &Value) -> Result<(), Refusal>,
     },
     /// The IRQ of a queue: [`crate::Machine`] looks up its number and uses that IRQ's setting.
     QueueIrq,

@@ -1,8 +1,7 @@
 //! RSS: the receive queue that the card selects, by a hash and an indirection table (`ethtool -X`, `-N`).
 
-use udpath_host::kernel::{Kernel, RssChange};
 use udpath_host::snapshot::{Fields, HashFields};
-use udpath_host::source::{Answer, Question};
+use udpath_host::source::Folder;
 use udpath_host::{Absence, Source};
 
 use super::row::{
@@ -10,7 +9,7 @@ use super::row::{
 };
 use super::shell::quoted;
 use super::{Setting, Table, Value, channels};
-use crate::machine::Refusal;
+use crate::machine::{DeviceWriter, Refusal, RssChange};
 
 const WRITERS: &[&str] = &["cloud agents", "a reload of the driver", "a change of channels"];
 
@@ -110,10 +109,10 @@ fn key(target: &Target<'_>, source: &dyn Source) -> Result<Value, Refusal> {
     if key.is_empty() { Err(target.absent(&Absence::NotSupported)) } else { Ok(Value::Key(key)) }
 }
 
-fn set_key(target: &Target<'_>, kernel: &mut Kernel, value: &Value) -> Result<(), Refusal> {
+fn set_key(target: &Target<'_>, writer: &mut DeviceWriter, value: &Value) -> Result<(), Refusal> {
     let Value::Key(key) = value else { return Err(target.wrong(value)) };
     let change = RssChange { key: Some(key.clone()), ..RssChange::default() };
-    target.done(kernel.set_rss(target.interface, &change))
+    target.done(writer.set_rss(target.interface, &change))
 }
 
 fn function(target: &Target<'_>, source: &dyn Source) -> Result<Value, Refusal> {
@@ -121,10 +120,10 @@ fn function(target: &Target<'_>, source: &dyn Source) -> Result<Value, Refusal> 
     function.map(Value::Words).ok_or_else(|| target.absent(&Absence::NotSupported))
 }
 
-fn set_function(target: &Target<'_>, kernel: &mut Kernel, value: &Value) -> Result<(), Refusal> {
+fn set_function(target: &Target<'_>, writer: &mut DeviceWriter, value: &Value) -> Result<(), Refusal> {
     let Value::Words(name) = value else { return Err(target.wrong(value)) };
     let change = RssChange { function: Some(name.clone()), ..RssChange::default() };
-    target.done(kernel.set_rss(target.interface, &change))
+    target.done(writer.set_rss(target.interface, &change))
 }
 
 fn hash(target: &Target<'_>, source: &dyn Source) -> Result<Value, Refusal> {
@@ -134,14 +133,14 @@ fn hash(target: &Target<'_>, source: &dyn Source) -> Result<Value, Refusal> {
     fields.ok_or_else(|| target.absent(&Absence::NotSupported))
 }
 
-fn set_hash(target: &Target<'_>, kernel: &mut Kernel, value: &Value) -> Result<(), Refusal> {
+fn set_hash(target: &Target<'_>, writer: &mut DeviceWriter, value: &Value) -> Result<(), Refusal> {
     let Value::Words(letters) = value else { return Err(target.wrong(value)) };
     let fields: Fields = letters.parse().map_err(|why: String| target.refuse(why))?;
     let fields = match target.part {
         "udp4" => HashFields { udp4: Some(fields), ..HashFields::default() },
         _ => HashFields { udp6: Some(fields), ..HashFields::default() },
     };
-    target.done(kernel.set_hash_fields(target.interface, &fields))
+    target.done(writer.set_hash_fields(target.interface, &fields))
 }
 
 fn table(target: &Target<'_>, source: &dyn Source) -> Result<Value, Refusal> {
@@ -152,20 +151,12 @@ fn table(target: &Target<'_>, source: &dyn Source) -> Result<Value, Refusal> {
     Ok(Value::Table(Table::Entries(table)))
 }
 
-fn set_table(target: &Target<'_>, kernel: &mut Kernel, value: &Value) -> Result<(), Refusal> {
+fn set_table(target: &Target<'_>, writer: &mut DeviceWriter, value: &Value) -> Result<(), Refusal> {
     let Value::Table(table) = value else { return Err(target.wrong(value)) };
-    let found =
-        kernel.ask(&Question::Rss(target.interface.to_owned())).map_err(|absence| target.absent(&absence))?;
-    let size = match found.value {
-        Answer::Rss(rss) => rss.main.table.len(),
-        other => {
-            let why = format!("unexpected answer from the kernel: {other:?}");
-            return Err(Refusal::because("read", target.setting, why));
-        }
-    };
+    let size = main_context(target, &Folder::live())?.table.len();
     let entries = table.entries(size).map_err(|why| target.refuse(why))?;
     let change = RssChange { table: Some(entries), ..RssChange::default() };
-    target.done(kernel.set_rss(target.interface, &change))
+    target.done(writer.set_rss(target.interface, &change))
 }
 
 fn table_limit(

@@ -1,4 +1,4 @@
-//! Settings of a network device, group by group, with ethtool's names.
+//! Receive side scaling: which queue of a card a hash selects (`ethtool -x`), and over which fields (`ethtool -n`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,110 +6,11 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// Driver of a device: `ethtool -i`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Driver {
-    /// The driver's name: `ixgbe`, `virtio_net`, `veth`.
-    pub name: String,
-    /// Its version; in-tree drivers report the kernel's release.
-    #[serde(default)]
-    pub version: String,
-    /// The firmware's version, if any.
-    #[serde(default)]
-    pub firmware: String,
-    /// Bus address: `0000:01:00.0`. Empty for software devices.
-    #[serde(default)]
-    pub bus: String,
-}
-
-/// Number of channels by type: `ethtool -l`. A channel is an interrupt and the queues it serves.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ChannelCounts {
-    /// Receive only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rx: Option<u32>,
-    /// Transmit only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tx: Option<u32>,
-    /// Neither: link interrupts, SR-IOV coordination.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub other: Option<u32>,
-    /// One receive and one transmit queue each.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub combined: Option<u32>,
-}
-
-/// Channels in use and maximum. `None` where the driver has no such type.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Channels {
-    /// In use.
-    pub now: ChannelCounts,
-    /// The driver's maximum.
-    pub max: ChannelCounts,
-}
-
-impl Channels {
-    /// Number of receive queues in these channels.
-    #[must_use]
-    pub fn rx_queues(&self) -> u32 {
-        self.now.rx.unwrap_or(0).saturating_add(self.now.combined.unwrap_or(0))
-    }
-}
-
-/// Descriptor rings, entries per queue: `ethtool -g`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Rings {
-    /// Receive.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rx: Option<u32>,
-    /// Maximum for receive.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rx_max: Option<u32>,
-    /// Transmit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tx: Option<u32>,
-    /// Maximum for transmit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tx_max: Option<u32>,
-    /// Receive buffer size in bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rx_buf_len: Option<u32>,
-    /// Completion entry size in bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cqe_size: Option<u32>,
-    /// Whether transmit descriptors are pushed to the device.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tx_push: Option<bool>,
-    /// Whether receive descriptors are pushed to the device.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rx_push: Option<bool>,
-    /// Whether TCP headers and payload go to separate buffers. 1: no, 2: yes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tcp_data_split: Option<u32>,
-}
-
-/// Interrupt coalescing by ethtool's names: `rx-usecs` (microseconds), `rx-frames`, `adaptive-rx` (0 or 1), ...
-/// Parameters the driver lacks are omitted. `ethtool -c`.
-pub type Coalescing = BTreeMap<String, u32>;
-
-/// One offload of a device.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Feature {
-    /// Whether it is on.
-    pub active: bool,
-    /// Whether it was requested. Differs from `active` while something it depends on is missing.
-    pub wanted: bool,
-    /// Whether it can be changed. If not, ethtool shows `[fixed]`.
-    pub changeable: bool,
-}
-
-/// Offloads by the kernel's names: `rx-gro`, `rx-udp-gro-forwarding`, `rx-ntuple-filter`. `ethtool -k`.
-pub type Features = BTreeMap<String, Feature>;
+use super::{dump, get, single, strings};
+use crate::attribute::Attributes;
+use crate::error::Error;
+use crate::generic::{Generic, attributes};
+use crate::numbers::*;
 
 /// Receive side scaling: which queue a hash selects. `ethtool -x`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -218,6 +119,73 @@ impl<'de> Deserialize<'de> for Fields {
     }
 }
 
+/// Reads the RSS contexts of an interface. Since Linux 6.3; additional contexts since 6.12.
+///
+/// # Errors
+/// The reason there is no answer: `EOPNOTSUPP` if driver or kernel lack it, `ENODEV` if the interface does not exist.
+pub fn read(generic: &mut Generic, interface: &str) -> Result<Rss, Error> {
+    let answers = get(generic, ETHTOOL_MSG_RSS_GET, interface)?;
+    let functions = functions(generic)?;
+    let main = context(single(&answers)?, &functions);
+    let others = dump(generic, ETHTOOL_MSG_RSS_GET, interface, |body| {
+        body.u32(ETHTOOL_A_RSS_START_CONTEXT, 1);
+    });
+    let contexts = match &others {
+        Ok(answers) => attributes(answers)
+            .filter_map(|is| {
+                let own = RssContext { fields: hash_fields(is), ..context(is, &functions) };
+                Some((is.u32(ETHTOOL_A_RSS_CONTEXT)?, own))
+            })
+            .collect(),
+        // An older kernel cannot dump them.
+        Err(_) => BTreeMap::new(),
+    };
+    Ok(Rss { main, contexts })
+}
+
+/// Reads the UDP hash fields of the main context. Since Linux 6.17; `None` before.
+///
+/// # Errors
+/// The reason there is no answer: `EOPNOTSUPP` if driver or kernel lack it, `ENODEV` if the interface does not exist.
+pub fn read_hash_fields(generic: &mut Generic, interface: &str) -> Result<Option<HashFields>, Error> {
+    let answers = get(generic, ETHTOOL_MSG_RSS_GET, interface)?;
+    let is = single(&answers)?;
+    Ok(hash_fields(is))
+}
+
+/// The names of the hash function bits, from bit 0.
+///
+/// # Errors
+/// The kernel does not know them.
+pub fn functions(generic: &mut Generic) -> Result<Vec<String>, Error> {
+    strings(generic, ETH_SS_RSS_HASH_FUNCS)
+}
+
+/// `None` if the kernel does not report them for this context.
+fn hash_fields(is: Attributes<'_>) -> Option<HashFields> {
+    let flows = is.nested(ETHTOOL_A_RSS_FLOW_HASH);
+    let fields = |kind| flows.u32(kind).map(Fields);
+    let there = is.has(ETHTOOL_A_RSS_FLOW_HASH);
+    there.then(|| HashFields { udp4: fields(ETHTOOL_A_FLOW_UDP4), udp6: fields(ETHTOOL_A_FLOW_UDP6) })
+}
+
+fn context(is: Attributes<'_>, functions: &[String]) -> RssContext {
+    let table = is.bytes(ETHTOOL_A_RSS_INDIR).unwrap_or_default();
+    let (table, _) = table.as_chunks::<4>();
+    RssContext {
+        table: table.iter().map(|entry| u32::from_ne_bytes(*entry)).collect(),
+        key: is.bytes(ETHTOOL_A_RSS_HKEY).unwrap_or_default().to_vec(),
+        function: is.u32(ETHTOOL_A_RSS_HFUNC).and_then(|bits| function(bits, functions)),
+        transform: is.u32(ETHTOOL_A_RSS_INPUT_XFRM).filter(|bits| *bits != 0),
+        fields: None,
+    }
+}
+
+/// The name of the hash function whose bit is set.
+pub(crate) fn function(bits: u32, functions: &[String]) -> Option<String> {
+    functions.get(usize::try_from(bits.trailing_zeros()).ok()?).cloned()
+}
+
 /// Bytes as hexadecimal text, as ethtool prints keys: `6d:5a:56`.
 mod hex {
     use serde::{Deserialize, Deserializer, Serializer, de};
@@ -240,7 +208,11 @@ mod hex {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
+    use super::super::bitset;
     use super::*;
+    use crate::attribute::Writer;
 
     #[test]
     fn fields_are_written_with_ethtools_letters() {
@@ -261,5 +233,33 @@ mod tests {
         assert_eq!(serde_json::from_str::<RssContext>(&json).unwrap(), context);
         assert!(serde_json::from_str::<RssContext>(r#"{"key":"6d:5"}"#).is_ok());
         assert!(serde_json::from_str::<RssContext>(r#"{"key":"zz"}"#).is_err());
+    }
+
+    #[test]
+    fn a_context_is_decoded() {
+        let mut writer = Writer::default();
+        writer.u32(ETHTOOL_A_RSS_HFUNC, 1);
+        writer.bytes(ETHTOOL_A_RSS_INDIR, &[0_u32, 1, 0, 1].map(u32::to_ne_bytes).concat());
+        writer.bytes(ETHTOOL_A_RSS_HKEY, &[0x6d, 0x5a]);
+        let bytes = writer.finish();
+        let functions = ["toeplitz", "xor"].map(str::to_owned);
+        let wanted = RssContext {
+            table: vec![0, 1, 0, 1],
+            key: vec![0x6d, 0x5a],
+            function: Some("toeplitz".into()),
+            ..RssContext::default()
+        };
+        assert_eq!(context(Attributes::new(&bytes), &functions), wanted);
+        assert_eq!(context(Attributes::new(&[]), &functions), RssContext::default());
+        assert_eq!((function(2, &functions), function(8, &functions)), (Some("xor".into()), None));
+    }
+
+    proptest! {
+        #[test]
+        fn no_message_makes_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), bits: u32) {
+            let functions = ["toeplitz".to_owned()];
+            let _ = (context(Attributes::new(&bytes), &functions), function(bits, &functions));
+            let _ = bitset::read(Attributes::new(&bytes));
+        }
     }
 }

@@ -1,17 +1,24 @@
-//! Changes settings of a device. Nothing is read back: the caller compares, because drivers round, and some accept a
-//! value and ignore it. All functions need CAP_NET_ADMIN over the namespace.
+//! Changes settings of a device, over netlink or ioctl. Nothing is read back: the caller compares, because drivers round,
+//! and some accept a value and ignore it. All functions need CAP_NET_ADMIN over the namespace.
 //!
 //! Cost: with most drivers, channels and rings restart the device (the link goes down briefly, queues and interrupts
 //! are recreated, and some drivers, such as vmxnet3, reset the RSS table to their default, so set RSS after them);
 //! features may restart it; coalescing, RSS and NAPI settings do not.
 
-use udpath_netlink::ethtool::{self, COALESCING, Width, bitset};
-use udpath_netlink::numbers::*;
-use udpath_netlink::{Error, Writer, ioctl};
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::Kernel;
-use super::ioctl::{UDP4, UDP6};
-use crate::snapshot::{ChannelCounts, Fields, HashFields, Rings};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use udpath_netlink::ethtool::channels::ChannelCounts;
+use udpath_netlink::ethtool::coalesce::{COALESCING, Width};
+use udpath_netlink::ethtool::rings::Rings;
+use udpath_netlink::ethtool::rss::{Fields, HashFields, functions};
+use udpath_netlink::ethtool::{self, bitset};
+use udpath_netlink::ioctl::device::{UDP4, UDP6, call, words};
+use udpath_netlink::netdev::{self, NapiChange};
+use udpath_netlink::numbers::*;
+use udpath_netlink::{Error, Generic, Rtnetlink, Writer, ioctl};
 
 /// A change of the main RSS context. `None` leaves a setting unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,7 +31,38 @@ pub struct RssChange {
     pub function: Option<String>,
 }
 
-impl Kernel {
+/// Sockets to the kernel that change devices, of one network namespace.
+pub struct DeviceWriter {
+    route: Result<Rtnetlink, Error>,
+    generic: Result<Generic, Error>,
+    control: Result<OwnedFd, Error>,
+}
+
+impl fmt::Debug for DeviceWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeviceWriter").field("generic", &self.generic).finish_non_exhaustive()
+    }
+}
+
+impl DeviceWriter {
+    /// Opens the sockets, in the calling thread's network namespace. If a socket could not be opened, the first change
+    /// that needs it reports why.
+    #[must_use]
+    pub fn open() -> Self {
+        // Not bound: it only carries ioctls.
+        let control =
+            rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
+        Self { route: Rtnetlink::open(), generic: Generic::open(), control: control.map_err(Error::from) }
+    }
+
+    fn generic(&mut self) -> Result<&mut Generic, Error> {
+        self.generic.as_mut().map_err(|refused| refused.clone())
+    }
+
+    fn control(&self) -> Result<BorrowedFd<'_>, Error> {
+        self.control.as_ref().map(AsFd::as_fd).map_err(Clone::clone)
+    }
+
     fn set(&mut self, command: u16, interface: &str, fill: impl FnOnce(&mut Writer)) -> Result<(), Error> {
         ethtool::set(self.generic()?, command, interface, fill)
     }
@@ -139,7 +177,7 @@ impl Kernel {
     }
 
     fn function_bit(&mut self, name: &str) -> Result<u32, Error> {
-        let functions = self.hash_functions()?;
+        let functions = functions(self.generic()?)?;
         let bit = functions.iter().position(|known| known == name);
         let unknown =
             || Error::other(format_args!("'{name}' is no hash function; there are {}", functions.join(", ")));
@@ -160,7 +198,25 @@ impl Kernel {
         request.extend([u8::try_from(function.unwrap_or(0)).unwrap_or(0), 0, 0, 0, 0, 0, 0, 0]);
         request.extend(words(change.table.as_deref().unwrap_or_default()));
         request.extend(key);
-        self.ioctl(interface, ioctl::SET_RSS, &request).map(|_| ())
+        call(self.control()?, interface, ioctl::SET_RSS, &request).map(|_| ())
+    }
+
+    /// Configures a NAPI instance by ID (`napi-set`, since Linux 6.13).
+    ///
+    /// # Errors
+    /// No such instance, or rejected by the kernel.
+    pub fn set_napi(&mut self, id: u32, change: &NapiChange) -> Result<(), Error> {
+        netdev::set_napi(self.generic()?, id, change)
+    }
+
+    /// Sets an interface's root qdisc to this kind, without parameters; `None`: the kernel's default.
+    ///
+    /// # Errors
+    /// Rejected by the kernel: no such interface, or no such qdisc for it.
+    pub fn set_qdisc(&mut self, interface: u32, kind: Option<&str>) -> Result<(), Error> {
+        let route = self.route.as_mut().map_err(|refused| refused.clone())?;
+        let done = route.set_root_qdisc(interface, kind);
+        done.map_err(|refused| refused.when(format!("set the root qdisc of interface {interface}")))
     }
 
     /// Sets which UDP fields are hashed; `None` leaves a family unchanged. Over netlink since Linux 6.17, before that
@@ -183,7 +239,7 @@ impl Kernel {
             Err(refused) if unknown_command(&refused) => wanted.iter().try_for_each(|(_, flow, fields)| {
                 let mut request = words(&[*flow]);
                 request.extend(u64::from(fields.0).to_ne_bytes());
-                self.ioctl(interface, ioctl::SET_HASH_FIELDS, &request).map(|_| ())
+                call(self.control()?, interface, ioctl::SET_HASH_FIELDS, &request).map(|_| ())
             }),
             done => done,
         };
@@ -194,8 +250,4 @@ impl Kernel {
 /// Whether the kernel lacks the command. A driver's error has the same errno.
 fn unknown_command(refused: &Error) -> bool {
     refused.errno == Some(libc::EOPNOTSUPP)
-}
-
-fn words(values: &[u32]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_ne_bytes()).collect()
 }
