@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use error_reporter::Report;
 use known::all_faults::{TIMEOUT, all_faults, compare};
-use known::{Faults, Server, near, run_xdp};
+use known::{Faults, Server, run_xdp};
 use udpath_bpf::Pass;
 use udpath_lab::{Lab, LabBuilder, LinkSpec};
 use udpath_load::plan::{Arrivals, Mode, Plan, PortRange, Process, Transport};
