@@ -9,6 +9,7 @@
 //! client_and_server(name, queues)         a lab of two machines and one link
 //! Host::now() .. host.is_as_before(&pids)    interfaces, BPF programs, and names that contain these pids
 //! Bed::new(name, &link)              a server and its load in a lab, and `udpath profile` of them
+//! alone(), together()                     which tests run at the same time
 //! campaign::rounds(few, all)         a test that `make soak` repeats; campaign::record(..) records its figures
 //! VmSpec { cpus, nodes, queues, .. }.boot(command)   an emulated machine
 //! Answer::attach, Impair::attach     the cheapest possible server; a bad path
@@ -25,6 +26,7 @@ mod host;
 mod impair;
 mod run;
 mod said;
+mod turn;
 mod vm;
 
 pub use answer::Answer;
@@ -34,6 +36,7 @@ pub use host::{Host, named};
 pub use impair::{DELAYED_MARK, Impair, Impaired, Shares};
 pub use run::{Ended, Run, Running, one_sentence, program};
 pub use said::Said;
+pub use turn::{alone, together};
 pub use vm::{MAX_VM_CPUS, MAX_VM_NODES, MAX_VM_QUEUES, Vm, VmError, VmSpec};
 
 use std::time::{Duration, Instant};
