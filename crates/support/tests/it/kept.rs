@@ -1,7 +1,5 @@
 //! What a capture keeps of each kind of file: none of the planted secrets.
 
-mod unpacked;
-
 use std::fs;
 use std::io::Read as _;
 use std::path::Path;
@@ -11,7 +9,7 @@ use udpath_host::source::Folder;
 use udpath_support::Archive;
 use udpath_support::{Identity, NOW, Options, Support, Target, take};
 
-use unpacked::unpacked;
+use crate::unpacked::unpacked;
 
 fn written(support: &Support, folder: &Path) -> std::path::PathBuf {
     let path = folder.join("capture.tar.gz");

@@ -1,18 +1,11 @@
 //! Captures for another person: what they contain, what they do not, and that they read back like the machine.
 
-#[allow(dead_code, reason = "the large machine is for benchmarks")]
-#[path = "../../host/tests/machines/mod.rs"]
-mod machines;
-
-mod unpacked;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use error_reporter::Report;
-use machines::list;
 use proptest::prelude::*;
 use udpath_host::map::{Map, Selection};
 use udpath_host::source::Folder;
@@ -20,7 +13,8 @@ use udpath_host::{Snapshot, Source};
 use udpath_support::Archive;
 use udpath_support::{EARLIER, Identity, Kind, NOW, Options, PackageError, Support, Target, take};
 
-use unpacked::unpacked;
+use crate::machines::{self, list};
+use crate::unpacked::unpacked;
 
 fn plain() -> Options {
     Options { no_redact: true, ..Options::default() }
