@@ -1,0 +1,13 @@
+//! The tests of this crate from outside, in one program.
+
+mod fixture;
+mod html;
+mod json;
+#[path = "../../../host/tests/machines/mod.rs"]
+mod machines;
+mod map;
+mod recorded;
+#[path = "../../../profile/tests/rings/mod.rs"]
+mod rings;
+mod terminal;
+mod top;
