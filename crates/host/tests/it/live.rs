@@ -38,6 +38,7 @@ fn cpu(number: u32) -> CpuSet {
 #[test]
 fn a_veth_is_read_as_it_was_set() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     let lab = pair("t-host-veth");
     let server = lab.machine("server").unwrap();
     let eth0 = server.interface("eth0").unwrap();
@@ -91,6 +92,7 @@ fn a_veth_is_read_as_it_was_set() {
 #[test]
 fn qdiscs_and_their_drops_are_read() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     let lab = pair("t-host-qdisc");
     let server = lab.machine("server").unwrap();
     let tc = |arguments: &[&str]| assert!(server.command("tc").args(arguments).status().unwrap().success());
@@ -117,6 +119,7 @@ fn qdiscs_and_their_drops_are_read() {
 #[test]
 fn a_change_of_channels_and_offloads_is_seen() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     let lab = pair("t-host-set");
     let server = lab.machine("server").unwrap();
     let before = snapshot_of(server);
@@ -149,6 +152,7 @@ fn a_change_of_channels_and_offloads_is_seen() {
 #[test]
 fn a_napi_instance_has_settings_of_its_own() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     let lab = pair("t-host-napi");
     let server = lab.machine("server").unwrap();
     let eth0 = server.interface("eth0").unwrap();
@@ -176,6 +180,7 @@ fn a_napi_instance_has_settings_of_its_own() {
 #[test]
 fn an_xdp_program_is_seen_with_its_mode() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     let lab = pair("t-host-xdp");
     let server = lab.machine("server").unwrap();
     assert_eq!(interface(&snapshot_of(server), "eth0").xdp, None);
@@ -190,6 +195,7 @@ fn an_xdp_program_is_seen_with_its_mode() {
 #[test]
 fn a_named_namespace_shows_what_its_own_thread_sees() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     let lab = pair("t-host-inside");
     let server = lab.machine("server").unwrap();
     let named = Place::Named(server.namespace().to_owned());
@@ -221,6 +227,7 @@ fn round_trip(source: &dyn Source) -> (Snapshot, Snapshot) {
 #[test]
 fn a_capture_gives_the_same_snapshot() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     let (live, captured) = round_trip(&Folder::live());
     assert!(live.interfaces.iter().any(|interface| interface.name == "lo"));
     assert_eq!(live, captured);
@@ -239,6 +246,7 @@ fn a_capture_gives_the_same_snapshot() {
 #[test]
 fn every_device_of_this_machine_is_read() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     let snapshot = Snapshot::read(&Folder::live());
     let names: BTreeSet<_> = snapshot.interfaces.iter().map(|interface| interface.name.clone()).collect();
     let wanted: BTreeSet<_> = std::fs::read_dir("/sys/class/net")
@@ -283,6 +291,7 @@ fn become_nobody() {
 #[test]
 fn an_unprivileged_user_sees_nearly_everything() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     let lab = pair("t-host-nobody");
     let server = lab.machine("server").unwrap();
     let hidden = "/sys/class/net/eth0/queues/rx-1/rps_cpus";
@@ -309,7 +318,7 @@ fn an_unprivileged_user_sees_nearly_everything() {
         eth0.rx[1].rps_cpus.take()
     };
     assert_eq!((queues(&mut root), queues(&mut nobody)), (Some(CpuSet::new()), None));
-    // Everything else about interfaces is the same; crates/host/tests/machine.rs covers what is hidden of the machine.
+    // Everything else about interfaces is the same; machine.rs covers what is hidden of the machine.
     let shown = |snapshot: Snapshot| (snapshot.interfaces, snapshot.steering, snapshot.packet_sockets);
     assert_eq!(shown(root), shown(nobody));
     lab.down().unwrap();
@@ -318,6 +327,7 @@ fn an_unprivileged_user_sees_nearly_everything() {
 #[test]
 fn a_tap_is_seen() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     let lab = pair("t-host-tap");
     let server = lab.machine("server").unwrap();
     assert_eq!(snapshot_of(server).packet_sockets.sockets, []);
@@ -341,6 +351,7 @@ fn a_tap_is_seen() {
 #[test]
 fn a_bridge_and_its_port_know_each_other() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     let lab = pair("t-host-bridge");
     let server = lab.machine("server").unwrap();
     let ip = |arguments: &[&str]| assert!(server.command("ip").args(arguments).status().unwrap().success());

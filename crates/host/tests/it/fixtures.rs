@@ -1,10 +1,7 @@
 //! Machines of many kinds, read from captured folders.
 
-mod machines;
-
 use std::path::Path;
 
-use machines::{Machine, list};
 use udpath_host::map::{Map, Selection};
 use udpath_host::snapshot::irqs::Irq;
 use udpath_host::snapshot::{FlowAction, Relation, RssContext};
@@ -13,6 +10,8 @@ use udpath_host::tables::tables;
 use udpath_host::{Absence, Snapshot};
 use udpath_steer::predict::{Predictor, Why};
 use udpath_steer::{CpuSet, Flow};
+
+use crate::machines::{self, Machine, list};
 
 fn read(machine: &Machine) -> Snapshot {
     let folder = machines::folder();

@@ -1,15 +1,13 @@
 //! What a second snapshot of a machine reads, and what it contains.
 
-#[allow(dead_code, reason = "one of its machines is for other tests")]
-mod machines;
-
 use std::cell::RefCell;
 use std::net::UdpSocket;
 
-use machines::list;
 use udpath_host::snapshot::Link;
 use udpath_host::source::{Answer, Folder, Question};
 use udpath_host::{Absence, Fact, Snapshot, Source, Watch};
+
+use crate::machines::{self, list};
 
 /// A source that records the questions, and reports more links than exist.
 #[derive(Debug)]

@@ -64,6 +64,7 @@ fn input(policy: &str, rules: &str) -> String {
 #[test]
 fn rules_of_nftables_are_judged() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     let lab = lab("filters-nft");
     let told = |policy: &str, rules: &str| with_nft(&lab, &input(policy, rules));
     let none: [&str; 0] = [];
@@ -132,6 +133,7 @@ fn rules_of_nftables_are_judged() {
 #[test]
 fn every_hook_that_a_datagram_passes_counts_and_no_other() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     let lab = lab("filters-hooks");
     let ruleset = r#"
         table netdev d {
@@ -188,6 +190,7 @@ fn every_hook_that_a_datagram_passes_counts_and_no_other() {
 #[test]
 fn rules_of_iptables_are_judged() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     for kind in ["legacy", "nft"] {
         let lab = lab(&format!("iptables-{kind}"));
         let server = lab.machine("server").unwrap();
@@ -253,6 +256,7 @@ fn rules_of_iptables_are_judged() {
 #[test]
 fn reading_changes_nothing() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     let lab = lab("filters-idle");
     let names = || {
         ["ip", "ip6"].map(|version| {

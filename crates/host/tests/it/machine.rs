@@ -27,6 +27,8 @@ fn group(sockets: usize, flags: SocketFlags) -> Vec<OwnedFd> {
 #[test]
 fn a_group_of_this_process_is_found_with_owner_threads_and_order() {
     udpath_lab::needs_root!();
+    // A child of another test has the same sockets open between its fork and its exec.
+    let _turn = udpath_rig::alone();
     use std::os::fd::AsRawFd;
     let lab = LabBuilder::new("t-host-group").machine("server").up().unwrap();
     let server = lab.machine("server").unwrap();
@@ -92,6 +94,7 @@ fn limited() -> Group {
 #[test]
 fn a_limit_of_cpu_time_is_found() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     let group = limited();
     let mut missing = Vec::new();
     let live = Folder::live();
@@ -107,6 +110,7 @@ fn a_limit_of_cpu_time_is_found() {
 #[test]
 fn hidden_parts_are_reported_to_unprivileged_users() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     use rustix::thread::{Gid, Uid};
     let lab = LabBuilder::new("t-host-hidden").machine("server").up().unwrap();
     let server = lab.machine("server").unwrap();
@@ -148,6 +152,7 @@ const RULES: &str = "table inet filter {
 #[test]
 fn chains_of_rules_are_seen_where_packets_meet_them() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     let lab = LabBuilder::new("t-host-rules").machine("server").up().unwrap();
     let server = lab.machine("server").unwrap();
     let chains = || server.run(|| Snapshot::read(&Folder::live()).netfilter.nftables).unwrap().unwrap().value;

@@ -1,0 +1,11 @@
+//! The tests of this crate from outside, in one program.
+
+mod captured;
+mod filters;
+mod fixtures;
+mod live;
+mod machine;
+#[path = "../machines/mod.rs"]
+mod machines;
+mod receivers;
+mod watch;
