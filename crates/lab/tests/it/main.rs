@@ -1,6 +1,5 @@
 //! Labs built and used on this machine. Needs root.
 
-#[path = "lab/needs_root.rs"]
 mod needs_root;
 
 use std::collections::BTreeSet;
