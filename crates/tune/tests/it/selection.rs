@@ -54,7 +54,7 @@ struct Server {
 
 impl Server {
     fn start(mut command: Command) -> Self {
-        command.args(["--exact", "server", "--ignored", "--nocapture"]);
+        command.args(["--exact", "selection::server", "--ignored", "--nocapture"]);
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let (orders, said) = (child.stdin.take(), BufReader::new(child.stderr.take().unwrap()));

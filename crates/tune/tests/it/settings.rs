@@ -1,8 +1,6 @@
 //! Settings of a veth in a lab: applied, read back, undone to the same state; and the same plan run as shell commands.
 //! Requires root.
 
-mod lab;
-
 use std::path::Path;
 
 use udpath_host::namespace::Place;
@@ -12,6 +10,8 @@ use udpath_tune::plan::{Consent, PlanError};
 use udpath_tune::status::{Hold, Status};
 use udpath_tune::undo::UndoError;
 use udpath_tune::{Journal, Live, Machine, Plan, SettingRequest, apply, undo};
+
+use crate::lab;
 
 /// One of every kind that a veth has.
 const REQUESTS: [&str; 12] = [

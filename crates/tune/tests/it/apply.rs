@@ -1,7 +1,5 @@
 //! Plans applied to an in-memory machine that rejects writes, ignores them, and kills the program at every write.
 
-#[path = "../door/mod.rs"]
-mod door;
 mod journal;
 mod revert;
 mod sim;

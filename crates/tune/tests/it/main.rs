@@ -1,0 +1,11 @@
+//! The tests of this crate from outside, in one program.
+
+mod apply;
+mod docs;
+#[path = "../door/mod.rs"]
+mod door;
+#[path = "../lab/mod.rs"]
+mod lab;
+mod process;
+mod selection;
+mod settings;
