@@ -92,6 +92,7 @@ fn read_under_flood(socket: &UdpSocket, client: &Machine, from: IpAddr) {
 #[test]
 fn a_contended_socket_is_named_with_its_locks() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     let lab = pair("t-trace-locks");
     let (client, server) = (lab.machine("client").unwrap(), lab.machine("server").unwrap());
     let (here, there) = addresses(&lab);
@@ -135,6 +136,7 @@ fn a_contended_socket_is_named_with_its_locks() {
 #[test]
 fn drops_are_reported_by_reason_and_port() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     let lab = pair("t-trace-drops");
     let (client, server) = (lab.machine("client").unwrap(), lab.machine("server").unwrap());
     let (here, there) = addresses(&lab);
@@ -169,6 +171,7 @@ fn drops_are_reported_by_reason_and_port() {
 #[test]
 fn a_sleeping_reader_is_seen_in_the_delay() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     const SLEEP: Duration = Duration::from_millis(20);
     let lab = pair("t-trace-delays");
     let (client, server) = (lab.machine("client").unwrap(), lab.machine("server").unwrap());
@@ -212,6 +215,7 @@ fn a_sleeping_reader_is_seen_in_the_delay() {
 #[test]
 fn delays_of_a_crowded_queue_are_believable() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     let lab = pair("t-trace-crowd");
     let (client, server) = (lab.machine("client").unwrap(), lab.machine("server").unwrap());
     let (here, there) = addresses(&lab);
@@ -239,6 +243,7 @@ fn delays_of_a_crowded_queue_are_believable() {
 #[test]
 fn softirqs_polls_and_wakeups_are_counted() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     const DATAGRAMS: u64 = 1000;
     let lab = pair("t-trace-softirqs");
     let (client, server) = (lab.machine("client").unwrap(), lab.machine("server").unwrap());
@@ -279,6 +284,7 @@ fn softirqs_polls_and_wakeups_are_counted() {
 #[test]
 fn disabled_sources_are_absent() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     let traces = finish(trace::start(&BTreeSet::new()));
     assert_eq!(traces, Traces::default());
 }

@@ -15,7 +15,7 @@ fn first(weights: &Weights) -> Class {
 /// "UDP sink spends all its time contending such lock": the socket's own.
 #[test]
 fn rhel_7_3_waits_for_the_sockets_lock() {
-    let found = weights(include_str!("stacks/rhel-7.3.folded"));
+    let found = weights(include_str!("../stacks/rhel-7.3.folded"));
     assert_eq!(first(&found), Class::Lock);
     assert!(found.lock("socket-owner") > 0.75, "{found:?}");
     assert!(found.lock("socket-receive-queue") < 0.05, "{found:?}");
@@ -26,7 +26,7 @@ fn rhel_7_3_waits_for_the_sockets_lock() {
 /// accounting at reading comes first, no longer a lock.
 #[test]
 fn rhel_7_4_pays_for_accounting() {
-    let found = weights(include_str!("stacks/rhel-7.4.folded"));
+    let found = weights(include_str!("../stacks/rhel-7.4.folded"));
     assert_eq!(first(&found), Class::SocketRead);
     assert!(found.lock("socket-owner") == 0.0 && found.lock("socket-receive-queue") > 0.1, "{found:?}");
     assert!(found.lock("slab") > 0.0, "{found:?}");
@@ -35,7 +35,7 @@ fn rhel_7_4_pays_for_accounting() {
 /// "A lock is biting us, again. This time is the sk_receive_queue spinlock."
 #[test]
 fn linux_4_11_waits_for_the_receive_queue() {
-    let found = weights(include_str!("stacks/linux-4.11.folded"));
+    let found = weights(include_str!("../stacks/linux-4.11.folded"));
     let lock = found.lock("socket-receive-queue");
     assert!(lock > 0.25 && found.locks.len() == 1, "{found:?}");
     assert_eq!(found.share(Class::Security), 490.0 / found.all as f64);
@@ -44,7 +44,7 @@ fn linux_4_11_waits_for_the_receive_queue() {
 /// The rest is copying and memory: "a faster page allocator would probably save the day".
 #[test]
 fn linux_4_13_copies_and_frees() {
-    let found = weights(include_str!("stacks/linux-4.13.folded"));
+    let found = weights(include_str!("../stacks/linux-4.13.folded"));
     assert_eq!(first(&found), Class::Copy);
     assert!(found.locks.is_empty() && found.share(Class::Memory) > 0.2, "{found:?}");
 }
@@ -53,14 +53,14 @@ fn linux_4_13_copies_and_frees() {
 /// socket bound to a certain port, softirq of each core pushes packets into socket queue".
 #[test]
 fn one_socket_for_all_cores() {
-    let found = weights(include_str!("stacks/linux-4.6-one-socket.folded"));
+    let found = weights(include_str!("../stacks/linux-4.6-one-socket.folded"));
     assert!(found.lock("socket-owner") > 0.8, "{found:?}");
 }
 
 /// All senders hash to one transmit ring; the cost of its locks is negligible in comparison.
 #[test]
 fn one_transmit_ring() {
-    let found = weights(include_str!("stacks/freebsd-one-ring.folded"));
+    let found = weights(include_str!("../stacks/freebsd-one-ring.folded"));
     assert_eq!(first(&found), Class::Transmit);
     assert!(found.share(Class::Lock) < 0.05, "{found:?}");
 }
@@ -68,6 +68,6 @@ fn one_transmit_ring() {
 /// "Half the samples are now attributable to the inpcbhash read lock."
 #[test]
 fn a_read_lock_is_a_lock() {
-    let found = weights(include_str!("stacks/freebsd-pcb-hash.folded"));
+    let found = weights(include_str!("../stacks/freebsd-pcb-hash.folded"));
     assert!(found.lock("pcb-hash") > 0.5, "{found:?}");
 }

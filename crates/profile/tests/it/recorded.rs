@@ -1,8 +1,6 @@
 //! From a ring's bytes to a profile: for a synthetic machine with many CPUs (complete, truncated, damaged, in any
 //! order), and for a real one.
 
-mod rings;
-
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,8 +24,8 @@ use udpath_profile::recorder::{Recording, Wanted, record_with};
 use udpath_profile::samples::Samples;
 use udpath_profile::symbols::kernel::Kernel;
 
-use rings::write::{Ring, Stamp, USER};
-use rings::{BEGIN, LOST, Machine, SERVER, around};
+use crate::rings::write::{Ring, Stamp, USER};
+use crate::rings::{BEGIN, LOST, Machine, SERVER, around};
 
 /// Samples per second and CPU of a real machine: few, because they are stored.
 const RATE: u32 = 97;
@@ -230,6 +228,7 @@ fn summary(profile: &Profile) -> String {
 #[test]
 fn what_this_kernel_writes_is_understood() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     let cpus = fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
     let mut event = Event::cpus(&cpus.trim().parse().unwrap(), RATE).unwrap();
     event.start().unwrap();
@@ -289,6 +288,7 @@ fn what_this_kernel_writes_is_understood() {
 #[test]
 fn samples_are_held_against_proc_stat() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     let cpus = fs::read_to_string("/sys/devices/system/cpu/online").unwrap().trim().parse().unwrap();
     let wanted = Wanted { cpus, pid: None, length: Duration::from_millis(1500), rate: 997 };
     let (source, mut around) = (Folder::live(), Vec::new());
@@ -316,9 +316,9 @@ fn samples_are_held_against_proc_stat() {
 /// From a virtual machine with two CPUs: see `tests/rings/real/README.md`.
 #[test]
 fn a_recording_of_a_real_machine_reads_as_ever() {
-    let profile = real(include_bytes!("rings/real/ring"), include_str!("rings/real/kallsyms"));
+    let profile = real(include_bytes!("../rings/real/ring"), include_str!("../rings/real/kallsyms"));
     sound(&profile);
-    assert_eq!(summary(&profile), include_str!("rings/real/expected"));
+    assert_eq!(summary(&profile), include_str!("../rings/real/expected"));
 }
 
 proptest! {

@@ -40,6 +40,7 @@ type Kind = (Context, Class);
 #[test]
 fn shares_agree_with_perf() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::alone();
     let stop = AtomicBool::new(false);
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("perf.data");
