@@ -18,6 +18,7 @@ use udpath_serve::Io;
 #[test]
 fn a_server_that_dies_fails_its_rung_alone() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::alone();
     let own = std::env::current_exe().unwrap();
     let program = own.parent().and_then(Path::parent).unwrap().join("udpath");
     assert!(program.is_file(), "no {}: run `cargo build` first, or `make test`", program.display());

@@ -31,6 +31,7 @@ fn program() -> PathBuf {
 #[test]
 fn equal_rungs_get_no_verdict() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::alone();
     let repetitions = campaign::rounds(SHORT.0, WHOLE.0);
     let most = campaign::rounds(SHORT.1, WHOLE.1);
     let rung = |name: String| Rung { name: name.into(), change: "nothing".into(), step: Step::Base };
