@@ -1,14 +1,11 @@
 //! The load's reports and behaviour when the peer, the network or the machine fails.
 
-mod known;
-
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use known::{Faults, Server, run};
 use rustix::process::{Pid, Signal, kill_process_group};
 use udpath_lab::{LabBuilder, LinkSpec};
 use udpath_load::plan::{Arrivals, Mode, Plan, PortRange, Process};
@@ -16,6 +13,8 @@ use udpath_load::result::LoadResult;
 use udpath_load::{Engine, Error};
 use udpath_protocols::echo::EchoLoad;
 use udpath_protocols::sink::SinkLoad;
+
+use crate::known::{Faults, Server, run};
 
 /// No run of these tests may take longer: plan, twice the timeout, and a slow machine.
 const MAX_RUN_TIME: Duration = Duration::from_secs(20);
@@ -39,6 +38,7 @@ fn nobody() -> SocketAddr {
 
 #[test]
 fn a_closed_port_is_reported_and_the_run_ends() {
+    let _turn = udpath_rig::together();
     for arrivals in [open(500.0), Arrivals::Closed { inflight: 4 }] {
         let began = Instant::now();
         let result = run(&Plan { arrivals, ..base(nobody()) });
@@ -50,6 +50,7 @@ fn a_closed_port_is_reported_and_the_run_ends() {
 
 #[test]
 fn a_peer_that_vanishes_leaves_losses() {
+    let _turn = udpath_rig::together();
     for arrivals in [open(2000.0), Arrivals::Closed { inflight: 4 }] {
         let server = Server::start("127.0.0.1:0", Faults { vanish_after: Some(500), ..Faults::default() });
         let began = Instant::now();
@@ -65,6 +66,7 @@ fn a_peer_that_vanishes_leaves_losses() {
 
 #[test]
 fn a_silent_peer_is_unanswered() {
+    let _turn = udpath_rig::together();
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let result = run(&base(silent.local_addr().unwrap()));
     assert!(result.unanswered() && result.warnings.is_empty(), "{:?}", result.warnings);
@@ -74,6 +76,7 @@ fn a_silent_peer_is_unanswered() {
 
 #[test]
 fn a_stop_keeps_the_measurements() {
+    let _turn = udpath_rig::together();
     let server = Server::start("127.0.0.1:0", Faults::default());
     let plan = Plan { duration: Duration::from_secs(3600), arrivals: open(1000.0), ..base(server.address) };
     let stop = AtomicBool::new(false);
@@ -102,6 +105,7 @@ fn a_stop_keeps_the_measurements() {
 
 #[test]
 fn sources_and_ports_are_those_of_the_plan() {
+    let _turn = udpath_rig::together();
     let server = Server::start("127.0.0.1:0", Faults::default());
     // 4001 is in use on one of the addresses: the next ports are used.
     let taken = UdpSocket::bind("127.0.0.2:0").unwrap();
@@ -128,6 +132,7 @@ fn sources_and_ports_are_those_of_the_plan() {
 
 #[test]
 fn ports_that_run_out_and_invalid_sources_are_reported() {
+    let _turn = udpath_rig::together();
     let server = Server::start("127.0.0.1:0", Faults::default());
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
@@ -150,6 +155,7 @@ fn ports_that_run_out_and_invalid_sources_are_reported() {
 #[test]
 fn a_link_removed_under_load_ends_the_run_and_keeps_the_measurements() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     let lab = LabBuilder::new("load-cut")
         .machine("client")
         .machine("server")
@@ -204,6 +210,7 @@ fn a_link_removed_under_load_ends_the_run_and_keeps_the_measurements() {
 /// peer's socket from the first datagram on, since it may then receive another peer's.
 #[test]
 fn socat_is_a_server_like_any_other() {
+    let _turn = udpath_rig::together();
     for (bind, mode, flows) in [
         ("127.0.0.1:0", "UDP4-RECVFROM", 3),
         ("[::1]:0", "UDP6-RECVFROM", 3),

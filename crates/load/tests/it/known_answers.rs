@@ -1,12 +1,11 @@
 //! Results of the load against a server whose faults are known exactly.
 
-mod known;
-
 use std::time::Duration;
 
-use known::all_faults::{TIMEOUT, all_faults, compare};
-use known::{Faults, Server, near, run};
 use udpath_load::plan::{Arrivals, Plan, Process};
+
+use crate::known::all_faults::{TIMEOUT, all_faults, compare};
+use crate::known::{Faults, Server, near, run};
 
 fn plan(server: &Server, arrivals: Arrivals) -> Plan {
     Plan {
@@ -20,6 +19,7 @@ fn plan(server: &Server, arrivals: Arrivals) -> Plan {
 
 #[test]
 fn open_loop_counts_are_the_truth() {
+    let _turn = udpath_rig::together();
     let server = Server::start("127.0.0.1:0", all_faults());
     let result = run(&plan(&server, Arrivals::Open { rate: 4000.0, process: Process::Poisson }));
     let truth = server.stop();
@@ -29,6 +29,7 @@ fn open_loop_counts_are_the_truth() {
 
 #[test]
 fn closed_loop_counts_are_the_truth() {
+    let _turn = udpath_rig::together();
     let server = Server::start("127.0.0.1:0", all_faults());
     // Many in flight: a lost request keeps its slot for a timeout.
     let result = run(&plan(&server, Arrivals::Closed { inflight: 400 }));
@@ -37,6 +38,7 @@ fn closed_loop_counts_are_the_truth() {
 
 #[test]
 fn two_threads_and_ipv6_count_the_same() {
+    let _turn = udpath_rig::together();
     let server = Server::start("[::1]:0", all_faults());
     let plan =
         Plan { threads: 2, ..plan(&server, Arrivals::Open { rate: 4000.0, process: Process::Constant }) };
@@ -47,6 +49,7 @@ fn two_threads_and_ipv6_count_the_same() {
 /// Long, known delays: the network and the scheduler add less than 1 %.
 #[test]
 fn latencies_are_the_truth() {
+    let _turn = udpath_rig::together();
     for arrivals in
         [Arrivals::Open { rate: 500.0, process: Process::Constant }, Arrivals::Closed { inflight: 20 }]
     {
@@ -81,6 +84,7 @@ fn latencies_are_the_truth() {
 /// The warm-up is sent and answered, but not counted.
 #[test]
 fn the_warm_up_is_left_out() {
+    let _turn = udpath_rig::together();
     let server = Server::start("127.0.0.1:0", Faults { duplicate: 0.1, ..Faults::default() });
     let base = plan(&server, Arrivals::Open { rate: 2000.0, process: Process::Constant });
     let result = run(&Plan { warmup: Duration::from_secs(1), duration: Duration::from_secs(1), ..base });
@@ -95,6 +99,7 @@ fn the_warm_up_is_left_out() {
 /// Replies slower than twice the timeout, during the run: late, not lost and not duplicates.
 #[test]
 fn very_late_replies_are_late() {
+    let _turn = udpath_rig::together();
     let faults = Faults { late: 0.1, late_by: Duration::from_millis(250), ..Faults::default() };
     let server = Server::start("127.0.0.1:0", faults);
     let base = plan(&server, Arrivals::Open { rate: 1000.0, process: Process::Constant });

@@ -130,6 +130,7 @@ fn sum(bytes: &[u8], start: u64) -> u16 {
 #[test]
 fn a_reply_with_a_wrong_checksum_is_refused_by_name() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::alone();
     let lab = LabBuilder::new("xdp-checksums").machine("client").machine("server");
     let lab = lab.link("client", "server", &LinkSpec::with_queues(2)).up().unwrap();
     let addresses = lab.address_of("server", "client").unwrap();

@@ -1,7 +1,5 @@
 //! One way over UDP with a sink's report, TCP in both modes, and large payloads.
 
-mod known;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
@@ -9,12 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use known::{Faults, Server, run};
 use udpath_load::plan::{Arrivals, Mode, Plan, Process, Transport};
 use udpath_load::result::{Counts, LoadResult};
 use udpath_load::{Engine, Error};
 use udpath_protocols::echo::EchoLoad;
 use udpath_protocols::sink::{QUESTION, Report, Sink, SinkLoad, Totals};
+
+use crate::known::{Faults, Server, run};
 
 /// A sink that counts what it reads. Its totals contain only received data.
 struct CountingSink {
@@ -66,6 +65,7 @@ fn second(target: SocketAddr) -> Plan {
 
 #[test]
 fn a_rate_arrives_and_is_reported() {
+    let _turn = udpath_rig::together();
     for (bind, mode) in
         [("127.0.0.1:0", Mode::Stream), ("[::1]:0", Mode::Stream), ("127.0.0.1:0", Mode::Flood)]
     {
@@ -88,6 +88,7 @@ fn a_rate_arrives_and_is_reported() {
 /// At full rate, most is lost on the way to the sink; the report and the counts show how much.
 #[test]
 fn a_flood_is_counted_at_both_ends() {
+    let _turn = udpath_rig::together();
     for (mode, size) in [(Mode::Flood, 18), (Mode::Stream, 100), (Mode::Stream, 1400), (Mode::Stream, 65_507)]
     {
         let sink = CountingSink::start("127.0.0.1:0");
@@ -110,6 +111,7 @@ fn a_flood_is_counted_at_both_ends() {
 
 #[test]
 fn without_a_report_deliveries_are_unknown() {
+    let _turn = udpath_rig::together();
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let plan = Plan {
         mode: Mode::Flood,
@@ -125,6 +127,7 @@ fn without_a_report_deliveries_are_unknown() {
 /// Datagrams of all sizes, the largest in many fragments.
 #[test]
 fn every_size_comes_back() {
+    let _turn = udpath_rig::together();
     let server = Server::start("127.0.0.1:0", Faults::default());
     for size in [18, 19, 100, 1472, 1473, 9000, 65_507] {
         let plan = Plan { size, duration: Duration::from_millis(200), ..second(server.address) };
@@ -164,6 +167,7 @@ fn tcp_echo(bind: &str, connections: usize, limit: usize) -> (SocketAddr, JoinHa
 
 #[test]
 fn tcp_transactions_in_pieces() {
+    let _turn = udpath_rig::together();
     for (bind, size, arrivals) in [
         ("127.0.0.1:0", 100, Arrivals::Closed { inflight: 1 }),
         ("127.0.0.1:0", 100, Arrivals::Closed { inflight: 64 }),
@@ -185,6 +189,7 @@ fn tcp_transactions_in_pieces() {
 
 #[test]
 fn tcp_connections_that_end_are_reported() {
+    let _turn = udpath_rig::together();
     let (address, server) = tcp_echo("127.0.0.1:0", 2, 20_000);
     let plan =
         Plan { transport: Transport::Tcp, flows: 2, duration: Duration::from_secs(60), ..second(address) };
@@ -205,6 +210,7 @@ fn tcp_connections_that_end_are_reported() {
 
 #[test]
 fn a_tcp_stream_arrives_whole() {
+    let _turn = udpath_rig::together();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let reader = std::thread::spawn(move || {
@@ -249,6 +255,7 @@ fn serve_sink() -> udpath_serve::Server {
 /// Every byte that TCP accepted arrives, and the sink reports it; slowly or at full rate.
 #[test]
 fn a_sink_reports_the_bytes_of_a_tcp_stream() {
+    let _turn = udpath_rig::together();
     for arrivals in
         [Arrivals::Closed { inflight: 1 }, Arrivals::Open { rate: 2000.0, process: Process::Constant }]
     {
@@ -284,6 +291,7 @@ fn a_sink_reports_the_bytes_of_a_tcp_stream() {
 /// For udpath's own sink, the CPU time of both ends is known; their sum cannot exceed that of the CPUs.
 #[test]
 fn throughput_per_core_is_of_each_end_apart() {
+    let _turn = udpath_rig::together();
     let server = serve_sink();
     let address = server.binds()[0];
     for (transport, mode) in

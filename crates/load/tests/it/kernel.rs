@@ -1,18 +1,17 @@
 //! The kernel engine against servers with known faults, and in unsupported environments. Needs root.
 
-mod known;
-
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use error_reporter::Report;
-use known::{Faults, Server, Truth};
 use udpath_bpf::Pass;
 use udpath_lab::{Lab, LabBuilder, LinkSpec, NapiGuard};
 use udpath_load::plan::{Arrivals, Plan, Process};
 use udpath_load::result::LoadResult;
 use udpath_load::{Error, kernel};
+
+use crate::known::{Faults, Server, Truth};
 
 struct Bed {
     lab: Lab,
@@ -72,6 +71,7 @@ fn hold_to_truth(result: &LoadResult, truth: &Truth) {
 #[test]
 fn counts_are_the_truth_over_ipv4_and_ipv6() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::alone();
     let bed = Bed::new("kernel-counts");
     for ipv6 in [false, true] {
         let faults = Faults {
@@ -95,6 +95,7 @@ fn counts_are_the_truth_over_ipv4_and_ipv6() {
 #[test]
 fn late_replies_are_distinguished_from_lost_ones() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::alone();
     let bed = Bed::new("kernel-late");
     let faults = Faults { late: 0.01, late_by: Duration::from_millis(130), drop: 0.005, ..Faults::default() };
     let server = bed.server(false, faults);
@@ -119,6 +120,7 @@ fn late_replies_are_distinguished_from_lost_ones() {
 #[test]
 fn latencies_are_the_truth() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::alone();
     // The server's clock does not include the time that a request waits for the server, which can be milliseconds on a
     // busy machine. An error in the engine shows in every run, a moment without a CPU in only one.
     let wrong: Vec<_> =
@@ -150,6 +152,7 @@ fn latency_error(lab: &str) -> Result<(), String> {
 #[test]
 fn sizes_from_the_smallest_to_a_full_frame() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::alone();
     let bed = Bed::new("kernel-sizes");
     let server = bed.server(false, Faults::default());
     for size in [udpath_bpf::MIN_SIZE, 33, 39, 40, 100, 1471, 1472] {
@@ -169,6 +172,7 @@ fn sizes_from_the_smallest_to_a_full_frame() {
 #[test]
 fn a_server_that_vanishes_is_lost_transactions() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::alone();
     let bed = Bed::new("kernel-vanish");
     let server = bed.server(false, Faults { vanish_after: Some(20_000), ..Faults::default() });
     let result = bed.run(&plan(server.address)).unwrap();
@@ -180,6 +184,7 @@ fn a_server_that_vanishes_is_lost_transactions() {
 #[test]
 fn a_missing_server_is_reported() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::alone();
     let bed = Bed::new("kernel-nobody");
     let address = bed.lab.address_of("server", "client").unwrap().ipv4;
     let target = SocketAddr::new(address.into(), 9);
@@ -191,6 +196,7 @@ fn a_missing_server_is_reported() {
 #[test]
 fn unsupported_plans_are_rejected_with_a_reason() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::alone();
     let bed = Bed::new("kernel-cannot");
     let server = bed.server(false, Faults::default());
     let good = plan(server.address);

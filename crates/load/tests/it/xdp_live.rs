@@ -1,14 +1,11 @@
 //! The AF_XDP engine with live frames: the same results as through its rings, and the fallback if the driver does not
 //! accept them. Needs root.
 
-mod known;
-
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{RwLockWriteGuard, mpsc};
 use std::time::{Duration, Instant};
 
-use known::{Faults, Server, near, run_xdp};
 use udpath_bpf::{LiveFrames, Pass};
 use udpath_lab::{Lab, LabBuilder, LinkSpec};
 use udpath_load::plan::{Arrivals, Plan, Process};
@@ -16,25 +13,25 @@ use udpath_load::result::LoadResult;
 use udpath_load::{Engine, Error};
 use udpath_protocols::echo::EchoLoad;
 
+use crate::known::{Faults, Server, near, run_xdp};
+
 const TIMEOUT: Duration = Duration::from_millis(500);
 /// Requests due at once: sent as live frames, in one call.
 const BURST: u32 = 200;
 /// No run of these tests may take longer.
 const MAX_RUN_TIME: Duration = Duration::from_secs(20);
 
-/// Held by every test: the tracepoint is global to the machine, and a delayed server's record differs.
-static ALONE: Mutex<()> = Mutex::new(());
-
 struct Bed {
     /// With it, the server's end of the link accepts XDP frames.
     pass: Option<Pass>,
     lab: Lab,
-    _alone: MutexGuard<'static, ()>,
+    /// The tracepoint is global to the machine, and a delayed server's record differs.
+    _alone: RwLockWriteGuard<'static, ()>,
 }
 
 impl Bed {
     fn new(name: &str, queues: u32) -> Self {
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = udpath_rig::alone();
         let lab = LabBuilder::new(name).machine("client").machine("server");
         let lab = lab.link("client", "server", &LinkSpec::with_queues(queues)).up().unwrap();
         let pass = lab.machine("server").unwrap().run(|| Pass::attach("eth0").unwrap()).unwrap();

@@ -1,20 +1,18 @@
 //! Counts and latencies of a load over a path that drops and delays a known share: each within 1 % of the true value,
 //! for both engines. Needs root.
 
-mod delay_line;
-mod known;
-
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use delay_line::DelayLine;
-use known::{Faults, Server};
 use udpath_lab::{Lab, LabBuilder, LinkSpec};
 use udpath_load::Engine;
 use udpath_load::plan::{Arrivals, Plan, Process};
 use udpath_load::result::{Latency, LoadResult};
 use udpath_protocols::echo::EchoLoad;
 use udpath_rig::{Impair, Impaired, Shares};
+
+use crate::delay_line::DelayLine;
+use crate::known::{Faults, Server};
 
 /// How long the path holds a frame: so much longer than the rest of the path that 1 % of it exceeds that rest, and
 /// longer than a thread waits for its CPU on a busy machine.
@@ -104,6 +102,7 @@ fn least_at(latency: &Latency, ns: u64) -> u64 {
 #[test]
 fn the_socket_engine_open_loop() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::alone();
     let open = Arrivals::Open { rate: 3000.0, process: Process::Poisson };
     let (result, impaired, held) = run(Engine::Socket, open);
     hold_to_truth(&result, impaired, held);
@@ -112,6 +111,7 @@ fn the_socket_engine_open_loop() {
 #[test]
 fn the_kernel_engine_closed_loop() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::alone();
     let (result, impaired, held) = run(Engine::Kernel, Arrivals::Closed { inflight: 8 });
     hold_to_truth(&result, impaired, held);
 }

@@ -1,16 +1,12 @@
 //! The AF_XDP engine against servers with known faults, and in unsupported environments. Needs root.
 
-mod known;
-
 use std::net::{IpAddr, SocketAddr};
 use std::process::Stdio;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{RwLockWriteGuard, mpsc};
 use std::time::{Duration, Instant};
 
 use error_reporter::Report;
-use known::all_faults::{TIMEOUT, all_faults, compare};
-use known::{Faults, Server, run_xdp};
 use udpath_bpf::Pass;
 use udpath_lab::{Lab, LabBuilder, LinkSpec};
 use udpath_load::plan::{Arrivals, Mode, Plan, PortRange, Process, Transport};
@@ -18,17 +14,18 @@ use udpath_load::result::LoadResult;
 use udpath_load::{Engine, Error};
 use udpath_protocols::echo::EchoLoad;
 
+use crate::known::all_faults::{TIMEOUT, all_faults, compare};
+use crate::known::{Faults, Server, run_xdp};
+
 /// No run of these tests may take longer: plan, twice the timeout, and a slow machine.
 const MAX_RUN_TIME: Duration = Duration::from_secs(20);
 
-/// Held by every test: threads that poll, and a server whose record is compared, need the machine exclusively.
-static ALONE: Mutex<()> = Mutex::new(());
-
-struct Bed(Lab, #[allow(dead_code, reason = "held until the lab is gone")] MutexGuard<'static, ()>);
+/// Threads that poll, and a server whose record is compared, need the machine exclusively.
+struct Bed(Lab, #[allow(dead_code, reason = "held until the lab is gone")] RwLockWriteGuard<'static, ()>);
 
 impl Bed {
     fn new(name: &str, queues: u32) -> Self {
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = udpath_rig::alone();
         let lab = LabBuilder::new(name).machine("client").machine("server");
         Self(lab.link("client", "server", &LinkSpec::with_queues(queues)).up().unwrap(), alone)
     }
