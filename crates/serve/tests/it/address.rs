@@ -1,12 +1,11 @@
 //! Wildcard binds answer from the address the request was sent to, and services can read that address.
 
-mod support;
-
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-use support::{TIMEOUT, config, stop};
 use udpath_lab::{LabBuilder, LinkSpec};
 use udpath_serve::{Config, Io, Outcome, Reply, Request, Server, Service};
+
+use crate::support::{TIMEOUT, config, stop};
 
 /// Answers with the destination address and the peer's address.
 struct WhoAmI;
@@ -44,6 +43,7 @@ fn combinations() -> impl Iterator<Item = (Io, usize)> {
 
 #[test]
 fn ipv4_wildcards_answer_from_the_asked_address() {
+    let _turn = udpath_rig::together();
     let addresses = ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.8.9.10"].map(|text| text.parse().unwrap());
     for (io, batch) in combinations() {
         ask_all(io, batch, "0.0.0.0:0", &addresses);
@@ -53,6 +53,7 @@ fn ipv4_wildcards_answer_from_the_asked_address() {
 #[test]
 fn wildcards_answer_from_each_address_of_a_machine() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     // In a lab, whose machines have other addresses than the loopback's.
     let lab = LabBuilder::new("serve-address")
         .machine("client")
@@ -73,6 +74,7 @@ fn wildcards_answer_from_each_address_of_a_machine() {
 
 #[test]
 fn an_ipv6_wildcard_leaves_ipv4_to_others() {
+    let _turn = udpath_rig::together();
     let six = Server::start(&config(Io::Reuseport, "[::]:0"), |_| WhoAmI).unwrap();
     let four = format!("0.0.0.0:{}", six.binds()[0].port());
     let four = Server::start(&config(Io::Reuseport, &four), |_| WhoAmI).unwrap();

@@ -1,14 +1,13 @@
 //! Ten times the load that the workers can serve, over a link whose counters confirm the result: every datagram is accounted
 //! for, over every Io. Needs root.
 
-mod support;
-
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use support::{TIMEOUT, config, stop};
 use udpath_lab::{Lab, LabBuilder, LinkSpec};
 use udpath_serve::{Config, Io, Outcome, Reply, Request, Server, Service, Steer, XdpConfig, xdp};
+
+use crate::support::{TIMEOUT, config, stop};
 
 const PORT: u16 = 7000;
 
@@ -70,6 +69,7 @@ fn configs() -> Vec<Config> {
 #[test]
 fn every_datagram_is_accounted_for_at_ten_times_the_load() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::alone();
     let lab = lab();
     let (client, server) = (lab.machine("client").unwrap(), lab.machine("server").unwrap());
     // A veth takes live frames only with NAPI.

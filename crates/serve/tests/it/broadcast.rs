@@ -1,14 +1,13 @@
 //! A request to a broadcast or multicast address gets no answer, or one if configured, over every Io and with any number of
 //! workers. Needs root.
 
-mod support;
-
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use support::{Echo, config, ip, link, start_in, stop, wait_until};
 use udpath_lab::Lab;
 use udpath_serve::{Config, ConfigError, DropReason, Error, Io, Server};
+
+use crate::support::{Echo, TIMEOUT, config, ip, link, start_in, stop, wait_until};
 
 const WORKERS: usize = 2;
 const PORT: u16 = 7000;
@@ -51,6 +50,7 @@ fn by_interface(lab: &Lab, to: SocketAddr) -> SocketAddr {
 #[test]
 fn a_request_to_a_group_is_answered_once_if_configured_and_never_otherwise() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     let lab = link("serve-broadcast", WORKERS as u32);
     let own = SocketAddr::new(lab.address_of("server", "client").unwrap().ipv4.into(), PORT);
     let groups = groups(&lab);
@@ -88,6 +88,7 @@ fn a_request_to_a_group_is_answered_once_if_configured_and_never_otherwise() {
 #[test]
 fn a_unicast_request_is_not_taken_for_a_broadcast() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     let lab = link("serve-unicast", WORKERS as u32);
     let address = lab.address_of("server", "client").unwrap();
     // A host address, one of a point-to-point subnet, whose last address is not a broadcast address, and a prefix that a
@@ -106,7 +107,7 @@ fn a_unicast_request_is_not_taken_for_a_broadcast() {
         for to in asked.into_iter().chain([address.ipv4]) {
             let client = client(&lab, true);
             client.connect((to, PORT)).unwrap();
-            client.set_read_timeout(Some(support::TIMEOUT)).unwrap();
+            client.set_read_timeout(Some(TIMEOUT)).unwrap();
             client.send(b"you").unwrap();
             assert_eq!(client.recv(&mut [0; 64]).unwrap(), 3, "{io} {to}");
         }
@@ -119,6 +120,7 @@ fn a_unicast_request_is_not_taken_for_a_broadcast() {
 #[test]
 fn a_broadcast_address_is_not_served() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     let lab = link("serve-subnet", 1);
     let subnet = groups(&lab)[0];
     for io in Io::ALL {

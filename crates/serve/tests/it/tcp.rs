@@ -1,14 +1,13 @@
 //! The same addresses over TCP.
 
-mod support;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use support::{Echo, TIMEOUT, client, config, payload, receive, target, wait_until};
 use udpath_serve::{DropReason, Io, Outcome, Reply, Server, Status, StreamService};
+
+use crate::support::{Echo, TIMEOUT, client, config, payload, receive, target, wait_until};
 
 impl StreamService for Echo {
     fn serve(&mut self, input: &[u8], reply: &mut Reply<'_>) -> Outcome {
@@ -30,13 +29,14 @@ fn echo_server(io: Io, binds: &[&str]) -> Server {
 }
 
 fn stop(server: Server) -> Status {
-    let status = support::stop(server);
+    let status = crate::support::stop(server);
     assert_eq!(status.tcp.as_ref().unwrap().open, 0);
     status
 }
 
 #[test]
 fn tcp_and_udp_answer_at_the_same_address() {
+    let _turn = udpath_rig::together();
     for io in Io::KERNEL {
         let server = echo_server(io, &["127.0.0.1:0", "[::1]:0", "[::]:0"]);
         for index in 0..3 {
@@ -61,6 +61,7 @@ fn tcp_and_udp_answer_at_the_same_address() {
 
 #[test]
 fn a_peer_that_does_not_read_is_not_read_from() {
+    let _turn = udpath_rig::together();
     const MOST: usize = 64 << 20;
     let server = echo_server(Io::Shared, &["127.0.0.1:0"]);
     let mut lazy = connect(&server, 0);
@@ -93,6 +94,7 @@ fn a_peer_that_does_not_read_is_not_read_from() {
 
 #[test]
 fn many_connections_come_and_go() {
+    let _turn = udpath_rig::together();
     let server = echo_server(Io::Reuseport, &["127.0.0.1:0"]);
     for _ in 0..20 {
         let mut streams: Vec<_> = (0..20).map(|_| connect(&server, 0)).collect();
@@ -109,6 +111,7 @@ fn many_connections_come_and_go() {
 
 #[test]
 fn stopping_answers_what_has_arrived() {
+    let _turn = udpath_rig::together();
     let server = echo_server(Io::Shared, &["127.0.0.1:0"]);
     let mut streams: Vec<_> = (0..10).map(|_| connect(&server, 0)).collect();
     for stream in &mut streams {
@@ -126,6 +129,7 @@ fn stopping_answers_what_has_arrived() {
 
 #[test]
 fn a_sink_takes_everything_and_answers_nothing() {
+    let _turn = udpath_rig::together();
     struct Sink;
     impl StreamService for Sink {
         fn serve(&mut self, _input: &[u8], _reply: &mut Reply<'_>) -> Outcome {
@@ -143,6 +147,7 @@ fn a_sink_takes_everything_and_answers_nothing() {
 
 #[test]
 fn a_panic_closes_its_connection_alone() {
+    let _turn = udpath_rig::together();
     struct Fragile;
     impl StreamService for Fragile {
         fn serve(&mut self, input: &[u8], reply: &mut Reply<'_>) -> Outcome {

@@ -1,14 +1,13 @@
 //! The MTU changes while a server takes frames: replies longer than a frame leave by the kernel socket, those that fit leave as
 //! frames. Needs root.
 
-mod support;
-
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use support::{TIMEOUT, config, ip, link, payload, start_in, stop, wait_until};
 use udpath_lab::Lab;
 use udpath_serve::{Config, Io, Outcome, Reply, Request, Server, Service, Steer};
+
+use crate::support::{TIMEOUT, config, ip, link, payload, start_in, stop, wait_until};
 
 /// Answers with as many bytes as the first two bytes of the request say.
 struct AsLongAsAsked;
@@ -66,6 +65,7 @@ fn came_as_frame(server: &Server, client: &UdpSocket, len: usize) -> Option<bool
 #[test]
 fn replies_follow_the_mtu_down_and_up() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     for steer in [Steer::Off, Steer::All] {
         let lab = link("serve-mtu", 2);
         let there = lab.address_of("server", "client").unwrap();

@@ -1,17 +1,17 @@
 //! Failures are counted by reason, and the worker continues, over every Io. Needs root.
 
-mod support;
-
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
 use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto};
-use support::{
-    Echo, Gate, cases, client, config, link, one_and_all, payload, receive, stop, target, wait_until,
-};
 use udpath_serve::{
     Config, Deferred, DropReason, Io, Outcome, Reply, Request, SendError, Server, Service, WorkerId,
+};
+
+use crate::support::{
+    Echo, Gate, GatedEcho, cases, client, config, link, one_and_all, payload, receive, stop, target,
+    wait_until,
 };
 
 /// Panics on a payload of "boom"; counts in its answers how many requests this instance has seen.
@@ -30,6 +30,7 @@ impl Service for Fragile {
 #[test]
 fn a_panic_costs_one_datagram_and_the_instance() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     let lab = link("serve-panic", 1);
     for mut case in cases(&lab, one_and_all) {
         case.config.workers = Some(1);
@@ -61,6 +62,7 @@ fn a_panic_costs_one_datagram_and_the_instance() {
 #[test]
 fn a_panic_within_a_burst_spares_its_neighbours() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     /// Echoes behind a gate, and panics on "boom".
     struct GatedFragile(Gate);
     impl Service for GatedFragile {
@@ -97,6 +99,7 @@ fn a_panic_within_a_burst_spares_its_neighbours() {
 
 #[test]
 fn a_factory_that_panics_later_costs_datagrams_not_the_worker() {
+    let _turn = udpath_rig::together();
     let calls = Arc::new(AtomicUsize::new(0));
     let one = Config { workers: Some(1), ..config(Io::Shared, "127.0.0.1:0") };
     let server = Server::start(&one, move |_| {
@@ -117,6 +120,7 @@ fn a_factory_that_panics_later_costs_datagrams_not_the_worker() {
 
 #[test]
 fn a_factory_that_panics_at_once_is_an_error() {
+    let _turn = udpath_rig::together();
     let error = Server::start(&config(Io::Reuseport, "127.0.0.1:0"), |worker: WorkerId| {
         assert!(worker.index() == 0, "expected by the test");
         Echo
@@ -152,6 +156,7 @@ impl Service for Later {
 #[test]
 fn deferred_requests_end_in_exactly_one_way() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     let lab = link("serve-defer", 2);
     for case in cases(&lab, one_and_all) {
         let (out, handles) = mpsc::channel();
@@ -186,6 +191,7 @@ fn deferred_requests_end_in_exactly_one_way() {
 #[test]
 fn stopping_waits_for_deferred_answers() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     let lab = link("serve-waits", 2);
     for case in cases(&lab, one_and_all) {
         let (out, handles) = mpsc::channel();
@@ -208,6 +214,7 @@ fn stopping_waits_for_deferred_answers() {
 #[test]
 fn replies_too_large_are_dropped_as_such() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     /// Answers with the request, repeated as often as its first byte says.
     struct Times;
     impl Service for Times {
@@ -261,13 +268,14 @@ fn send_from_port_0(to: std::net::SocketAddr, text: &[u8]) {
 #[test]
 fn a_reply_the_kernel_refuses_is_counted_and_its_neighbours_are_sent() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     let lab = link("serve-refused", 1);
     let ipv4 = |own: &str| vec![vec![format!("{own}:0")], vec!["0.0.0.0:0".into()]];
     for mut case in cases(&lab, ipv4) {
         case.config.workers = Some(1);
         let gate = Gate::default();
         let held = gate.clone();
-        let server = case.start(move |_| support::GatedEcho(held.clone()));
+        let server = case.start(move |_| GatedEcho(held.clone()));
         let (to, client) = (case.target(&server, 0), case.client(&server, 0));
         client.send(b"first").unwrap();
         gate.holds(1);

@@ -1,15 +1,16 @@
 //! Stopping answers what is queued, and every lost datagram is counted, over every Io. Needs root.
 
-mod support;
-
 use std::net::UdpSocket;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{Echo, Gate, GatedEcho, cases, client, config, link, receive, stop, target, wait_until};
 use udpath_serve::{Config, Io, Outcome, Reply, Request, Server, Service};
+
+use crate::support::{
+    Case, Echo, Gate, GatedEcho, TIMEOUT, cases, client, config, link, receive, stop, target, wait_until,
+};
 
 /// A specific address, the wildcard of the other family, and both at once.
 fn binds(own: &str) -> Vec<Vec<String>> {
@@ -19,6 +20,7 @@ fn binds(own: &str) -> Vec<Vec<String>> {
 #[test]
 fn what_is_queued_is_answered_before_the_end() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     // Fewer than the 256 small datagrams that fit the default receive buffer.
     const QUEUED: usize = 150;
     let lab = link("serve-queued", 2);
@@ -79,6 +81,7 @@ fn drops_at(port: u16) -> u64 {
 #[test]
 fn a_server_under_load_still_stops() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     let lab = link("serve-stops", 2);
     for case in cases(&lab, binds) {
         let server = case.start(|_| Echo);
@@ -98,7 +101,7 @@ fn a_server_under_load_still_stops() {
         stop(server);
         over.store(true, Relaxed);
         flood.join().unwrap();
-        assert!(begun.elapsed() < support::TIMEOUT, "{case}: {:?}", begun.elapsed());
+        assert!(begun.elapsed() < TIMEOUT, "{case}: {:?}", begun.elapsed());
     }
     lab.down().unwrap();
 }
@@ -106,6 +109,7 @@ fn a_server_under_load_still_stops() {
 #[test]
 fn an_idle_server_stops_and_frees_its_ports() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     let lab = link("serve-idle", 2);
     for mut case in cases(&lab, binds) {
         let server = case.start(|_| Echo);
@@ -136,6 +140,7 @@ impl Service for Slow {
 
 #[test]
 fn under_overload_every_datagram_is_accounted_for() {
+    let _turn = udpath_rig::together();
     const SENT: u64 = 20_000;
     for io in Io::KERNEL {
         for (batch, bind) in [(1, "127.0.0.1:0"), (32, "[::1]:0"), (32, "0.0.0.0:0")] {
@@ -163,9 +168,10 @@ fn under_overload_every_datagram_is_accounted_for() {
 #[test]
 fn under_overload_every_frame_that_came_is_answered() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
     const SENT: u64 = 20_000;
     let lab = link("serve-overload", 2);
-    for mut case in cases(&lab, binds).into_iter().filter(support::Case::takes_frames) {
+    for mut case in cases(&lab, binds).into_iter().filter(Case::takes_frames) {
         // Small rings, so that they fill up.
         case.config.xdp.port.receive = 64;
         case.config.xdp.port.fill = 64;
@@ -192,6 +198,7 @@ fn under_overload_every_frame_that_came_is_answered() {
 
 #[test]
 fn percpu_warns_when_everything_arrives_on_one_cpu() {
+    let _turn = udpath_rig::together();
     let cpus = udpath_serve::allowed_cpus().unwrap();
     if cpus.len() < 2 {
         // With one CPU there is nothing to spread.

@@ -1,12 +1,11 @@
 //! Every Io, both families, every batch, specific and wildcard addresses: payloads of all sizes come back unchanged.
 
-mod support;
-
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use support::{Echo, client, config, payload, receive, stop, target};
 use udpath_serve::{Config, Io, IoChoice, MAX_BATCH, Server};
+
+use crate::support::{Echo, Gate, GatedEcho, client, config, payload, receive, stop, target};
 
 const BINDS: [&str; 4] = ["127.0.0.1:0", "[::1]:0", "0.0.0.0:0", "[::]:0"];
 
@@ -15,6 +14,7 @@ const SIZES: [usize; 14] = [0, 1, 2, 63, 64, 100, 1_472, 1_473, 4_095, 4_097, 16
 
 #[test]
 fn all_sizes_come_back_unchanged() {
+    let _turn = udpath_rig::together();
     for io in Io::KERNEL {
         for bind in BINDS {
             for batch in [1, 2, Config::DEFAULT_BATCH, MAX_BATCH] {
@@ -42,11 +42,12 @@ fn all_sizes_come_back_unchanged() {
 
 #[test]
 fn a_burst_of_mixed_sizes_comes_back_in_order() {
+    let _turn = udpath_rig::together();
     for (io, bind) in Io::KERNEL.into_iter().flat_map(|io| BINDS.map(|bind| (io, bind))) {
-        let gate = support::Gate::default();
+        let gate = Gate::default();
         let held = gate.clone();
         let one = Config { workers: Some(1), batch: 64, ..config(io, bind) };
-        let server = Server::start(&one, move |_| support::GatedEcho(held.clone())).unwrap();
+        let server = Server::start(&one, move |_| GatedEcho(held.clone())).unwrap();
         let client = client(target(&server, 0));
         // One datagram blocks the worker, so that the others form one burst.
         let sizes = [1, 5, 0, 2_000, 3, 20_000, 64, 65, 1, 9_000];
@@ -78,6 +79,7 @@ fn run(program: &str, arguments: &[String], input: &[u8]) -> Vec<u8> {
 
 #[test]
 fn netcat_and_socat_are_answered() {
+    let _turn = udpath_rig::together();
     for io in Io::KERNEL {
         for bind in BINDS {
             let server = Server::start(&config(io, bind), |_| Echo).unwrap();
@@ -107,6 +109,7 @@ fn netcat_and_socat_are_answered() {
 
 #[test]
 fn several_addresses_are_served_side_by_side() {
+    let _turn = udpath_rig::together();
     for io in Io::KERNEL {
         for batch in [1, 32] {
             let mut config = config(io, "127.0.0.1:0");
@@ -137,6 +140,7 @@ fn several_addresses_are_served_side_by_side() {
 
 #[test]
 fn auto_takes_the_best_and_reports_why_not_another() {
+    let _turn = udpath_rig::together();
     let mut config = config(Io::Shared, "127.0.0.1:0");
     config.io = IoChoice::Auto;
     let cpus = udpath_serve::allowed_cpus().unwrap().len();
@@ -162,6 +166,7 @@ fn auto_takes_the_best_and_reports_why_not_another() {
 
 #[test]
 fn workers_are_pinned_only_when_asked() {
+    let _turn = udpath_rig::together();
     let server = Server::start(&config(Io::Reuseport, "127.0.0.1:0"), |_| Echo).unwrap();
     let cpus: Vec<u32> = udpath_serve::allowed_cpus().unwrap().iter().collect();
     assert_eq!(server.pinned_to(), Some(cpus.as_slice()));

@@ -1,0 +1,11 @@
+//! The tests of this crate from outside, in one program.
+
+mod address;
+mod broadcast;
+mod echo;
+mod faults;
+mod mtu;
+mod overload;
+mod stop;
+mod support;
+mod tcp;
