@@ -162,7 +162,7 @@ fn nothing_is_left_of_a_killed_process() {
     let lab = lab("x-kill", 2);
     let server = lab.machine("server").unwrap();
     let mut command = server.command(std::env::current_exe().unwrap());
-    command.args(["--exact", "removal::holds_a_port_when_asked", "--nocapture"]);
+    command.args(["--exact", "xdp_port::removal::holds_a_port_when_asked", "--nocapture"]);
     let mut child = Killed(command.env(HOLD, "1").stdout(Stdio::piped()).spawn().unwrap());
     let said = BufReader::new(child.0.stdout.take().unwrap()).lines();
     let held = said.map_while(Result::ok).any(|line| line == "holding");
