@@ -1,0 +1,316 @@
+//! `udpath boost --lab` from start to finish, and every way it can end. Needs root.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+use udpath_rig::{Host, Run, Running, TIMEOUT, alone, awaited, named, one_sentence, together};
+
+/// The shortest climb: it finishes soon, whatever its trials show.
+const SHORT: [&str; 9] = ["boost", "--lab", "--json", "--seconds", "0.05", "--blocks", "3", "--bound", "20"];
+/// A short climb finishes within this on any usable machine.
+const CLIMB: Duration = Duration::from_secs(120);
+/// Rungs of the whole ladder on a link with two queues.
+const RUNGS: [&str; 11] = [
+    "shared",
+    "xps",
+    "reuseport",
+    "percpu",
+    "pinned",
+    "batched",
+    "gso",
+    "xdp-1-queue",
+    "steered",
+    "xdp",
+    "busy-poll",
+];
+/// Left out where everything it would try is already kept.
+const TOGETHER: &str = "together";
+
+/// A whole climb: its output and its report page.
+struct Climb {
+    result: Value,
+    page: String,
+    page_file: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+/// One climb, shared by all tests that examine the outcome. Checks that nothing is left of it.
+fn climb() -> &'static Climb {
+    static CLIMB_RESULT: OnceLock<Climb> = OnceLock::new();
+    CLIMB_RESULT.get_or_init(|| {
+        let _alone = alone();
+        let host = Host::now();
+        let folder = tempfile::tempdir().unwrap();
+        let page_file = folder.path().join("climb.html");
+        let mut arguments = SHORT.to_vec();
+        arguments.extend(["--queues", "2", "--report", page_file.to_str().unwrap()]);
+        let ended = Run::new(&arguments).within(CLIMB).finish();
+        assert_eq!(ended.code(), Some(0), "{}", ended.err);
+        host.is_as_before(&[ended.pid]);
+        let result = serde_json::from_str(&ended.out).expect("stdout is one JSON document");
+        let page = fs::read_to_string(&page_file).expect("the page is written");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "something beside the page");
+        Climb { result, page, page_file, _folder: folder }
+    })
+}
+
+#[test]
+fn a_climb_reports_every_rung_and_leaves_nothing() {
+    udpath_lab::needs_root!();
+    let Climb { result, page, .. } = climb();
+    assert_eq!(result["schema"], "udpath.boost/2");
+    assert_eq!(result["machine"]["queues"], 2);
+    assert!(!result["machine"]["kernel"].as_str().unwrap().is_empty());
+    let rungs = result["rungs"].as_array().unwrap();
+    let names: Vec<_> = rungs.iter().map(|rung| rung["name"].as_str().unwrap()).collect();
+    let always: Vec<_> = names.iter().copied().filter(|name| *name != TOGETHER).collect();
+    assert_eq!(always, RUNGS);
+    for rung in rungs {
+        let number = |field: &str| rung[field].as_f64().unwrap_or_else(|| panic!("{field} of {rung}"));
+        let (low, ratio, high) = (number("ratio_low"), number("ratio"), number("ratio_high"));
+        assert!(low <= ratio && ratio <= high, "{rung}");
+        let verdict = rung["verdict"].as_str().unwrap();
+        assert!(["base", "better", "worse", "not_shown"].contains(&verdict), "{rung}");
+        let first = rung["name"] == RUNGS[0];
+        assert_eq!(verdict == "base", first);
+        assert_eq!(rung["against"].is_null(), first);
+        // However busy the machine is, every server answered, and without errors.
+        assert!(number("tps") > 0.0 && number("cpu_ns_per_transaction") > 0.0, "{rung}");
+        assert!(rung["trials"].as_array().unwrap().len() >= if first { 4 } else { 6 }, "{rung}");
+        assert_eq!((&rung["counts"]["corrupt"], &rung["counts"]["wrong_flow"]), (&0.into(), &0.into()));
+        let latency = &rung["latency"];
+        assert!(latency["p50"].as_f64().is_some_and(|p50| p50 > 0.0), "{latency}");
+    }
+    assert!(names.contains(&result["best"].as_str().unwrap()));
+    for name in RUNGS {
+        assert!(page.contains(&format!(">{name}<")), "{name} is not on the page");
+    }
+}
+
+/// After the race, the first and the best rung are profiled, each in an extra trial.
+#[test]
+fn the_first_and_the_best_rung_are_profiled() {
+    udpath_lab::needs_root!();
+    let Climb { result, page, .. } = climb();
+    let profiles = &result["profiles"];
+    assert!(profiles["absent"].is_null(), "{}", profiles["absent"]);
+    let best = result["best"].as_str().unwrap();
+    let mut taken = vec![(RUNGS[0], &profiles["first"])];
+    if best == RUNGS[0] {
+        assert!(profiles["best"].is_null());
+    } else {
+        taken.push((best, &profiles["best"]));
+    }
+    for (name, profile) in &taken {
+        assert_eq!(profile["schema"], "udpath.profile/2");
+        let seconds = profile["seconds"].as_f64().unwrap();
+        assert!((2.4..8.0).contains(&seconds), "{name} was sampled for {seconds} s");
+        // Two CPUs kept busy by the load give 199 samples a second each; a shared machine gives fewer.
+        assert!(profile["samples"]["taken"].as_u64().unwrap() > 500, "{}", profile["samples"]);
+        // Focused on the server; its replies are counted by the load, even where they bypass the kernel's UDP.
+        let focus = &profile["facts"]["focus"];
+        let pid = focus["pids"][0].as_u64().unwrap();
+        assert_eq!(focus["pids"].as_array().unwrap().len(), 1);
+        assert!(focus["port"].as_u64().is_some_and(|port| port > 7000), "{focus}");
+        assert_eq!(profile["processes"][0]["pid"], pid, "{}", profile["processes"]);
+        let (received, sent) = (&profile["datagrams"]["received"], &profile["datagrams"]["sent"]);
+        assert_eq!(received, sent);
+        let rung = result["rungs"].as_array().unwrap().iter().find(|rung| rung["name"] == *name).unwrap();
+        let rate = received.as_f64().unwrap() / seconds / rung["tps"].as_f64().unwrap();
+        // Sampling costs little; other activity on this machine may slow either of the two.
+        assert!((0.2..5.0).contains(&rate), "{name}: {rate} times the rate of its trials");
+        let sentence = profile["sentence"].as_str().unwrap();
+        assert!(sentence.contains(" % of ") && sentence.ends_with('.'), "{sentence}");
+        assert!(page.contains(&format!("<dt>{name}</dt><dd>")), "no sentence of {name}");
+        assert!(page.contains(&format!(">Flame graph of {name}</title>")), "no flame graph of {name}");
+    }
+    assert_eq!(page.contains(">Flame graph of the difference</title>"), taken.len() == 2);
+    assert_eq!(page.matches("class=\"flame\"").count(), if taken.len() == 2 { 3 } else { 1 });
+}
+
+/// The smallest possible machine has a link with one queue, so there is no transmit mapping to try.
+#[test]
+fn a_link_with_one_queue_is_climbed_too() {
+    udpath_lab::needs_root!();
+    let _alone = alone();
+    let host = Host::now();
+    let arguments =
+        [&SHORT[..], &["--queues", "1", "--workers", "2", "--io", "reuseport", "--no-profile"]].concat();
+    let ended = Run::new(&arguments).within(CLIMB).finish();
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    let result: Value = serde_json::from_str(&ended.out).unwrap();
+    let rungs = result["rungs"].as_array().unwrap();
+    let names: Vec<_> = rungs.iter().map(|rung| rung["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["shared", "reuseport", "pinned", "batched", "gso"]);
+    assert!(rungs.iter().all(|rung| rung["verdict"] != "failed"), "{result}");
+    assert!(result["profiles"].is_null(), "profiled though nobody asked for it");
+    host.is_as_before(&[ended.pid]);
+}
+
+/// The page in a browser without any network.
+#[test]
+fn the_page_renders_in_a_browser_without_a_network() {
+    udpath_lab::needs_root!();
+    let Climb { page_file, .. } = climb();
+    let _together = together();
+    let folder = tempfile::tempdir().unwrap();
+    let chromium = |what: &str, address: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--net", "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"]);
+        command.args(["--no-first-run", "--disable-background-networking", "--disable-component-update"]);
+        command.args(["--disable-sync", "--disable-dev-shm-usage", "--window-size=1200,2400"]);
+        command.arg(format!("--user-data-dir={}", folder.path().join("profile").display()));
+        command.arg(what).arg(format!("file://{}{address}", page_file.display()));
+        let ended = Run::of(command, "chromium").within(TIMEOUT * 3).finish();
+        assert_eq!(ended.code(), Some(0), "{}", ended.err);
+        ended.out
+    };
+    let dom = chromium("--dump-dom", "");
+    for name in RUNGS {
+        assert!(dom.contains(&format!(">{name}<")), "{name} is not in the DOM");
+    }
+    assert!(
+        dom.matches("<svg").count() >= 4,
+        "ladder, CPU time and latency have a chart each, and a flame graph"
+    );
+    assert!(
+        !dom.contains("id=\"flame-tools\" hidden"),
+        "the script did not run: is its digest the policy's?"
+    );
+    assert_eq!(dom.matches("<svg").count(), dom.matches("</svg>").count());
+    let shot = folder.path().join("page.png");
+    let _ = chromium(&format!("--screenshot={}", shot.display()), "");
+    let png = fs::read(&shot).expect("chromium has written its screenshot");
+    assert!(png.starts_with(b"\x89PNG\r\n\x1a\n"));
+    let side = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().unwrap());
+    assert_eq!((side(16), side(20)), (1200, 2400));
+    // A blank page of that size takes 14 KB.
+    assert!(png.len() > 60_000, "{} bytes are an empty page", png.len());
+
+    // With several graphs on a page, one is zoomed and the others stay; a search covers all of them.
+    let widths = |dom: &str, id: &str| -> Vec<String> {
+        let frames = dom.split("<g class=\"f ").skip(1).filter(|frame| frame.contains(&format!("id=\"{id}")));
+        frames
+            .map(|frame| frame.split(" width=\"").nth(1).unwrap().split('"').next().unwrap().to_owned())
+            .collect()
+    };
+    let searched = chromium("--dump-dom", "#z=first1&s=UDPATH");
+    let says = searched.split("id=\"flame-says\"").nth(1).unwrap().split("</span>").next().unwrap();
+    assert!(says.contains("shared: ") && says.contains(" % of the whole"), "{says}");
+    assert!(searched.contains(" hit\""), "nothing is marked");
+    assert_ne!(widths(&dom, "first"), widths(&searched, "first"), "nothing is zoomed");
+    let best = climb().result["best"].as_str().unwrap();
+    if best != RUNGS[0] {
+        assert!(says.contains(&format!("{best}: ")) && says.contains("difference: "), "{says}");
+        let rounded = |widths: Vec<String>| -> Vec<i64> {
+            widths.iter().map(|width| width.parse::<f64>().unwrap().round() as i64).collect()
+        };
+        assert_eq!(rounded(widths(&dom, "best")), rounded(widths(&searched, "best")));
+    }
+}
+
+/// Evenly distributed, reproducible numbers: SplitMix64 (Steele, Lea, Flood 2014).
+struct Random(u64);
+
+impl Random {
+    /// From 0 to below 1.
+    fn share(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// Starts a climb that lasts longer than any test waits.
+fn long_climb() -> Running {
+    Run::new(&["boost", "--lab", "--queues", "2", "--seconds", "0.05", "--blocks", "500", "--bound", "0.1"])
+        .within(CLIMB)
+        .start()
+}
+
+/// However early or late it is killed, the next start removes all leftovers.
+#[test]
+fn killed_at_any_moment_the_next_run_finds_the_machine_as_it_was() {
+    udpath_lab::needs_root!();
+    const KILLS: u32 = 20;
+    /// Kill times are within this. A lab is up after about 0.1 s and the first trial runs after about 0.3 s; from
+    /// then on, trials, stops and starts of servers follow several times a second.
+    const SPAN: f64 = 3.0;
+    let _alone = alone();
+    let host = Host::now();
+    let mut random = Random(2);
+    let mut killed = Vec::new();
+    for kill in 0..KILLS {
+        // One kill time from each twentieth of the span, squared: a third of them within its first ninth.
+        let moment = SPAN * ((f64::from(kill) + random.share()) / f64::from(KILLS)).powi(2);
+        let mut running = Run::new(&SHORT).within(CLIMB).start();
+        let since = Instant::now();
+        while since.elapsed() < Duration::from_secs_f64(moment) && !running.has_ended() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!running.has_ended(), "a climb of {moment:.2} s is too short to be killed in its middle");
+        running.signal(Signal::KILL);
+        killed.push(running.pid());
+        // Servers and loads must exit with it: wait for that here.
+        assert_eq!(running.finish().code(), None);
+    }
+    // The next run removes everything earlier runs left, and is then killed in the middle of its work.
+    let mut next = long_climb();
+    next.says("the first rung");
+    assert_eq!(named(&killed), Vec::<String>::new(), "left behind after the next start");
+    next.signal(Signal::KILL);
+    killed.push(next.pid());
+    assert_eq!(next.finish().code(), None);
+    assert!(!named(&killed).is_empty(), "a killed climb leaves its lab; has it not been up?");
+    let swept = Run::new(&["lab", "down", "--stale"]).finish();
+    assert_eq!((swept.code(), swept.err.as_str()), (Some(0), ""));
+    host.is_as_before(&killed);
+}
+
+#[test]
+fn signals_end_a_climb_cleanly_with_one_sentence() {
+    udpath_lab::needs_root!();
+    let _alone = alone();
+    let host = Host::now();
+    let mut pids = Vec::new();
+    let interrupted = "udpath: interrupted; the lab has been removed";
+    for signal in [Signal::TERM, Signal::INT] {
+        // In the middle of the climb.
+        let mut running = long_climb();
+        running.says("the first rung");
+        running.signal(signal);
+        let ended = running.finish();
+        assert_eq!(ended.code(), Some(3), "{}", ended.err);
+        assert_eq!((ended.err.lines().last(), ended.out.as_str()), (Some(interrupted), ""));
+        pids.push(ended.pid);
+        // It cleaned up without a sweep.
+        host.is_as_before(&pids);
+
+        // While it samples, after the race is decided.
+        let mut running =
+            Run::new(&[&SHORT[..], &["--queues", "2", "--io", "shared"]].concat()).within(CLIMB).start();
+        running.says("profiling");
+        running.signal(signal);
+        let ended = running.finish();
+        assert_eq!(ended.code(), Some(3), "{}", ended.err);
+        assert_eq!((ended.err.lines().last(), ended.out.as_str()), (Some(interrupted), ""));
+        host.is_as_before(&[ended.pid]);
+
+        // While it creates its lab.
+        let running = long_climb();
+        let pid = [running.pid()];
+        awaited("the lab's record", TIMEOUT, || (!named(&pid).is_empty()).then_some(()));
+        running.signal(signal);
+        let ended = running.finish();
+        assert_eq!(ended.code(), Some(3), "{}", ended.err);
+        one_sentence("interrupted while it builds", &ended.err);
+        host.is_as_before(&pid);
+    }
+}

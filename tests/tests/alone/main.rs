@@ -1,0 +1,11 @@
+//! The whole program, tests that run one at a time (`udpath_rig::alone`): they profile the machine, keep its CPUs busy,
+//! measure, or check that nothing is left on it.
+
+mod accounting;
+mod bad_input;
+mod boost;
+mod differential;
+mod effect;
+mod faults;
+mod profile;
+mod sentences;

@@ -1,0 +1,14 @@
+//! The whole program, but for the tests of `alone` and those in emulated machines (`boots`, `vm`).
+
+mod deploy;
+mod export;
+mod peers;
+mod predict;
+mod segments;
+mod settings;
+mod show;
+mod support;
+mod target;
+mod top;
+mod verify;
+mod xdp;

@@ -1,0 +1,185 @@
+//! Applies with --confirm: which process reverts them, what the revert survives, and where the outcome is visible.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use rustix::process::{Pid, Signal, kill_process};
+use udpath_rig::{TIMEOUT, awaited};
+
+use super::place::{Place, RPS};
+use super::systemd::Systemd;
+
+/// Pids of processes that will revert applies of this journal.
+pub(crate) fn reverting(state: &Path) -> Vec<u32> {
+    let wanted = state.to_str().unwrap();
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words: Vec<&str> =
+            line.split(|byte| *byte == 0).filter_map(|word| str::from_utf8(word).ok()).collect();
+        words.get(1) == Some(&"revert") && words.contains(&wanted)
+    })
+    .collect()
+}
+
+fn kill(pid: u32) {
+    kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
+}
+
+/// Series exported for this journal.
+pub(crate) fn series(place: &Place, name: &str) -> String {
+    let said = place.run(&["export", "--once"]);
+    let found = said.fine().out.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    found.unwrap_or_else(|| panic!("{name}: {}", said.out)).to_owned()
+}
+
+#[test]
+fn an_apply_that_overlaps_an_unconfirmed_one_is_refused_and_the_revert_is_visible() {
+    udpath_lab::needs_root!();
+    let place = Place::new("overlap");
+    let before = place.rps();
+    let applied = place.run(&["apply", "--confirm", "4s", "--set", RPS]);
+    // This lab has no systemd of its own: apply prints the consequences.
+    assert!(applied.fine().err.contains("does not survive the end of its cgroup"), "{}", applied.err);
+    place
+        .run(&["apply", "--set", "eth0:rps/rx-0=1"])
+        .refused(3, "run `udpath confirm 1` or `udpath undo 1` first");
+    place.run(&["apply", "--set", "eth0:rps/rx-1=1"]).fine();
+    assert_eq!(series(&place, "udpath_applies{state=\"awaiting\"}"), "1");
+    awaited("the apply to be reverted", TIMEOUT, || (place.rps() == before).then_some(()));
+    awaited("what reverted it to end", TIMEOUT, || reverting(place.state.path()).is_empty().then_some(()));
+    place.run(&["undo"]).fine();
+    // Fully reverted: reported while it is the last entry; no action is needed.
+    place.run(&["apply", "--confirm", "1s", "--set", RPS]).fine();
+    awaited("the revert to be told", TIMEOUT, || {
+        place.run(&["status"]).fine().out.contains("reverted: not confirmed in time").then_some(())
+    });
+    assert_eq!(series(&place, "udpath_reverted_applies{outcome=\"complete\"}"), "1");
+    // Partly reverted: an exit code and a series until it is closed.
+    place.run(&["apply", "--confirm", "2s", "--set", RPS, "--set", "eth0:rps/rx-1=1"]).fine();
+    place.shell("echo 1 > /sys/class/net/eth0/queues/rx-1/rps_cpus").fine();
+    awaited("the apply to be reverted in part", TIMEOUT, || {
+        place.run(&["status"]).out.contains("except: eth0:rps/rx-1").then_some(())
+    });
+    assert_eq!(place.rps(), before);
+    place.run(&["status"]).refused(1, "eth0:rps/rx-1 is 0");
+    assert_eq!(series(&place, "udpath_reverted_applies{outcome=\"partial\"}"), "1");
+    place.run(&["undo", "--forget", "4"]).fine();
+    place.run(&["status"]).fine();
+    assert_eq!(series(&place, "udpath_reverted_applies{outcome=\"partial\"}"), "0");
+}
+
+#[test]
+fn a_killed_revert_is_reported_at_once() {
+    udpath_lab::needs_root!();
+    let place = Place::new("killed");
+    place.run(&["apply", "--confirm", "10m", "--set", RPS]).fine();
+    assert!(place.run(&["status"]).fine().out.contains("unless confirmed"));
+    let [pid] = reverting(place.state.path())[..] else { panic!("one process waits") };
+    kill(pid);
+    awaited("status to tell that nobody waits", TIMEOUT, || {
+        (place.run(&["status"]).code == Some(1)).then_some(())
+    });
+    place.run(&["status"]).refused(1, "the process that would revert it is gone");
+    assert_eq!(series(&place, "udpath_applies{state=\"unattended\"}"), "1");
+    place.run(&["undo"]).fine();
+    place.run(&["status"]).fine();
+}
+
+#[test]
+fn with_systemd_the_revert_outlives_the_cgroup_and_a_kill() {
+    udpath_lab::needs_root!();
+    let place = Place::new("systemd");
+    let before = place.rps();
+    let systemd = Systemd::start(&place);
+    // When the unit that applies ends, systemd kills everything left in its cgroup.
+    systemd.run(&["apply", "--confirm", "3s", "--set", RPS]).fine();
+    assert!(place.rps().ends_with('3'));
+    assert!(systemd.units().contains("udpath-revert-1-"), "{}", systemd.units());
+    awaited("the apply to be reverted", TIMEOUT, || (place.rps() == before).then_some(()));
+    awaited("its unit to go", TIMEOUT, || systemd.units().is_empty().then_some(()));
+    assert!(place.run(&["status"]).fine().out.contains("reverted: not confirmed in time"));
+    // If killed, it is restarted, and reverts when the time is up.
+    systemd.run(&["apply", "--confirm", "8s", "--set", RPS]).fine();
+    let [pid] = reverting(place.state.path())[..] else { panic!("one process waits") };
+    kill(pid);
+    awaited("systemd to start it again", TIMEOUT, || {
+        matches!(reverting(place.state.path())[..], [again] if again != pid).then_some(())
+    });
+    awaited("the apply to be reverted", TIMEOUT, || (place.rps() == before).then_some(()));
+    // Once confirmed, the unit is removed.
+    systemd.run(&["apply", "--confirm", "10m", "--set", RPS]).fine();
+    place.run(&["confirm"]).fine();
+    awaited("its unit to go", TIMEOUT, || systemd.units().is_empty().then_some(()));
+    assert!(place.rps().ends_with('3'));
+    place.run(&["undo"]).fine();
+}
+
+/// A signal that arrives during the first of many changes.
+#[test]
+fn a_signal_takes_an_apply_back_and_is_exit_4() {
+    udpath_lab::needs_root!();
+    // Enough queues that an apply is far from done when the signal arrives: four changes for each.
+    let place = Place::with_queues("signals", 32);
+    let look = "cd /sys/class/net/eth0; grep -H . queues/*/*ps_cpus queues/*/rps_flow_cnt threaded napi_defer_hard_irqs || true; ethtool -k eth0";
+    let before = place.shell(look).fine().out.clone();
+    let set = [
+        "eth0:channels/rx=31",
+        // Without it a veth has no NAPI that could be threaded.
+        "eth0:feature/rx-gro=on",
+        "eth0:napi/threaded=on",
+        "eth0:napi/defer-hard-irqs=2",
+        "eth0:rps/rx-*=0-1",
+        "eth0:rfs/rx-*=64",
+        "eth0:xps/tx-*=0",
+    ]
+    .map(|set| format!("--set {set}"))
+    .join(" ");
+    let (mut taken_back, rounds) = (0, udpath_rig::campaign::rounds(6, 60));
+    for round in 0..rounds {
+        let signal = [Signal::INT, Signal::TERM, Signal::HUP][round as usize % 3];
+        let state = place.state.path().join(round.to_string());
+        let mut command: Command = place.command("sh");
+        command.args(["-e", "-c", &format!("set -f; exec $U apply --state $S {set}")]);
+        command.env("U", udpath_rig::program()).env("S", &state);
+        let child = command
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let entry = state.join("000001.journal");
+        // Signal after this many changes, depending on the round.
+        let into = 1 + round as usize / 3 % 4;
+        let deadline = Instant::now() + TIMEOUT;
+        // Without a pause, in which an apply would make progress.
+        while fs::read_to_string(&entry).unwrap_or_default().matches("\"intent\"").count() < into {
+            assert!(Instant::now() < deadline, "the apply does not begin");
+        }
+        let _ = kill_process(Pid::from_child(&child), signal);
+        let said = udpath_rig::Said::from(child.wait_with_output().unwrap());
+        match said.code {
+            Some(4) => {
+                taken_back += 1;
+                assert!(
+                    said.err.contains("interrupted by SIG") && said.err.lines().count() == 1,
+                    "{}",
+                    said.err
+                );
+            }
+            // It finished before the signal arrived.
+            Some(0) => {
+                place.shell(&format!("$U undo --state {}", state.display())).fine();
+            }
+            code => panic!("{signal:?}: {code:?} {}", said.err),
+        }
+        assert_eq!(place.shell(look).fine().out, before, "{signal:?}");
+    }
+    assert!(taken_back > rounds / 2, "{taken_back} of {rounds} were taken back");
+    udpath_rig::campaign::record(
+        "applies ended by a signal",
+        &format!("{rounds}, taken back or whole: {rounds}"),
+    );
+}
