@@ -2,7 +2,7 @@
 # Runs a command as on a freshly installed machine: files that earlier runs left in /run, /tmp, /var and /etc are
 # hidden, and files that the command creates there disappear when it exits.
 #
-#     scripts/fresh-root.sh target/debug/deps/settings-0123456789abcdef
+#     scripts/fresh-root.sh target/debug/deps/it-0123456789abcdef
 #     cargo test --config "target.'cfg(all())'.runner = '$PWD/scripts/fresh-root.sh'"    each test binary in its own
 #
 # So a test that relies on something an earlier run created (a directory in /run, a cache) fails here as it would on a

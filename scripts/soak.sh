@@ -3,7 +3,8 @@
 # to benches/results/soak.txt, which is committed. Takes more than an hour on two cores; run nothing else.
 #
 #     scripts/soak.sh                                  everything
-#     scripts/soak.sh --test kill --test accounting    only these test binaries; the results say so
+#     scripts/soak.sh --test kill --test boots         only these test binaries; the results say so
+#     scripts/soak.sh --test alone accounting::        only these tests of one
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

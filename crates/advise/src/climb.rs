@@ -98,7 +98,7 @@ impl Climb<'_> {
             let settings = rung.step.apply(&incumbent.settings, self.config.workers);
             if settings == incumbent.settings && rung.step != Step::Base {
                 // A rung that combines changes which were all kept before has nothing left to try. One without any
-                // change is a control (tests/aa.rs).
+                // change is a control (tests/it/aa.rs).
                 continue;
             }
             (self.watch)(&Event::Rung { step: index + 1, steps, name: &rung.name, against: Some(&against) });

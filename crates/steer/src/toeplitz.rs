@@ -15,7 +15,7 @@
 //! tested against it.
 //!
 //! Source: Microsoft, "RSS hashing functions" and "Verifying the RSS hash calculation"; the vectors of the latter are
-//! in `tests/toeplitz.rs`.
+//! in `tests/it/toeplitz.rs`.
 
 mod input;
 mod key;

@@ -1,4 +1,4 @@
-//! Any message from the kernel is read without a panic; real ones are in `tests/filters.rs`.
+//! Any message from the kernel is read without a panic; real ones are in `tests/it/filters.rs`.
 
 use proptest::prelude::*;
 
