@@ -76,6 +76,7 @@ fn a_second_snapshot_is_equal_and_reads_less() {
 
 #[test]
 fn counters_and_new_sockets_are_those_of_now() {
+    let _turn = udpath_rig::together();
     let live = Folder::live();
     let source = Asked::new(&live);
     let mut watch = Watch::default();

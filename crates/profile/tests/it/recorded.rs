@@ -90,6 +90,7 @@ fn sound(profile: &Profile) {
 
 #[test]
 fn a_machine_of_many_cpus_is_profiled_completely() {
+    let _turn = udpath_rig::together();
     let machine = Machine::SMALL;
     let rings = rings(&machine);
     let profile = profile(rings.iter().map(Vec::as_slice), &machine);
@@ -126,6 +127,7 @@ fn a_machine_of_many_cpus_is_profiled_completely() {
 
 #[test]
 fn memory_is_bounded_where_every_stack_is_another() {
+    let _turn = udpath_rig::together();
     let mut samples = Samples::new(Kernel::default(), BEGIN, 1_000_000_000);
     let mut ring = Ring::default();
     for number in 0..600_000_u32 {
@@ -146,6 +148,7 @@ fn memory_is_bounded_where_every_stack_is_another() {
 
 #[test]
 fn a_name_and_a_file_may_come_after_the_samples() {
+    let _turn = udpath_rig::together();
     let at = |tid, time| Stamp { pid: 8, tid, time: BEGIN + time, cpu: 0 };
     let (mut early, mut late) = (Ring::default(), Ring::default());
     early.sample(USER, at(9, 500), 1000, &[], &[0x5000_0010]);
@@ -316,6 +319,7 @@ fn samples_are_held_against_proc_stat() {
 /// From a virtual machine with two CPUs: see `tests/rings/real/README.md`.
 #[test]
 fn a_recording_of_a_real_machine_reads_as_ever() {
+    let _turn = udpath_rig::together();
     let profile = real(include_bytes!("../rings/real/ring"), include_str!("../rings/real/kallsyms"));
     sound(&profile);
     assert_eq!(summary(&profile), include_str!("../rings/real/expected"));
@@ -326,6 +330,7 @@ proptest! {
 
     #[test]
     fn rings_may_be_read_in_any_order(turns in proptest::collection::vec((0..6_usize, 1..9_usize), 0..200)) {
+        let _turn = udpath_rig::together();
         let rings = rings(&FEW);
         let whole = profile(rings.iter().map(Vec::as_slice), &FEW);
         sound(&whole);
@@ -343,6 +348,7 @@ proptest! {
 
     #[test]
     fn a_ring_may_be_cut_anywhere(cpu in 0..6_u32, at in any::<prop::sample::Index>()) {
+        let _turn = udpath_rig::together();
         let ring = FEW.ring(cpu).0;
         let cut = at.index(ring.len());
         let whole = places(&ring).into_iter().take_while(|place| place.end <= cut).last().map_or(0, |place| place.end);
@@ -369,6 +375,7 @@ proptest! {
 
     #[test]
     fn records_lost_by_the_kernel_are_counted(lost in proptest::collection::vec((0..30_usize, 1..6_usize), 0..8)) {
+        let _turn = udpath_rig::together();
         // As in the kernel: a record with the number of lost records replaces them.
         let ring = FEW.ring(1).0;
         let (places, mut bytes, mut at) = (places(&ring), Ring::default(), 0);
@@ -394,6 +401,7 @@ proptest! {
 
     #[test]
     fn time_may_go_backwards(times in proptest::collection::vec(any::<u64>(), 200)) {
+        let _turn = udpath_rig::together();
         let ring = FEW.ring(1).0;
         let (mut turned, mut times) = (ring.clone(), times.into_iter().cycle());
         for place in places(&ring) {
