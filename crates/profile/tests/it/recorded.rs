@@ -365,6 +365,7 @@ proptest! {
     fn damaged_bytes_are_counted_and_the_rest_is_sound(
         damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
     ) {
+        let _turn = udpath_rig::together();
         let mut ring = FEW.ring(5).0;
         for (at, byte) in damage {
             let at = at.index(ring.len());
