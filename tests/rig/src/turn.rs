@@ -12,13 +12,11 @@ static TURNS: RwLock<()> = RwLock::new(());
 
 /// Waits until no other test has a turn; until it is dropped, none gets one.
 // A failed test has reported its own failure, and dropped what it made: the others need not fail with it.
-#[must_use]
 pub fn alone() -> RwLockWriteGuard<'static, ()> {
     TURNS.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Waits until no test is [`alone`]; until it is dropped, none will be.
-#[must_use]
 pub fn together() -> RwLockReadGuard<'static, ()> {
     TURNS.read().unwrap_or_else(PoisonError::into_inner)
 }
