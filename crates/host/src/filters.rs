@@ -190,7 +190,7 @@ fn other_functions(kernel: &mut Kernel, unread: &mut Vec<String>) -> Vec<Functio
         // An older kernel does not list functions, but does list rules.
         Ok(_) | Err(Absence::NotSupported | Absence::NotThere) => return Vec::new(),
         Err(why) => {
-            unread.push(format!("cannot read what is hooked into the way of packets: {why:?}"));
+            unread.push(format!("cannot read the netfilter hooks: {why:?}"));
             return Vec::new();
         }
     };

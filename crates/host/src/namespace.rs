@@ -199,7 +199,7 @@ mod tests {
         assert!(
             told(Place::Named("../../proc/self/ns/net".into())).starts_with("there is no network namespace")
         );
-        assert!(told(Place::Process(u32::MAX)).contains("of process 4294967295: the process has ended"));
+        assert!(told(Place::Process(u32::MAX)).contains("of process 4294967295: no process has that number"));
         assert_eq!(inside(&Place::Here, || 7).unwrap(), 7);
     }
 

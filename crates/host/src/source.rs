@@ -70,5 +70,5 @@ pub fn value(source: &dyn Source, path: &str) -> Result<String, Absence> {
 /// The reason there is none; text that is not a number is [`Absence::NotUnderstood`].
 pub fn number<N: std::str::FromStr>(source: &dyn Source, path: &str) -> Result<N, Absence> {
     let text = value(source, path)?;
-    text.trim().parse().map_err(|_| Absence::NotUnderstood(format!("{path}: '{text}' is no number")))
+    text.trim().parse().map_err(|_| Absence::NotUnderstood(format!("{path}: '{text}' is not a number")))
 }

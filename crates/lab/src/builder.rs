@@ -179,7 +179,7 @@ mod tests {
         let machine = "a".repeat(MAX_MACHINE_NAME);
         LabBuilder::new("a".repeat(MAX_LAB_NAME)).machine(&machine).blueprint().unwrap();
         let error = LabBuilder::new("a").machine(machine + "a").blueprint().unwrap_err();
-        assert!(error.to_string().contains("cannot be the name of a machine; use 1 to 15"), "{error}");
+        assert!(error.to_string().contains("expected 1 to 15"), "{error}");
     }
 
     #[test]
@@ -216,7 +216,7 @@ mod tests {
         let offloads = Offloads { tx_checksum: false, ..Offloads::default() };
         assert_eq!(
             said(pair(LinkSpec { offloads, ..LinkSpec::default() })),
-            "tcp-segmentation-offload needs tx-checksumming: switch both on, or both off"
+            "tcp-segmentation-offload needs tx-checksumming: turn both on, or both off"
         );
         pair(LinkSpec { queues: MAX_QUEUES, mtu: MAX_MTU, addresses: MAX_ADDRESSES, ..LinkSpec::default() })
             .unwrap();

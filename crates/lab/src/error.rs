@@ -115,7 +115,8 @@ pub enum Error {
     },
     /// Several running programs have a lab with that name.
     #[error(
-        "{count} running programs have a lab \"{name}\"; the name must be unique unless the lab is kept (`udpath lab up`)"
+        "{count} running programs have a lab \"{name}\"; the name must be unique unless the lab is kept (`udpath \
+         lab up`)"
     )]
     Ambiguous {
         /// The requested name.

@@ -27,7 +27,7 @@ impl fmt::Debug for Interface {
 
 /// Keeps NAPI on at an interface while this exists.
 #[derive(Debug)]
-#[must_use = "NAPI goes away again when this is dropped"]
+#[must_use = "dropping this disables NAPI again"]
 pub struct NapiGuard {
     _pass: udpath_bpf::Pass,
 }

@@ -79,7 +79,7 @@ impl Inside {
         let failed =
             |what: &str, source: io::Error| Error::system(format!("{what} of machine {machine}"), source);
         on_thread(machine, || {
-            let net = sys::new_network().map_err(|source| failed("make the network namespace", source))?;
+            let net = sys::new_network().map_err(|source| failed("create the network namespace", source))?;
             for (setting, value) in QUIET {
                 let path = Path::new("/proc/sys/net").join(setting);
                 fs::write(&path, value).map_err(|source| setting_failed(machine, setting, source))?;
@@ -120,8 +120,7 @@ impl Inside {
 
 fn setting_failed(machine: &str, setting: &str, source: io::Error) -> Error {
     let no_ipv6 = source.kind() == io::ErrorKind::NotFound && setting.starts_with("ipv6");
-    let why =
-        if no_ipv6 { io::Error::other("this kernel runs without IPv6, which a lab needs") } else { source };
+    let why = if no_ipv6 { io::Error::other("this kernel has no IPv6, which a lab needs") } else { source };
     Error::system(format!("set net/{setting} of machine {machine}"), why)
 }
 

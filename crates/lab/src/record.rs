@@ -90,7 +90,7 @@ impl Record {
             }
             return written.map(|()| record);
         }
-        Err(failed(io::Error::other("it is removed again and again by somebody else")))
+        Err(failed(io::Error::other("another process keeps removing it")))
     }
 
     /// All records. A missing directory means none.
@@ -193,14 +193,13 @@ fn parse(text: &str) -> Result<Option<Contents>, String> {
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     let mut lines = whole.lines();
     let Some(first) = lines.next() else { return Ok(None) };
-    let read = |line: &str| {
-        serde_json::from_str::<Line>(line).map_err(|wrong| format!("a line is not ours ({wrong})"))
-    };
+    let read =
+        |line: &str| serde_json::from_str::<Line>(line).map_err(|wrong| format!("invalid line ({wrong})"));
     let Line::Blueprint { schema, blueprint } = read(first)? else {
-        return Err("its first line is no blueprint".to_owned());
+        return Err("its first line is not a blueprint".to_owned());
     };
     if schema != SCHEMA {
-        return Err(format!("it is of version {schema}, this program knows {SCHEMA}"));
+        return Err(format!("its version is {schema}, but this program reads {SCHEMA}"));
     }
     if !blueprint.is_ours() {
         return Err("it names namespaces that are not the lab's own".to_owned());

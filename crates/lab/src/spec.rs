@@ -84,7 +84,7 @@ impl LinkSpec {
 pub enum SpecError {
     /// An invalid name.
     #[error(
-        "\"{name}\" cannot be the name of a {what}; use 1 to {max} of a-z, 0-9 and -, starting with a letter or digit"
+        "invalid {what} name \"{name}\": expected 1 to {max} of a-z, 0-9 and -, starting with a letter or digit"
     )]
     Name {
         /// `lab` or `machine`.
@@ -98,7 +98,7 @@ pub enum SpecError {
     #[error("a lab needs at least one machine")]
     NoMachines,
     /// Two machines with the same name.
-    #[error("machine \"{0}\" is there twice; give each its own name")]
+    #[error("two machines are named \"{0}\"; give each its own name")]
     DuplicateMachine(String),
     /// A link to a machine that does not exist.
     #[error("link {from} - {to} names machine \"{unknown}\", which the lab does not have; it has {known}")]
@@ -134,19 +134,19 @@ pub enum SpecError {
     #[error("{0} links are too many: a lab has at most {MAX_LINKS}")]
     Links(usize),
     /// A queue count out of range.
-    #[error("{0} queues are not possible on a link; use 1 to {MAX_QUEUES}")]
+    #[error("invalid number of queues {0}: expected 1 to {MAX_QUEUES}")]
     Queues(u32),
     /// An MTU out of range.
-    #[error("an MTU of {0} bytes is not possible on a link; use {MIN_MTU} to {MAX_MTU}")]
+    #[error("invalid MTU {0}: expected {MIN_MTU} to {MAX_MTU} bytes")]
     Mtu(u32),
     /// An address count out of range.
-    #[error("{0} addresses are not possible on a link's end; use 1 to {MAX_ADDRESSES}")]
+    #[error("invalid number of addresses {0} on a link's end: expected 1 to {MAX_ADDRESSES}")]
     Addresses(u32),
     /// An interrupt moderation out of range.
-    #[error("an interrupt moderation of {0} us is not possible on a link; use 0 (none) to {MAX_MODERATION}")]
+    #[error("invalid interrupt moderation {0} us: expected 0 (none) to {MAX_MODERATION}")]
     Moderation(u32),
     /// An offload without one it depends on.
-    #[error("{offload} needs {needs}: switch both on, or both off")]
+    #[error("{offload} needs {needs}: turn both on, or both off")]
     Offload {
         /// The requested offload.
         offload: &'static str,

@@ -50,7 +50,7 @@ pub fn missing() -> Vec<&'static str> {
     if is_inside() {
         return vec![
             "BPF programs (XDP, the kernel engine, socket choice by eBPF) need CAP_BPF in the initial user namespace: run as root",
-            "NAPI cannot be switched on with XDP, so frames sent with XDP_TX do not arrive: run as root",
+            "NAPI cannot be enabled with XDP, so frames sent with XDP_TX do not arrive: run as root",
             "the transmit mapping (XPS) needs CAP_NET_ADMIN in the initial user namespace: run as root",
             "the lab cannot be kept, and other programs cannot see it: run `udpath lab up` as root",
         ];

@@ -65,7 +65,7 @@ pub fn set(
 /// # Errors
 /// There is none.
 pub fn single(answers: &Answers) -> Result<Attributes<'_>, Error> {
-    attributes(answers).next().ok_or_else(|| Error::other("the kernel gave no answer"))
+    attributes(answers).next().ok_or_else(|| Error::other("the kernel sent no answer"))
 }
 
 /// The kernel's own names for the bits of a set (`ETH_SS_*`), from the first bit on.

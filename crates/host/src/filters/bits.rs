@@ -48,7 +48,7 @@ impl Bits {
     }
 
     /// Whether any bit is known.
-    pub(super) fn tells(&self) -> bool {
+    pub(super) fn any(&self) -> bool {
         self.known.iter().any(|known| *known != 0)
     }
 

@@ -223,7 +223,7 @@ impl<'a> Evaluation<'a> {
         let map = if into == Some(VERDICT) { "vmap " } else { "" };
         self.says(format!("{} {}{map}{}", field.name(), if inverted { "!= " } else { "" }, text::set(&name)));
         let known = self.registers.part(at, REGISTERS);
-        let elements = if known.tells() || into == Some(VERDICT) { look_up(&name) } else { None };
+        let elements = if known.any() || into == Some(VERDICT) { look_up(&name) } else { None };
         let Some(elements) = elements else {
             self.meets(Applies::Maybe);
             if into == Some(VERDICT) {

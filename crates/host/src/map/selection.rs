@@ -50,7 +50,7 @@ pub enum SelectionError {
         known: Vec<u16>,
     },
     /// The process has no UDP socket, or does not exist.
-    #[error("process {0} is not there, has no UDP socket, or is hidden from this user")]
+    #[error("process {0} does not exist, has no UDP socket, or is hidden from this user")]
     NoProcess(u32),
 }
 
@@ -59,7 +59,7 @@ const PORTS_NAMED: usize = 12;
 
 fn ports(known: &[u16]) -> String {
     if known.is_empty() {
-        return "no port is bound at all".into();
+        return "no UDP port is bound".into();
     }
     let named: Vec<String> = known.iter().take(PORTS_NAMED).map(u16::to_string).collect();
     let more = if known.len() > PORTS_NAMED { ", ..." } else { "" };

@@ -70,7 +70,8 @@ pub enum Error {
     },
     /// No thread was seen waiting for a socket.
     #[error(
-        "no thread was waiting for {socket} in {looks} samples: its threads are never idle, or wait in a way that udpath \
+        "no thread was waiting for {socket} in {looks} samples: its threads are never idle, or wait in a way that \
+         udpath \
          cannot see (poll, select, io_uring); name the threads, as thread:PID/TID:affinity"
     )]
     NobodyWaits {

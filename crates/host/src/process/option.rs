@@ -84,11 +84,11 @@ impl SocketSetting {
     pub const fn lasts(self) -> &'static str {
         match self {
             Self::Selection => {
-                "until the last socket of the group is closed: a restart of the server forgets it, a reload that keeps \
+                "until the last socket of the group is closed: a restart of the server resets it, a reload that keeps \
                  the sockets (nsd's does) does not"
             }
             _ => {
-                "until the socket is closed: a restart of the server forgets it, a reload that keeps the sockets \
+                "until the socket is closed: a restart of the server resets it, a reload that keeps the sockets \
                  (nsd's does) does not"
             }
         }
@@ -96,7 +96,7 @@ impl SocketSetting {
 
     /// Whether the kernel reports the current value.
     #[must_use]
-    pub const fn is_told(self) -> bool {
+    pub const fn is_reported(self) -> bool {
         !matches!(self, Self::BusyPollBudget | Self::Selection)
     }
 }
@@ -160,7 +160,7 @@ impl fmt::Display for SocketValue {
     }
 }
 
-/// The current value of a socket's setting; `None` if the kernel does not report it ([`SocketSetting::is_told`]).
+/// The current value of a socket's setting; `None` if the kernel does not report it ([`SocketSetting::is_reported`]).
 ///
 /// # Errors
 /// The process no longer has the socket, or there is no permission to read it.

@@ -38,7 +38,7 @@ pub struct Thread {
 
 impl Thread {
     /// How long an affinity lasts, for users.
-    pub const LASTS: &'static str = "until the thread ends: a restart of the server forgets it, and so does a reload \
+    pub const LASTS: &'static str = "until the thread ends: a restart of the server resets it, and so does a reload \
                                      that starts new workers (nsd's does)";
 
     /// Reads its current state from /proc.
@@ -60,7 +60,7 @@ impl Thread {
         }
         parse(pid, tid, &stat, &status).ok_or_else(|| Error::System {
             what: format!("read thread {tid} of process {pid}"),
-            cause: io::Error::other("/proc shows it in a form that is not known"),
+            cause: io::Error::other("unknown format in /proc"),
         })
     }
 }

@@ -76,7 +76,7 @@ fn still_there(source: &dyn Source, link: &Link) -> Result<(), Absence> {
     match crate::source::number::<u32>(source, &format!("/sys/class/net/{}/ifindex", link.name)) {
         Ok(index) if index == link.index => Ok(()),
         Ok(index) => Err(Absence::Changed(format!("its number was {} and is {index}", link.index))),
-        Err(Absence::NotThere) => Err(Absence::Changed("it has gone".into())),
+        Err(Absence::NotThere) => Err(Absence::Changed("it is gone".into())),
         // Without sysfs the other sources still work.
         Err(_) => Ok(()),
     }

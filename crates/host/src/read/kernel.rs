@@ -116,7 +116,7 @@ fn hypervisor(source: &dyn Source, missing: &mut Vec<Missing>) -> Option<Fact<St
     let text = noted(missing, "processor", path, source.text(path))?;
     let flags = field(&text, "flags").unwrap_or_default();
     let flagged = flags.split_ascii_whitespace().any(|flag| flag == "hypervisor");
-    flagged.then(|| Fact::new("one that does not tell its name".into(), Provenance::File(path.into())))
+    flagged.then(|| Fact::new("unknown".into(), Provenance::File(path.into())))
 }
 
 /// The part of a vendor's or product's name that identifies a known platform; `None` for any other.

@@ -85,7 +85,7 @@ fn stamping(seen: &[processes::Seen]) -> Fact<Vec<String>> {
     let names = seen.iter().map(|process| process.name.as_str()).filter(|name| STAMPING.contains(name));
     let mut names: Vec<String> = names.map(str::to_owned).collect();
     names.dedup();
-    Fact::new(names, Provenance::Derived("programs that run and are known to ask for it".into()))
+    Fact::new(names, Provenance::Derived("running programs known to request it".into()))
 }
 
 #[cfg(test)]

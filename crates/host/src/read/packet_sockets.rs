@@ -7,7 +7,7 @@ use crate::{Missing, Source};
 /// Reads them.
 pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> PacketSockets {
     let handlers =
-        wanted(source, missing, "handlers of packets", "/proc/net/ptype", handlers).unwrap_or_default();
+        wanted(source, missing, "packet handlers", "/proc/net/ptype", handlers).unwrap_or_default();
     // Absent in a kernel without packet sockets.
     let sockets =
         optional(source, missing, "packet sockets", "/proc/net/packet", sockets).unwrap_or_default();
@@ -50,7 +50,7 @@ pub fn handlers(text: &str) -> Result<Vec<PacketHandler>, Malformed> {
         let (kind, device, function) = match columns[..] {
             [kind, function] => (kind, None, function),
             [kind, device, function] => (kind, Some(device.to_owned()), function),
-            _ => return Err(Malformed::new(index, line, "no handler of packets")),
+            _ => return Err(Malformed::new(index, line, "not a packet handler")),
         };
         Ok(PacketHandler { kind: kind.into(), device, function: function.into() })
     };

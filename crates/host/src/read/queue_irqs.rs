@@ -53,7 +53,7 @@ pub(super) fn find(
         };
         let some: Vec<&str> = candidates.iter().take(3).map(|(_, name)| *name).collect();
         return Err(Absence::NotUnderstood(format!(
-            "0 interrupts found for {} queues of driver {}: none of the {looked} has a name that it gives its queues (seen: {})",
+            "no interrupts found for {} queues of driver {}: none of the {looked} has the name of a queue (seen: {})",
             device.queues,
             device.driver,
             if some.is_empty() { "nothing".into() } else { some.join(", ") },
@@ -188,7 +188,7 @@ mod tests {
             panic!("found something");
         };
         assert!(
-            why.starts_with("0 interrupts found for 16 queues of driver ixgbe: none of the 6 interrupts"),
+            why.starts_with("no interrupts found for 16 queues of driver ixgbe: none of the 6 interrupts"),
             "{why}"
         );
     }

@@ -62,11 +62,12 @@ pub fn join(
     if unknown > 0 {
         let hidden = scan.hidden;
         let (how, why) = if hidden > 0 {
-            let how = format!("{hidden} processes keep their descriptors to themselves");
+            let how = format!("the descriptors of {hidden} processes cannot be read");
             (how, Absence::NotPermitted { needs: "root, or CAP_SYS_PTRACE".into() })
         } else {
-            let why = "they are of another PID namespace, or /proc is mounted with hidepid, or they were closed meanwhile";
-            ("no process that is seen here has them".to_owned(), Absence::Failed(why.into()))
+            let why =
+                "they belong to another PID namespace, /proc is mounted with hidepid, or they were closed";
+            ("no visible process has them".to_owned(), Absence::Failed(why.into()))
         };
         missing.push(Missing {
             what: format!("owners of {unknown} of {} UDP sockets: {how}", list.len()),

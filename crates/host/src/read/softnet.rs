@@ -59,7 +59,7 @@ pub fn rows(text: &str) -> Result<Vec<Row>, Malformed> {
         let words: Vec<u32> =
             words.collect::<Result<_, _>>().map_err(|_| wrong("not hexadecimal numbers"))?;
         if words.len() < FIRST || width.is_some_and(|width| width != words.len()) {
-            return Err(wrong("a number of columns that no kernel has"));
+            return Err(wrong("an unknown number of columns"));
         }
         width = Some(words.len());
         let column = |number: usize| words.get(number - 1).copied();

@@ -80,7 +80,7 @@ pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Vec<Sysctl> {
         missing.push(Missing {
             what:
                 "settings of net.core that are the host's: backlog, budget, RFS, flow limits, busy polling; \
-                   they are seen and set in the initial network namespace alone"
+                   they can be read and set only in the initial network namespace"
                     .into(),
             from: Provenance::File("/proc/sys/net/core".into()),
             why: Absence::NotThere,
@@ -147,6 +147,6 @@ mod tests {
         let found = read(&Folder::captured(folder.path()), &mut missing);
         assert_eq!(found.len(), 1);
         assert_eq!(missing.len(), 1);
-        assert!(missing[0].what.contains("initial network namespace alone"), "{}", missing[0]);
+        assert!(missing[0].what.contains("only in the initial network namespace"), "{}", missing[0]);
     }
 }

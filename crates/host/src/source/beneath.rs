@@ -68,7 +68,9 @@ impl Beneath {
         file.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > MAX_FILE {
             let limit = MAX_FILE >> 20;
-            return Err(io::Error::other(format!("is longer than {limit} MiB; no file of a capture is")));
+            return Err(io::Error::other(format!(
+                "is longer than {limit} MiB, the limit for a file of a capture"
+            )));
         }
         Ok(bytes)
     }
@@ -84,7 +86,7 @@ impl Beneath {
             let Ok(name) = entry.file_name().to_str() else { continue };
             if names.len() == NAMES {
                 return Err(io::Error::other(format!(
-                    "has more than {NAMES} names; no directory of a capture has"
+                    "has more than {NAMES} names, the limit for a directory of a capture"
                 )));
             }
             if !matches!(name, "." | "..") {
@@ -122,11 +124,11 @@ impl Beneath {
         }
         found.map_err(|errno| match errno {
             Errno::XDEV => io::Error::other(
-                "is a link, or lies behind one, that leads out of the captured folder; only relative links \
+                "is, or is behind, a link that leads out of the captured folder; only relative links \
                  within it are followed",
             ),
             Errno::NOSYS => io::Error::other(
-                "cannot be opened safely: openat2(2) is missing (Linux 5.6); pack the folder as .tar.gz and name that",
+                "cannot be opened safely: openat2(2) is missing (Linux 5.6); pack the folder as .tar.gz and use that",
             ),
             errno => errno.into(),
         })

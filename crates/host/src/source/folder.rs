@@ -190,7 +190,7 @@ impl Source for Folder {
                 let file = format!("{ANSWERS}/{}", question.file());
                 // An interface name cannot contain this; a capture that uses it must not reach another of its files.
                 if file.contains("..") {
-                    return Err(Absence::NotUnderstood(format!("{file} is no interface's file")));
+                    return Err(Absence::NotUnderstood(format!("{file} does not belong to an interface")));
                 }
                 question.decode(&self.text(&file)?, &file)
             }

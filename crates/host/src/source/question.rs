@@ -50,7 +50,7 @@ fn decode<T: DeserializeOwned>(text: &str, path: &str) -> Result<Fact<T>, Absenc
     match (recorded.value, recorded.from, recorded.absent) {
         (Some(value), Some(from), None) => Ok(Fact { value, from }),
         (None, None, Some(absence)) => Err(absence),
-        _ => Err(wrong("needs \"value\" and \"from\", or \"absent\" alone".into())),
+        _ => Err(wrong("needs \"value\" and \"from\", or only \"absent\"".into())),
     }
 }
 

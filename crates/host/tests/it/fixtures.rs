@@ -217,7 +217,7 @@ fn hypervisors_by_name() {
         ("gvnic", Some("Google Compute Engine")),
         ("netvsc", Some("Hyper-V")),
         ("virtio-many", Some("QEMU/KVM")),
-        ("virtio-one-queue", Some("one that does not tell its name")),
+        ("virtio-one-queue", Some("unknown")),
         ("i40e", None),
     ] {
         let found = find(name).kernel.hypervisor.map(|fact| fact.value);
@@ -231,7 +231,8 @@ fn a_container_is_identified_and_host_settings_are_reported() {
     let process = &snapshot.sockets.processes[0];
     let container = process.container.as_ref().unwrap();
     assert_eq!((container.runtime.as_str(), container.id.len()), ("docker", 64));
-    let hidden = |missing: &udpath_host::Missing| missing.what.contains("initial network namespace alone");
+    let hidden =
+        |missing: &udpath_host::Missing| missing.what.contains("only in the initial network namespace");
     assert!(snapshot.missing.iter().any(hidden), "{:?}", snapshot.missing);
     assert!(!find("i40e").missing.iter().any(hidden));
 }

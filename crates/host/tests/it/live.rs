@@ -150,7 +150,7 @@ fn a_change_of_channels_and_offloads_is_seen() {
 }
 
 #[test]
-fn a_napi_instance_has_settings_of_its_own() {
+fn a_napi_instance_has_its_own_settings() {
     udpath_lab::needs_root!();
     let _turn = udpath_rig::together();
     let lab = pair("t-host-napi");

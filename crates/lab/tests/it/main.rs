@@ -250,7 +250,7 @@ fn offloads_are_as_stated_and_as_ethtool_sees_them() {
     }
     let unmet = Offloads { scatter_gather: false, ..Offloads::default() };
     let error = eth0.set_offloads(&unmet).unwrap_err().to_string();
-    assert_eq!(error, "tcp-segmentation-offload needs scatter-gather: switch both on, or both off");
+    assert_eq!(error, "tcp-segmentation-offload needs scatter-gather: turn both on, or both off");
     assert_eq!(eth0.offloads().unwrap(), stated);
     // With all checksums computed, traffic still passes.
     eth0.set_offloads(&Offloads::OFF).unwrap();
@@ -408,7 +408,7 @@ fn labs_do_not_see_each_other() {
 }
 
 #[test]
-fn the_most_queues_a_link_may_have_are_what_the_kernel_takes() {
+fn the_queue_limit_is_the_kernels() {
     udpath_lab::needs_root!();
     let lab = pair("t-queues", &LinkSpec::with_queues(udpath_lab::MAX_QUEUES));
     let client = lab.machine("client").unwrap();

@@ -101,7 +101,7 @@ impl FromStr for Fields {
         let bit = |letter| Self::LETTERS.iter().find(|(known, _)| *known == letter).map(|(_, bit)| bit);
         text.chars().try_fold(Self(0), |fields, letter| {
             let bit = bit(letter)
-                .ok_or_else(|| format!("'{letter}' is no field; known are the letters mvtsdfnr"))?;
+                .ok_or_else(|| format!("'{letter}' is not a field; expected letters of mvtsdfnr"))?;
             Ok(Self(fields.0 | bit))
         })
     }
@@ -200,7 +200,7 @@ mod hex {
         let pairs = text.split(':').filter(|pair| !pair.is_empty());
         pairs
             .map(|pair| {
-                u8::from_str_radix(pair, 16).map_err(|_| de::Error::custom(format!("'{pair}' is no byte")))
+                u8::from_str_radix(pair, 16).map_err(|_| de::Error::custom(format!("'{pair}' is not a byte")))
             })
             .collect()
     }
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(Fields::PORTS.to_string(), "sdfn");
         assert_eq!("sd".parse(), Ok(Fields::ADDRESSES));
         assert!(Fields::PORTS.ports() && !Fields::ADDRESSES.ports());
-        assert_eq!("sx".parse::<Fields>().unwrap_err(), "'x' is no field; known are the letters mvtsdfnr");
+        assert_eq!("sx".parse::<Fields>().unwrap_err(), "'x' is not a field; expected letters of mvtsdfnr");
         for bits in [0, 0x8000_00fe, 1 << 4] {
             assert_eq!(Fields(bits).to_string().parse(), Ok(Fields(bits)));
         }

@@ -157,7 +157,7 @@ impl Rtnetlink {
         let ask = Route { table: 0, kind: 0, ..Route::new(destination, prefix_len) };
         let answers = self.socket.request(RTM_GETROUTE, &ask.body())?;
         let found = answers.bodies().find_map(Route::parse);
-        found.ok_or_else(|| Error::other("the kernel gave no route"))
+        found.ok_or_else(|| Error::other("the kernel returned no route"))
     }
 
     /// Number of policy routing rules of a family (`AF_INET`, `AF_INET6`).

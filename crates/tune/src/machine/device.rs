@@ -180,7 +180,7 @@ impl DeviceWriter {
         let functions = functions(self.generic()?)?;
         let bit = functions.iter().position(|known| known == name);
         let unknown =
-            || Error::other(format_args!("'{name}' is no hash function; there are {}", functions.join(", ")));
+            || Error::other(format_args!("'{name}' is not a hash function; known: {}", functions.join(", ")));
         bit.and_then(|bit| u32::try_from(bit).ok()).map(|bit| 1 << bit).ok_or_else(unknown)
     }
 

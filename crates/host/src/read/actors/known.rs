@@ -27,7 +27,7 @@ pub(super) const KNOWN: [Known; 19] = [
         acts_by: &[],
         files: &["/etc/default/irqbalance", "/etc/sysconfig/irqbalance", "/etc/irqbalance.env"],
         touches: &[IrqAffinity],
-        when: "every 10 seconds, for interrupts that it was not told to leave alone",
+        when: "every 10 seconds, for interrupts that are not banned from it",
     },
     Known {
         name: "tuned",
@@ -46,7 +46,7 @@ pub(super) const KNOWN: [Known; 19] = [
             Rings,
             Memory,
         ],
-        when: "when its profile is applied; with dynamic tuning all the time; when a device appears",
+        when: "when its profile is applied or a device appears; with dynamic tuning, all the time",
     },
     Known {
         name: "NetworkManager",
@@ -118,7 +118,7 @@ pub(super) const KNOWN: [Known; 19] = [
         acts_by: &[],
         files: &["/etc/numad.conf"],
         touches: &[ThreadAffinity, Memory],
-        when: "every 5 to 15 seconds, for processes that use much",
+        when: "every 5 to 15 seconds, for busy processes",
     },
     Known {
         name: "bpftune",
