@@ -112,7 +112,7 @@ impl LiveFrames {
     pub fn open(interface: &str, len: usize) -> Result<Self, Error> {
         let trial = |why: String| Error::Trial { program: NAME, len, source: why.into() };
         if !(SHORTEST..=FRAME_LEN).contains(&len) {
-            return Err(trial(format!("{SHORTEST} to {FRAME_LEN} are possible")));
+            return Err(trial(format!("expected {SHORTEST} to {FRAME_LEN} bytes")));
         }
         let index = std::ffi::CString::new(interface).ok().and_then(|name| sys::interface_index(&name));
         let no_interface = || Error::NoInterface { program: NAME, interface: interface.to_owned() };
@@ -200,7 +200,7 @@ impl LiveFrames {
         let taken = (words[SENT].load(Acquire) - before) as usize;
         if frames > 0 && taken == 0 {
             let none =
-                "the driver takes no frames from XDP: it cannot, its link is down, or its ring is full";
+                "the driver accepts no frames from XDP: it cannot, its link is down, or its ring is full";
             return Offered { frames: 0, taken: 0, failed: Some(io::Error::other(none)) };
         }
         self.offered += frames;

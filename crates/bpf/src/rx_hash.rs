@@ -132,7 +132,7 @@ fn instructions(
         calls += 1;
     }
     if calls == 0 {
-        return Err(unfit(&"it asks for no hash"));
+        return Err(unfit(&"it does not request a hash"));
     }
     Ok((instructions, license))
 }

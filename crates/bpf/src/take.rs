@@ -40,9 +40,9 @@ use sources::SOURCES;
 
 static OBJECT: &[u8] = object!("take");
 /// Why no hash comes from the device.
-const UNATTACHED: &str = "it is attached to no device";
-const UNWANTED: &str = "the device is not asked";
-const GENERIC: &str = "no driver is asked in generic mode";
+const UNATTACHED: &str = "not attached to a device";
+const UNWANTED: &str = "not requested from the device";
+const GENERIC: &str = "not available in generic mode";
 
 /// The program's return value for "redirected" (`enum xdp_action`, linux/bpf.h).
 const XDP_REDIRECT: u32 = 4;

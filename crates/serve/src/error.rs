@@ -176,7 +176,8 @@ mod tests {
         };
         assert_eq!(
             Report::new(error).to_string(),
-            "cannot bind UDP 10.0.0.1:53 (stop the other server or choose another port): Address already in use (os error 98)"
+            "cannot bind UDP 10.0.0.1:53 (stop the other server or choose another port): Address already in use \
+             (os error 98)"
         );
     }
 

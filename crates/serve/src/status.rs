@@ -105,7 +105,7 @@ mod tests {
     use crate::outcome::DropReason;
 
     #[test]
-    fn every_reason_has_a_name_of_its_own() {
+    fn every_reason_has_its_own_name() {
         let names: std::collections::BTreeSet<_> = DropReason::ALL
             .into_iter()
             .map(DropReason::name)

@@ -21,7 +21,7 @@ fn rejected_frames_keep_waiting() {
     for _ in 0..2 {
         let offered = live.send();
         assert_eq!((offered.frames, offered.taken), (0, 0));
-        assert!(offered.failed.unwrap().to_string().contains("takes no frames from XDP"));
+        assert!(offered.failed.unwrap().to_string().contains("accepts no frames from XDP"));
         assert_eq!(live.waiting(), 100);
     }
     for (number, frame) in live.iter().enumerate() {
@@ -53,7 +53,7 @@ fn the_frame_buffer_is_bounded() {
 fn invalid_arguments_are_rejected() {
     for len in [0, 13, 4097] {
         let error = Report::new(LiveFrames::open("lo", len).unwrap_err()).to_string();
-        assert!(error.contains("14 to 4096 are possible"), "{error}");
+        assert!(error.contains("expected 14 to 4096 bytes"), "{error}");
     }
     for name in ["nowhere0", "zero\0byte"] {
         let error = LiveFrames::open(name, 60).unwrap_err();

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_holds_nothing_has_no_rate() {
+    fn a_server_that_sustains_no_rate_has_none() {
         let mut s = Search::new(1000.0, 1e9);
         run(&mut s, &mut |_| RateVerdict::Exceeded);
         assert_eq!((s.highest_held(), s.end()), (None, End::Server));

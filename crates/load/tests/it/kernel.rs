@@ -158,7 +158,7 @@ fn sizes_from_the_smallest_to_a_full_frame() {
     for size in [udpath_bpf::MIN_SIZE, 33, 39, 40, 100, 1471, 1472] {
         let result = bed
             .run(&Plan { size, duration: Duration::from_millis(100), ..plan(server.address) })
-            .unwrap_or_else(|error| panic!("{size} bytes: {error}"));
+            .unwrap_or_else(|error| panic!("{size} bytes: {error:?}"));
         result.counts.check().unwrap();
         assert!(result.counts.ok > 100 && result.counts.corrupt == 0, "{size} bytes: {:?}", result.counts);
     }

@@ -123,7 +123,7 @@ fn where_the_driver_takes_none_the_rings_send_them() {
     assert_eq!((c.sent, c.ok + c.late, c.lost), (8000, 8000, 0), "{:?}", result.warnings);
     assert_eq!(live(&result), Some((0, 0)));
     let notes = &result.generator.notes;
-    assert!(notes.iter().any(|note| note.contains("takes no frames from XDP")), "{notes:?}");
+    assert!(notes.iter().any(|note| note.contains("accepts no frames from XDP")), "{notes:?}");
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_link_that_goes_down_is_reported() {
     let result = match outcome.unwrap() {
         Ok(result) => result,
         Err(Error::Cut { result, .. }) => *result,
-        Err(error) => panic!("{error}"),
+        Err(error) => panic!("{error:?}"),
     };
     result.counts.check().unwrap();
     let (c, notes) = (result.counts, &result.generator.notes);

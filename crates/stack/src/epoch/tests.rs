@@ -113,7 +113,7 @@ fn a_reader_that_is_dropped_while_announced_holds_nothing() -> TestResult {
 
 #[test]
 #[should_panic(expected = "another domain")]
-fn a_guard_of_another_domain_is_no_guard() {
+fn a_guard_of_another_domain_is_rejected() {
     let (ours, theirs) = (Domain::new(1, 1), Domain::new(1, 1));
     let table = Table::new(&ours, 0);
     if let Ok(mut reader) = theirs.register("stranger") {

@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn boundaries_stand_where_the_answer_changes() {
+    fn boundaries_are_where_the_answer_changes() {
         let table = Prefixes::new([(0x0a00_0000_u32, 8, 0), (0x0a40_0001, 10, 1), (0x0b00_0000, 8, 0)]);
         assert_eq!(*table.boundaries, [0, 0x0a00_0000, 0x0a40_0000, 0x0a80_0000, 0x0c00_0000]);
         assert_eq!(*table.values, [NOTHING, 0, 1, 0, NOTHING]);

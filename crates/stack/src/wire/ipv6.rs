@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_is_no_payload() {
+    fn padding_is_not_payload() {
         let packet = packet();
         let view = View::new(&packet).unwrap();
         assert_eq!(view.payload().len(), 2);

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_reason_has_its_place_and_a_name_of_its_own() {
+    fn every_reason_has_its_own_index_and_name() {
         let mut names: Vec<_> = Refusal::ALL.iter().map(|refusal| refusal.name()).collect();
         for (index, refusal) in Refusal::ALL.iter().enumerate() {
             assert_eq!(refusal.index(), index);

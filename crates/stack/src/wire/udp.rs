@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ip_carries_beyond_the_length_is_no_payload() {
+    fn bytes_beyond_the_udp_length_are_not_payload() {
         for addresses in [V4, V6] {
             let datagram = datagram(&addresses);
             let view = View::new(&datagram).unwrap();

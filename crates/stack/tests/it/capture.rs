@@ -409,7 +409,7 @@ fn a_file_cut_short_gives_the_frames_before_the_cut() {
             match capture.error() {
                 None => assert_eq!(cut, end),
                 Some(Error::Cut { at, .. }) => assert_eq!(*at, end as u64),
-                Some(error) => panic!("{error}"),
+                Some(error) => panic!("{error:?}"),
             }
         }
     }

@@ -347,7 +347,7 @@ fn mirrors_start_and_stop_while_everything_changes() {
                 Ok(mirror) => drop(mirror),
                 // The list changed during each read: acceptable here.
                 Err(MirrorError::Unsettled { .. }) => {}
-                Err(error) => panic!("{error}"),
+                Err(error) => panic!("{error:?}"),
             }
         }
         churn.join().unwrap();

@@ -4,7 +4,7 @@ use super::*;
 
 /// A lost wake-up is an endless sleep, which loom reports as a deadlock.
 #[test]
-fn hears_of_every_burst() {
+fn is_woken_for_every_burst() {
     model(|| {
         let (waker, mut sleeper) = wake::pair().unwrap();
         let (mut producer, mut consumer) = ring(2).unwrap();
@@ -31,7 +31,7 @@ fn hears_of_every_burst() {
 }
 
 #[test]
-fn hears_of_each_of_two_producers_and_is_signalled_once_per_announcement() {
+fn is_woken_by_each_of_two_producers_and_signalled_once_per_announcement() {
     model(|| {
         let (waker, mut sleeper) = wake::pair().unwrap();
         let mut consumers = Vec::new();

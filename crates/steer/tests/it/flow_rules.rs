@@ -54,7 +54,7 @@ fn a_rule_names_the_queue_and_the_way_goes_on_from_there() {
 }
 
 #[test]
-fn what_a_rule_does_elsewhere_or_perhaps_is_no_guess() {
+fn uncertain_rules_are_not_guessed() {
     let why = |action: &str| ruled(action, "").decide(&flow()).queue;
     let step = why(r#"{"queue": {"queue": 1, "vf": 3}}"#);
     assert_eq!(

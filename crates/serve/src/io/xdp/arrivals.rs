@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_under_way_are_no_failures_and_failures_are_found() {
+    fn frames_in_flight_are_not_failures_and_failures_are_found() {
         let mut arrivals = ArrivalCounter::new(Vec::new());
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);

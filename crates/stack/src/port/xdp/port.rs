@@ -114,7 +114,7 @@ impl XdpPort {
             hashed: false,
         };
         let bulk = match properties.mode {
-            _ if !config.live_frames => Err("not asked for".into()),
+            _ if !config.live_frames => Err("not requested".into()),
             Mode::Copy if !generic => {
                 // The MTU may grow: room for the largest frame.
                 Bulk::open(interface.name(), config.max_frame_len())

@@ -71,7 +71,7 @@ fn a_driver_that_takes_none_gets_them_by_the_ring() {
     flood(&lab, &mut ports[0]);
     settle(&mut ports);
     let (port, statistics) = (&ports[0], ports[0].statistics());
-    assert!(port.live_frames().unwrap_err().contains("takes no frames from XDP"));
+    assert!(port.live_frames().unwrap_err().contains("accepts no frames from XDP"));
     let sent = (2 * CLIENTS * EACH) as u64;
     assert_eq!((port.counts().transmitted, statistics.live, statistics.dropped_sending), (sent, 0, 0));
     assert_eq!(port.outstanding(), 0);

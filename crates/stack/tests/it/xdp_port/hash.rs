@@ -259,12 +259,8 @@ fn without_it_the_plain_program_runs_and_says_why() {
     printed(server, "ip", &["tuntap", "add", "tap0", "mode", "tap"]);
     let open = |interface: &str, config| server.run(|| XdpDevice::open(interface, config)).unwrap().unwrap();
     for (interface, config, said) in [
-        ("eth0", small(), "computed (the device is not asked)"),
-        (
-            "eth0",
-            Config { attach: Attach::Generic, ..hashed() },
-            "computed (no driver is asked in generic mode)",
-        ),
+        ("eth0", small(), "computed (not requested from the device)"),
+        ("eth0", Config { attach: Attach::Generic, ..hashed() }, "computed (not available in generic mode)"),
         ("tap0", hashed(), "computed (the driver does not report a hash to XDP programs)"),
     ] {
         let mut device = open(interface, config);
