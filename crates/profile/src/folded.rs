@@ -30,7 +30,7 @@ pub struct Line<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum WrongLine {
     /// No number at the end of the line.
-    #[error("line {0}: a stack ends with a space and a whole number")]
+    #[error("line {0}: expected a space and a whole number at the end of the stack")]
     Weight(usize),
     /// An empty frame.
     #[error("line {0}: a frame without a name")]

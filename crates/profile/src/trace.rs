@@ -102,7 +102,7 @@ impl FromStr for Source {
     fn from_str(name: &str) -> Result<Self, String> {
         Self::ALL.into_iter().find(|source| source.name() == name).ok_or_else(|| {
             let known = Self::ALL.map(Self::name).join(", ");
-            format!("'{name}' is nothing that can be traced; there are {known}")
+            format!("unknown source '{name}'; known: {known}")
         })
     }
 }
@@ -289,7 +289,7 @@ mod tests {
             assert_eq!(serde_json::to_value(source).unwrap(), source.name());
         }
         let error = "lock".parse::<Source>().unwrap_err();
-        assert!(error.starts_with("'lock' is nothing that can be traced; there are locks"), "{error}");
+        assert!(error.starts_with("unknown source 'lock'; known: locks"), "{error}");
     }
 
     #[test]

@@ -110,7 +110,9 @@ impl Archive {
                     let text = short(&mut entry, MAX_FILE, "more bytes than any file of a capture")?;
                     archive.insert(&name, Some(text))?;
                 }
-                other => return Err(hostile(&name, &format!("is no file and no directory ({other:?})"))),
+                other => {
+                    return Err(hostile(&name, &format!("is neither a file nor a directory ({other:?})")));
+                }
             }
         }
         Ok(archive)
@@ -233,7 +235,7 @@ mod tests {
         for kind in [EntryType::Symlink, EntryType::Link, EntryType::Char, EntryType::Block, EntryType::Fifo]
         {
             let told = refused(&with("now/proc/stat", kind, b""));
-            assert!(told.contains("is no file and no directory"), "{told}");
+            assert!(told.contains("is neither a file nor a directory"), "{told}");
         }
         let told = refused(&with("now/\u{1b}[31m/../../x", EntryType::Regular, b""));
         assert!(told.contains("now/ [31m/../../x"), "{told}");

@@ -15,7 +15,7 @@ pub const SCHEMA: &str = "udpath.support/1";
 /// What is always left out, whether redacted or not.
 const LEFT_OUT: [&str; 6] = [
     "processes without a UDP socket, unless they change settings or stamp packets",
-    "the environment of every process, and every open file that is no UDP socket",
+    "the environment of every process, and every open file that is not a UDP socket",
     "boot parameters that do not bear on packets",
     "mounts other than those of control groups",
     "of files that set things when a device appears or at boot: comments, and files that set nothing of packets",

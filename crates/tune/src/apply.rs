@@ -241,9 +241,9 @@ fn one(
         return Ok(None);
     }
     // If the kernel does not report the value, undo uses the last known one.
-    let known = (!from.is_told()).then(|| around.applied(setting, identity.as_ref())).flatten();
+    let known = (!from.is_reported()).then(|| around.applied(setting, identity.as_ref())).flatten();
     let lost = known.is_none().then(|| machine.lost(setting)).flatten().map(|lost| lost.words);
-    if let Some(lost) = lost.as_ref().filter(|_| change.from.as_ref().is_some_and(Value::is_told)) {
+    if let Some(lost) = lost.as_ref().filter(|_| change.from.as_ref().is_some_and(Value::is_reported)) {
         return Err(Refusal::because(
             "set",
             setting,
@@ -252,7 +252,7 @@ fn one(
         .into());
     }
     let known = || known.or_else(|| setting.assumed());
-    let old = if from.is_told() { from.clone() } else { known().unwrap_or_else(|| from.clone()) };
+    let old = if from.is_reported() { from.clone() } else { known().unwrap_or_else(|| from.clone()) };
     writing.append(&Line::Intent(Intent {
         setting: setting.to_string(),
         identity,
@@ -270,7 +270,7 @@ fn one(
     machine.write(setting, to)?;
     let written = |cause: String| Stop { cause, written: true };
     let found = machine.read(setting).map_err(|refusal| written(refusal.to_string()))?;
-    if found.is_told() && !found.is(to) {
+    if found.is_reported() && !found.is(to) {
         return Err(written(format!(
             "{setting} was set to {to:#} and is {found:#}: {}",
             setting.row().extra.differs
@@ -278,9 +278,9 @@ fn one(
     }
     // Not synced separately: if this line is lost, undo restores without checking for other writers.
     writing.append(&Line::Done { at: this, found: Setting::encode(&found) })?;
-    let note = (!found.is_told())
+    let note = (!found.is_reported())
         .then(|| format!("the kernel does not report it, so it was not read back; undo sets {old:#}"));
-    let to = if found.is_told() { found } else { to.clone() };
+    let to = if found.is_reported() { found } else { to.clone() };
     Ok(Some(Made { setting: setting.clone(), from, to, note }))
 }
 

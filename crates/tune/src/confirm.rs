@@ -63,7 +63,7 @@ pub fn confirm(lock: &Lock, id: Option<u64>) -> Result<Entry, ConfirmError> {
     let why = match entry.state {
         State::Awaiting if entry.begun.boot != context::boot() => Some("was lost at a reboot"),
         State::Awaiting => None,
-        State::Applied => Some("stays already"),
+        State::Applied => Some("is confirmed already"),
         State::Undone => Some("has been undone"),
         State::Closed => Some("has been closed"),
         State::Unfinished | State::HalfUndone => Some("did not finish; undo it"),

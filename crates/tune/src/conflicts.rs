@@ -106,7 +106,8 @@ fn ban(machine: &dyn Machine, changes: &[Change], pid: u32) -> Result<Option<Cha
         };
         if change.setting.interface().is_some() && changes.iter().any(|other| channels(&other)) {
             let why = format!(
-                "irqbalance (pid {pid}) must be told to ignore the IRQ, but its number is unknown until the channels change; make two plans, or use --ignore-conflict irqbalance"
+                "irqbalance (pid {pid}) must be told to ignore the IRQ, but its number is unknown until the \
+                 channels change; make two plans, or use --ignore-conflict irqbalance"
             );
             return Err(conflict(&change.setting, why));
         }
@@ -114,7 +115,8 @@ fn ban(machine: &dyn Machine, changes: &[Change], pid: u32) -> Result<Option<Cha
     }
     let found = machine.read(&Setting::IrqbalanceBan).map_err(|refusal| {
         let why = format!(
-            "irqbalance (pid {pid}) moves IRQs every 10 s and cannot be told to ignore this one ({}); stop it, or ban the IRQ in its configuration and use --ignore-conflict irqbalance",
+            "irqbalance (pid {pid}) moves IRQs every 10 s and cannot be told to ignore this one ({}); stop it, or \
+             ban the IRQ in its configuration and use --ignore-conflict irqbalance",
             refusal.why
         );
         conflict(&first.setting, why)

@@ -113,7 +113,8 @@ pub enum JournalError {
     },
     /// The entry was written by another version.
     #[error(
-        "journal entry {id} cannot be used: udpath {version} wrote {} in format {schema:?}, but this version reads {SCHEMA}; undo it with that version, or: {}",
+        "journal entry {id} cannot be used: udpath {version} wrote {} in format {schema:?}, but this version \
+         reads {SCHEMA}; undo it with that version, or: {}",
         path.display(), way_out(*id)
     )]
     Version {

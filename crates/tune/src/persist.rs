@@ -32,7 +32,9 @@ use udpath_host::namespace;
 pub enum PersistError {
     /// It was made in another network namespace.
     #[error(
-        "cannot persist settings of this network namespace: files in /etc apply to the initial one, and would change its interfaces of the same names; apply without --persist, from whatever creates the namespace (in a unit: ExecStartPost=udpath apply PLAN.json --netns NAME)"
+        "cannot persist settings of this network namespace: files in /etc apply to the initial one, and would \
+         change its interfaces of the same names; apply without --persist, from whatever creates the namespace \
+         (in a unit: ExecStartPost=udpath apply PLAN.json --netns NAME)"
     )]
     Namespace,
     /// It names an object that a boot replaces.
@@ -118,7 +120,8 @@ pub fn files(machine: &dyn Machine, plan: &Plan, id: u64, boot: &Boot<'_>) -> Re
             }
             Setting::Socket { .. } => {
                 return Err(fleeting(
-                    "a restarted server has new sockets; set it in the server's configuration, or put ExecStartPost=udpath apply --set port:PORT:... into its unit",
+                    "a restarted server has new sockets; set it in the server's configuration, or put \
+                     ExecStartPost=udpath apply --set port:PORT:... into its unit",
                 ));
             }
             Setting::Thread { .. } => {

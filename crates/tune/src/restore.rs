@@ -119,7 +119,9 @@ pub(crate) fn back_to(
         match back(machine, &setting, identity, &old, verified(&setting, intent), force) {
             Ok(()) => {
                 let _ = writing.append(&Line::Restored { at });
-                if setting.assumed().is_some() && !machine.read(&setting).is_ok_and(|found| found.is_told()) {
+                if setting.assumed().is_some()
+                    && !machine.read(&setting).is_ok_and(|found| found.is_reported())
+                {
                     untold.push(intent.setting.clone());
                 }
                 if let Some(lost) = &intent.lost {
@@ -221,7 +223,8 @@ fn back(
     }
     if let Some(made) = made.filter(|made| !force && !found.is(made)) {
         return Err(Not::Changed(format!(
-            "is {found:#}: another program changed it from {made:#}; left alone (it was {old:#} before; --force restores that)"
+            "is {found:#}: another program changed it from {made:#}; left alone (it was {old:#} before; --force \
+             restores that)"
         )));
     }
     match machine.write(setting, old) {
@@ -229,7 +232,7 @@ fn back(
         written => written.map_err(failed)?,
     }
     let found = machine.read(setting).map_err(failed)?;
-    if found.is(old) || !found.is_told() {
+    if found.is(old) || !found.is_reported() {
         return Ok(());
     }
     Err(Not::Failed(format!("is {found:#} after it was restored to {old:#}")))

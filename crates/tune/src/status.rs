@@ -244,7 +244,7 @@ fn held(
     let state = match &now {
         _ if later => Hold::Superseded,
         _ if gone_with_boot => Hold::Gone,
-        Ok(now) if same && !now.is_told() => Hold::Untold,
+        Ok(now) if same && !now.is_reported() => Hold::Untold,
         Ok(now) if same && now.is(&applied) => Hold::Holds,
         Ok(_) if same => Hold::Drifted,
         _ => Hold::Gone,

@@ -81,7 +81,8 @@ fn elsewhere(id: u64, inode: u64, place: Option<&Place>) -> String {
             format!("undo it in the namespace of process {pid}: nsenter -t {pid} -n udpath undo {id}")
         }
         Some(Place::Here) | None => format!(
-            "which no longer exists (inode {inode}, found in no name and no process): `udpath undo --forget {id}` closes the entry"
+            "which no longer exists (inode {inode}, found in no name and no process): `udpath undo --forget {id}` \
+             closes the entry"
         ),
     }
 }

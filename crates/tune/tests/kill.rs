@@ -142,7 +142,7 @@ impl Knotd {
         let mut command = lab.machine("here").unwrap().command("knotd");
         command.arg("-c").arg(conf).stdout(Stdio::null()).stderr(Stdio::null());
         let child =
-            lab.spawn(command).unwrap_or_else(|error| panic!("{error}; scripts/setup.sh installs it"));
+            lab.spawn(command).unwrap_or_else(|error| panic!("{error:?}; scripts/setup.sh installs it"));
         let knotd = Self { child, _folder: folder };
         let deadline = Instant::now() + TIMEOUT;
         // Its sockets, and the threads that read them.
@@ -240,7 +240,7 @@ fn main() {
             Ok(undone) => assert_eq!(undone.left, [], "{at}"),
             // It had not changed anything yet.
             Err(UndoError::Nothing(_)) => {}
-            Err(error) => panic!("{at}: {error}"),
+            Err(error) => panic!("{at}: {error:?}"),
         }
         assert_eq!(look(), before, "{at}");
         own += usize::from(was_killed);

@@ -79,7 +79,7 @@ pub enum RulesError {
         word: String,
     },
     /// A duplicate name, in the same section or in another.
-    #[error("line {line}: {word:?} has been said before")]
+    #[error("line {line}: duplicate entry {word:?}")]
     Twice {
         /// From 1.
         line: usize,
@@ -287,7 +287,7 @@ mod tests {
             ("[ip]\na*b", "line 2: \"a*b\" is not a function name"),
             ("[ip]\n*", "\"*\" is not a function name"),
             ("[ip]\n@", "\"@\" is not a function name"),
-            ("[ip]\na b\n[tcp] # again\nc a", "line 4: \"a\" has been said before"),
+            ("[ip]\na b\n[tcp] # again\nc a", "line 4: duplicate entry \"a\""),
         ] {
             let error = Rules::parse(text).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");

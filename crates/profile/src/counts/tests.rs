@@ -136,7 +136,7 @@ fn shared_counters_are_extrapolated() {
 }
 
 #[test]
-fn a_counter_that_wraps_goes_on_and_one_that_begins_anew_does_not() {
+fn a_counter_that_wraps_continues_and_one_that_restarts_does_not() {
     let high = u64::MAX - 9;
     // The first reading is not a count since zero.
     let (works, ..) = count(&[said(0, 1, 10, [high, high]), said(0, 1, 20, [90, 40])]);

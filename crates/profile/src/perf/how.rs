@@ -30,8 +30,9 @@ impl Clock {
         match self {
             Self::Cycles => None,
             Self::CpuClock => Some(
-                "no hardware counters: no cycles, instructions and cache misses; samples are of a timer, which waits while interrupts are off; hard interrupts and \
-                 spinlocks held with interrupts off show where they end",
+                "no hardware counters: no cycles, instructions or cache misses; samples come from a timer that \
+                 waits while interrupts are off, so hard interrupts and spinlocks held with interrupts off show \
+                 where they end",
             ),
         }
     }

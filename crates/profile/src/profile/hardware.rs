@@ -93,7 +93,7 @@ impl Hardware {
         if !self.absent.is_empty() {
             let absent: Vec<String> =
                 self.absent.iter().map(|absent| format!("{} ({})", absent.counter, absent.why)).collect();
-            notes.push(format!("hardware counters that are not there: {}", absent.join(", ")));
+            notes.push(format!("missing hardware counters: {}", absent.join(", ")));
         }
         if self.running < SHARED {
             notes.push(format!(

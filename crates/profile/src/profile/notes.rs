@@ -31,7 +31,7 @@ pub(super) fn all(profile: &Profile, recording: &Recording) -> Vec<String> {
         ));
     }
     notes.extend(recording.gone.iter().map(|(cpu, until)| {
-        format!("CPU {cpu} went away after {until:.1} s: the figures have what it did until then")
+        format!("CPU {cpu} went offline after {until:.1} s: the figures include it until then")
     }));
     if !recording.came.is_empty() {
         let cpus = &recording.came;
@@ -48,12 +48,12 @@ fn sight(profile: &Profile) -> Vec<String> {
     match profile.sight {
         Sight::Machine => (),
         Sight::Process => notes.push(
-            "only the threads of one process were sampled: its interrupts and softirqs on other threads' time are not \
-             in the figures"
+            "only the threads of one process were sampled: interrupts and softirqs that ran on other threads' \
+             time are not included"
                 .to_owned(),
         ),
         Sight::ProcessUser => {
-            notes.push("only the program itself was sampled: this user may not see the kernel".to_owned());
+            notes.push("only the program itself was sampled: this user may not sample the kernel".to_owned());
         }
     }
     notes
@@ -74,10 +74,10 @@ fn counted(profile: &Profile) -> Vec<String> {
         (counted.lost, "sample was lost: a ring was full", "samples were lost: the rings were full"),
         (
             counted.throttled,
-            "time the kernel took fewer samples than asked for",
-            "times the kernel took fewer samples than asked for",
+            "time the kernel took fewer samples than requested",
+            "times the kernel took fewer samples than requested",
         ),
-        (counted.malformed, "record made no sense", "records made no sense"),
+        (counted.malformed, "record was invalid", "records were invalid"),
         (
             counted.nameless,
             "sample lacks names: there were too many different stacks",

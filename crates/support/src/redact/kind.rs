@@ -95,7 +95,7 @@ impl Kind {
             Self::FileName => "NN-file-N, in the same order",
             Self::Configuration => "'redacted', or nothing; numbers and known words of known keys stay",
             Self::ChainName => "table-N, chain-N; those of iptables stay",
-            Self::RssKey => "nothing; keys that everybody knows stay; --keep-rss-key keeps them",
+            Self::RssKey => "nothing; well-known keys stay; --keep-rss-key keeps them",
         }
     }
 }

@@ -32,7 +32,7 @@ impl Redactor {
     /// One value of it; `secret`: the setting's values are secret.
     fn part(&mut self, key: &str, secret: bool, value: &mut Value) {
         match value {
-            Value::String(text) => *text = self.told(key, secret, text),
+            Value::String(text) => *text = self.replaced(key, secret, text),
             Value::Array(values) => values.iter_mut().for_each(|value| self.part(key, secret, value)),
             Value::Object(fields) => {
                 let setting = fields.get("setting").and_then(Value::as_str).unwrap_or_default();
@@ -47,7 +47,7 @@ impl Redactor {
         }
     }
 
-    fn told(&mut self, key: &str, secret: bool, text: &str) -> String {
+    fn replaced(&mut self, key: &str, secret: bool, text: &str) -> String {
         let word =
             |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.' | '/' | '_');
         match key {

@@ -49,7 +49,7 @@ fn an_unredacted_capture_reads_like_the_machine() {
 
 /// The same map with the capture's replacements applied; lists sorted by address are put into an order that does not
 /// depend on addresses.
-fn told(map: &Map, support: &Support) -> serde_json::Value {
+fn replaced_in(map: &Map, support: &Support) -> serde_json::Value {
     let mut text = serde_json::to_string(map).unwrap();
     let mut pairs: Vec<_> = support.replacements().collect();
     pairs.sort_by_key(|(_, original, _)| std::cmp::Reverse(original.len()));
@@ -72,8 +72,8 @@ fn a_redacted_capture_has_the_machines_map() {
         let support = made(&captured, &Identity::default(), &Options::default());
         let archive = Archive::open(&written(&support, folder.path())).unwrap();
         let map = |snapshot: &Snapshot| Map::new(snapshot, None, &Selection::All).unwrap();
-        let machines_ = told(&map(&Snapshot::read(&captured)), &support);
-        let captures = told(&map(&Snapshot::read(&archive.machine(NOW))), &support);
+        let machines_ = replaced_in(&map(&Snapshot::read(&captured)), &support);
+        let captures = replaced_in(&map(&Snapshot::read(&archive.machine(NOW))), &support);
         // Identifiers are replaced by others of the same length: compare everything else.
         let named = |value: &serde_json::Value| -> Vec<serde_json::Value> {
             let processes = value["processes"].as_array().unwrap().iter();

@@ -21,7 +21,7 @@ impl Plan {
             let value = format!("{value:#}");
             let mut notes: Vec<&str> = Vec::new();
             notes.extend(Some(setting.cost().words()).filter(|words| !words.is_empty()));
-            let untold = change.from.as_ref().is_some_and(|from| !from.is_told());
+            let untold = change.from.as_ref().is_some_and(|from| !from.is_reported());
             let assumed = setting.assumed().filter(|_| untold).map(|assumed| {
                 format!("the kernel does not report it; undo sets {assumed} unless an earlier apply set it")
             });

@@ -118,7 +118,7 @@ impl Plan {
 fn lost(machine: &dyn Machine, setting: &Setting, from: Option<&Value>) -> Option<String> {
     let selection = matches!(setting, Setting::Socket { setting: SocketSetting::Selection, .. });
     let unseen = || {
-        from.filter(|from| selection && !from.is_told())
+        from.filter(|from| selection && !from.is_reported())
             .map(|_| Chosen::Unseen("cannot read which CPUs this machine has".to_owned()))
             .and_then(|chosen| chosen.lost())
     };

@@ -37,7 +37,8 @@ impl Chosen {
             }
             Self::Unseen(why) => {
                 let words = format!(
-                    "may replace the server's own BPF program, which undo cannot restore (whether it has one is unknown: {why})"
+                    "may replace the server's own BPF program, which undo cannot restore (whether it has one is \
+                     unknown: {why})"
                 );
                 (false, words)
             }

@@ -52,7 +52,8 @@ fn errno(setting: &Setting, _: &str, errno: i32) -> Option<&'static str> {
     match setting {
         _ if errno != libc::ENOENT => None,
         Setting::Sysctl(path) if path.starts_with("net/") => Some(
-            "it does not exist here: sysctls of the whole machine exist only in the initial network namespace; set it on the host",
+            "it does not exist here: sysctls of the whole machine exist only in the initial network namespace; \
+             set it on the host",
         ),
         _ => Some("this kernel has no sysctl of that name"),
     }

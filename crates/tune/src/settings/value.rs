@@ -236,7 +236,7 @@ fn key(text: &str) -> Option<Vec<u8>> {
 impl Value {
     /// Does the kernel report it?
     #[must_use]
-    pub fn is_told(&self) -> bool {
+    pub fn is_reported(&self) -> bool {
         *self != Self::Unknown
     }
 

@@ -35,7 +35,7 @@ fn apply(socket: &Socket, value: SocketValue) -> SocketValue {
     let changed = write(socket.pid, socket.id, value).unwrap();
     let now = read(socket.pid, socket.id, value.setting()).unwrap();
     assert_eq!(now, changed.after);
-    if value.setting().is_told() {
+    if value.setting().is_reported() {
         assert_eq!(now, Some(value));
         assert_eq!(changed.before, Some(changed.undo));
     }
@@ -56,7 +56,7 @@ fn changed_from_outside(kind: Kind, name: &str) {
     the_datagrams_of_a_cpu_go_to_one_socket(&running);
     threads_stay_where_they_are_put(&running);
     impossible_values_are_refused(&running);
-    without_rights_it_is_told_which(&running);
+    missing_rights_are_named(&running);
     // After undo the state is equal, except for what traffic changes.
     let plain = |mut server: Server| {
         server.sockets.iter_mut().for_each(|socket| (socket.queued, socket.drops) = (0, 0));
@@ -97,7 +97,7 @@ fn options_are_set_and_undone(running: &Running) {
     for socket in running.sockets() {
         let undo = apply_all(values.map(|value| (socket.clone(), value)));
         let now = running.sockets().into_iter().find(|now| now.id == socket.id).unwrap();
-        let told = values.iter().filter(|value| value.setting().is_told());
+        let told = values.iter().filter(|value| value.setting().is_reported());
         assert!(
             told.clone().count() == 4 && told.copied().all(|value| now.values.contains(&value)),
             "{now:?}"
@@ -193,7 +193,7 @@ fn impossible_values_are_refused(running: &Running) {
 }
 
 /// Capabilities belong to a thread.
-fn without_rights_it_is_told_which(running: &Running) {
+fn missing_rights_are_named(running: &Running) {
     let with = |capabilities| {
         let sets = CapabilitySets {
             effective: capabilities,

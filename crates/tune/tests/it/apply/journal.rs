@@ -47,7 +47,7 @@ fn apply_all(machine: &dyn Machine, journal: &Journal) -> Result<apply::Applied,
 /// Applies again and undoes: both must work.
 fn goes_on(sim: &Sim, folder: &Path, why: &str) {
     let before = sim.values();
-    applied(sim, folder, &REQUESTS).unwrap_or_else(|error| panic!("{why}: {error}"));
+    applied(sim, folder, &REQUESTS).unwrap_or_else(|error| panic!("{why}: {error:?}"));
     assert_eq!(undone(sim, folder).unwrap(), [], "{why}");
     assert_eq!(sim.values(), before, "{why}");
 }
@@ -69,7 +69,7 @@ fn a_death_at_any_journal_step_is_undone_exactly() {
             Ok(left) => assert_eq!(left, [], "{at}"),
             // It died before the first change, or after the last line.
             Err(UndoError::Nothing(_)) => assert_eq!(sim.values(), before, "{at}"),
-            Err(error) => panic!("{at}: {error}"),
+            Err(error) => panic!("{at}: {error:?}"),
         }
         assert_eq!(sim.values(), before, "{at}");
         goes_on(&sim, folder.path(), &at.to_string());
@@ -91,7 +91,7 @@ fn a_death_at_any_journal_step_of_an_undo_is_completed_by_the_next_undo() {
             match undone(&sim, folder.path()) {
                 Ok(left) => assert_eq!(left, [], "{at}"),
                 Err(UndoError::Nothing(_)) => {}
-                Err(error) => panic!("{at}: {error}"),
+                Err(error) => panic!("{at}: {error:?}"),
             }
         }
         assert_eq!(sim.values(), before, "{at}");

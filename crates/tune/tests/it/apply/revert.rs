@@ -23,7 +23,10 @@ fn a_confirmation_is_taken_once_and_only_where_it_is_awaited() {
     assert_eq!((entry.state, entry.deadline()), (State::Awaiting, Some(entry.applied.unwrap() + 60_000)));
     assert_eq!(confirm(&journal.lock().unwrap(), None).unwrap().state, State::Applied);
     assert!(
-        confirm(&journal.lock().unwrap(), Some(done.id)).unwrap_err().to_string().contains("stays already")
+        confirm(&journal.lock().unwrap(), Some(done.id))
+            .unwrap_err()
+            .to_string()
+            .contains("is confirmed already")
     );
 }
 

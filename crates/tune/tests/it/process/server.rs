@@ -189,7 +189,7 @@ fn spawn(lab: &Lab, kind: Kind, folder: &Path) -> Child {
     command.args(foreground).arg("-c").arg(folder.join("conf")).current_dir(folder);
     let log = fs::File::create(folder.join("log")).unwrap();
     command.stdout(log.try_clone().unwrap()).stderr(log);
-    lab.spawn(command).unwrap_or_else(|error| panic!("{error}; scripts/setup.sh installs it"))
+    lab.spawn(command).unwrap_or_else(|error| panic!("{error:?}; scripts/setup.sh installs it"))
 }
 
 fn configuration(kind: Kind, folder: &Path) -> String {
