@@ -85,12 +85,10 @@ pub struct Bound {
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum BoundError {
     /// The width is not between 0.1 % and 50 %.
-    #[error(
-        "half-width of {0} asked of the interval: give a share from 0.001 to 0.5, such as 0.015 for 1.5 %"
-    )]
+    #[error("invalid half-width {0} of the interval: expected 0.001 to 0.5, such as 0.015 for 1.5 %")]
     HalfWidth(f64),
     /// Too few blocks for any verdict, or more than anybody would wait for.
-    #[error("{0} blocks of four trials as the limit of a comparison: give 3 to 1000")]
+    #[error("invalid limit of {0} blocks per comparison: expected 3 to 1000")]
     MostBlocks(usize),
 }
 

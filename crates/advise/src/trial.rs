@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_stands_between_the_middle_two() {
+    fn the_median_is_between_the_middle_two() {
         let trials = |tps: &[f64]| Trials { tps: tps.to_vec(), ..Trials::default() };
         assert_eq!(trials(&[]).median_tps(), 0.0);
         assert_eq!(trials(&[3.0, 1.0, 2.0]).median_tps(), 2.0);

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn places_never_leave_the_paper() {
+    fn places_stay_within_the_drawing() {
         let (linear, log) = (Linear::to(10.0, 5), Log::between(10.0, 1000.0));
         for value in [-1.0, 0.0, 5.0, 1e300, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             for place in [linear.place(value), log.place(value), Percentiles::of(1000).place(value)] {

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn something_is_never_shown_as_nothing() {
+    fn small_values_are_not_shown_as_zero() {
         let used = |idle| CpuUse { idle, ..CpuUse::default() };
         assert_eq!([1.0, 0.999, 0.5, 0.0, f64::NAN].map(|idle| mark(&used(idle))), ['·', '▁', '▅', '█', '·']);
     }

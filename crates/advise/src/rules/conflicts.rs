@@ -10,14 +10,14 @@ pub(super) const RULES: &[Rule] = &[
         id: "conflict",
         severity: Severity::Note,
         look: Look::Map(conflicts),
-        cause: "it may change back what you set",
-        fix: &["stop it, or exclude what you set from its work"],
+        cause: "it may revert your settings",
+        fix: &["stop it, or exclude your settings from its work"],
     },
     Rule {
         id: "set-by-file",
         severity: Severity::Note,
         look: Look::Map(files),
-        cause: "the file overrides what you set by other means",
+        cause: "the file overrides settings made by other means",
         fix: &["set the values you want in that file"],
     },
 ];

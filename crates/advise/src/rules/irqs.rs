@@ -110,7 +110,7 @@ fn one_node(on: Observed<'_>) -> Vec<Found> {
         let idle: CpuSet = elsewhere.map(|cpu| cpu.number).collect();
         let queues = || placed(interface).into_iter().map(|(queue, _)| queue);
         let evidence = format!(
-            "{}: the interrupts of {} go to node {node} alone, {}",
+            "{}: the interrupts of {} go only to node {node}, {}",
             interface.name,
             counted(queues().count(), "queue"),
             cpus(&taken)
@@ -294,7 +294,7 @@ mod tests {
     fn interrupts_that_keep_to_one_node() {
         let host = placed_on(["0", "1", "0", "1"]);
         let finding = only(&host, "irqs-on-one-node");
-        assert_eq!(finding.evidence, "eth0: the interrupts of 4 queues go to node 0 alone, CPUs 0-1");
+        assert_eq!(finding.evidence, "eth0: the interrupts of 4 queues go only to node 0, CPUs 0-1");
         assert_eq!(finding.cause, "CPUs 2-3 process no packets");
         assert_eq!(
             settings(&finding),

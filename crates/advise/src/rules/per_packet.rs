@@ -13,7 +13,7 @@ pub(super) const RULES: &[Rule] = &[
         look: Look::Map(stamped),
         cause: "its driver converts each time stamp",
         fix: &[
-            "let the time daemon ask for stamps of PTP or NTP alone (chrony: hwtimestamp IFACE rxfilter ptp)",
+            "configure the time daemon to request stamps for PTP or NTP only (chrony: hwtimestamp IFACE rxfilter ptp)",
         ],
     },
     Rule {
@@ -34,7 +34,7 @@ pub(super) const RULES: &[Rule] = &[
         id: "gro",
         severity: Severity::Limit,
         look: Look::Profile(gro),
-        cause: "datagrams of different flows cannot be merged, and a socket without UDP_GRO wants none",
+        cause: "datagrams of different flows cannot be merged, nor any for a socket without UDP_GRO",
         fix: &[
             "set UDP_GRO on the socket if it receives runs of datagrams, else turn GRO off (IFACE:feature/rx-gro=off; \
              TCP on that interface becomes slower)",
@@ -51,7 +51,7 @@ pub(super) const RULES: &[Rule] = &[
         id: "security",
         severity: Severity::Limit,
         look: Look::Profile(security),
-        cause: "security modules and audit look at each system call",
+        cause: "security modules and audit check each system call",
         fix: &[
             "exclude the service's system calls from audit rules, and make fewer of them (recvmmsg, sendmmsg)",
         ],

@@ -96,7 +96,7 @@ fn simulate(noise: Noise, gain: f64, bound: Bound, repetitions: usize, seed: u64
 }
 
 #[test]
-fn equal_rungs_are_rarely_told_apart() {
+fn equal_rungs_are_rarely_declared_different() {
     for noise in ALL {
         for bound in [
             Bound::default(),
@@ -223,7 +223,7 @@ fn two_dead_rungs_end_at_the_limit_as_failed() {
 }
 
 #[test]
-fn a_rung_dead_now_and_then_ends_without_a_verdict_out_of_thin_air() {
+fn a_rung_that_sometimes_fails_gets_no_verdict() {
     let mut comparison = Comparison::new(Bound::default());
     for i in 0..16 {
         let b = if i % 2 == 0 { 0.0 } else { 1e6 };
@@ -237,7 +237,7 @@ fn a_rung_dead_now_and_then_ends_without_a_verdict_out_of_thin_air() {
 }
 
 #[test]
-fn what_is_no_rate_is_refused_and_still_counts_towards_the_limit() {
+fn invalid_rates_are_refused_and_count_towards_the_limit() {
     let mut comparison = Comparison::new(Bound::new(0.02, 3).unwrap());
     for (i, bad) in [f64::NAN, f64::INFINITY, -1.0].into_iter().enumerate() {
         let mut block = [1e5; 4];
@@ -252,7 +252,7 @@ fn what_is_no_rate_is_refused_and_still_counts_towards_the_limit() {
 #[test]
 fn silly_bounds_are_refused_with_what_would_be_right() {
     for bad in [0.0, -0.1, 0.6, f64::NAN] {
-        assert!(Bound::new(bad, 10).unwrap_err().to_string().contains("from 0.001 to 0.5"));
+        assert!(Bound::new(bad, 10).unwrap_err().to_string().contains("expected 0.001 to 0.5"));
     }
     for bad in [0, 2, 1001] {
         assert!(Bound::new(0.02, bad).unwrap_err().to_string().contains("3 to 1000"));

@@ -280,7 +280,8 @@ fn bad_input_is_answered_with_one_sentence() {
     for io in ["shared", "reuseport", "percpu", "auto"] {
         let (code, said) = refused(&["echo", "--bind", &busy, "--io", io]);
         let sentence = format!(
-            "udpath: cannot bind UDP {busy} (stop the other server or choose another port): Address already in use (os error 98)\n"
+            "udpath: cannot bind UDP {busy} (stop the other server or choose another port): Address already in \
+             use (os error 98)\n"
         );
         assert_eq!((code, said), (3, sentence), "{io}");
     }

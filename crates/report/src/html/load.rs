@@ -123,7 +123,7 @@ fn counts(result: &LoadResult) -> Vec<CountRow> {
         ("reordered", c.reordered, "first valid replies after the reply to a later request of the same flow"),
         ("corrupt", c.corrupt, "replies whose contents are not the request’s"),
         ("wrong flow", c.wrong_flow, "intact replies that belong to another flow"),
-        ("not taken", c.send_errors, "requests that the kernel refused to take; not among those sent"),
+        ("not taken", c.send_errors, "requests that the kernel rejected; not counted as sent"),
     ];
     let share = |count: u64| if c.sent == 0 { 0.0 } else { count as f64 / c.sent as f64 };
     let row = |(name, count, meaning)| CountRow {

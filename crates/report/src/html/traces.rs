@@ -72,7 +72,7 @@ fn locks(locks: &Locks) -> TracePart {
         charts: picture(&chart, rows),
         tables: vec![table],
     }
-    .or_nothing(lines.is_empty(), "Nobody waited for a lock.")
+    .or_nothing(lines.is_empty(), "No lock waits.")
 }
 
 fn drops(drops: &Drops) -> TracePart {
@@ -110,8 +110,8 @@ fn drops(drops: &Drops) -> TracePart {
     TracePart {
         title: "Dropped packets",
         about: format!(
-            "{} in all, for the running kernel’s own reasons: {}. In: UDP that came, for this port; out: UDP that was sent \
-             from it; neither: no UDP.",
+            "{} in all, for the running kernel’s own reasons: {}. In: UDP received on this port; out: UDP sent \
+             from it; neither: not UDP.",
             units::count(drops.packets()),
             by_reason.join(", ")
         ),
@@ -128,7 +128,7 @@ fn softirqs(softirqs: &Softirqs, datagrams: u64) -> TracePart {
     let late = Chart {
         id: "late",
         title: "How late softirqs began",
-        axis: "from being raised to its begin",
+        axis: "from raise to start",
         value: units::time,
     };
     let rows =
@@ -179,8 +179,8 @@ fn softirqs(softirqs: &Softirqs, datagrams: u64) -> TracePart {
     TracePart {
         title: "Softirqs and polls",
         about: format!(
-            "What was raised and begins late makes every packet behind it wait. Polls of few packets share nothing of a \
-             softirq’s cost; polls that are full leave packets waiting.{wakeups}"
+            "A softirq that starts late delays every packet behind it. Polls of few packets spread a softirq’s \
+             cost over little; full polls leave packets waiting.{wakeups}"
         ),
         charts,
         tables,
@@ -252,7 +252,7 @@ fn ipis(ipis: &[Ipis]) -> TraceTable {
         [text(purpose.to_owned())].into_iter().chain(counts).collect()
     };
     TraceTable {
-        caption: "Interrupts that CPUs sent each other, by what for",
+        caption: "Interrupts that CPUs sent each other, by purpose",
         headings: [("what for", true), ("to one CPU", false), ("to several", false)]
             .map(|(heading, is_text)| TraceCell { text: heading.to_owned(), is_text })
             .into(),
@@ -301,7 +301,7 @@ fn delays(delays: &Delays, port: Option<u16>) -> TracePart {
         charts: picture(&chart, rows),
         tables: vec![table],
     }
-    .or_nothing(ways.is_empty(), "No datagram that was followed came to a reader.")
+    .or_nothing(ways.is_empty(), "No datagram that was followed reached a reader.")
 }
 
 /// The cost of tracing and the unavailable sources; `None` if nothing was traced.

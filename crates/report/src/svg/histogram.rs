@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_rows_stay_on_the_paper() {
+    fn impossible_rows_stay_within_the_drawing() {
         let odd = [(0.0, f64::INFINITY, u64::MAX), (f64::NAN, -1.0, 3), (5.0, 5.0, 1)];
         for paper in [Paper::Wide, Paper::Narrow] {
             let svg = draw(&CHART, &[row(&odd), row(&[])], paper);

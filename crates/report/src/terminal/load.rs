@@ -93,7 +93,7 @@ fn fates(result: &LoadResult) -> Table {
         ("ok", counts.ok),
         ("late", counts.late),
         ("lost", counts.lost),
-        ("not taken by the kernel", counts.send_errors),
+        ("rejected by the kernel", counts.send_errors),
     ];
     let replies = [
         ("received", counts.received),

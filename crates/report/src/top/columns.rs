@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn rare_is_not_never() {
+    fn small_rates_are_not_shown_as_zero() {
         assert_eq!(rate(0.01).to_string(), "<0.1");
         assert_eq!(rate(0.0).to_string(), "0");
         assert_eq!(rate(1234.0).to_string(), "1.23 k");

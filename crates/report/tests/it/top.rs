@@ -151,7 +151,7 @@ fn counts_since_boot_have_no_rates() {
 }
 
 #[test]
-fn colours_tell_nothing_that_is_not_written() {
+fn colours_only_repeat_what_is_written() {
     let top = machine("ixgbe-steered");
     for view in View::ALL {
         let [with, without] =

@@ -65,23 +65,26 @@ pub(super) fn watch(
     }
     let mut verification = Verification::default();
     // A virtual link leaves the sender's queue number in a packet.
-    let told = known.tables.senders_queue != Some(true);
-    let ways: Vec<Observed> =
-        ways.iter().filter_map(|way| observed(way, told)).filter(|observed| wanted(&observed.flow)).collect();
+    let recorded = known.tables.senders_queue != Some(true);
+    let ways: Vec<Observed> = ways
+        .iter()
+        .filter_map(|way| observed(way, recorded))
+        .filter(|observed| wanted(&observed.flow))
+        .collect();
     ways.iter().for_each(|observed| verification.add(predictor, observed));
     let (interface, watched) = (interface.clone(), started.elapsed());
     Ok(Some(Verified { verification, ways, interface, watched }))
 }
 
-/// `told`: does the driver record the packet's receive queue?
-fn observed(way: &Way, told: bool) -> Option<Observed> {
+/// `recorded`: does the driver record the packet's receive queue?
+fn observed(way: &Way, recorded: bool) -> Option<Observed> {
     // Both addresses are from one header.
     let flow = Flow::udp(way.source, way.destination).ok()?;
     Some(Observed {
         flow,
         packets: way.packets,
         hash: way.hash,
-        queue: way.queue.filter(|_| told),
+        queue: way.queue.filter(|_| recorded),
         cpu: way.cpu,
     })
 }
@@ -95,7 +98,7 @@ impl Verified {
     }
 
     /// Prints the comparison on stdout unless the JSON document contains it, and fails if the prediction was wrong.
-    pub(super) fn end(&self, told: bool) -> Done {
+    pub(super) fn end(&self, recorded: bool) -> Done {
         let all = &self.verification;
         if all.packets == 0 {
             return Err(Failure::Cannot(anyhow!(
@@ -113,7 +116,7 @@ impl Verified {
                 "unverified: {amount} came, and there was nothing to compare: {steps}"
             )));
         }
-        if !told {
+        if !recorded {
             terminal::print(&format!("verified on {amount}: {steps}"))?;
         }
         let Some((step, judged)) = all.wrong() else { return Ok(()) };

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bytes_are_too_strange() {
+    fn arbitrary_bytes_are_accepted() {
         // Every pair of bytes, alone and after an escape.
         for pair in 0..=u16::MAX {
             let [a, b] = pair.to_be_bytes();

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn control_z_stops_it_and_control_l_draws_anew() {
+    fn control_z_stops_it_and_control_l_redraws() {
         assert_eq!(control(&mut state(), 'z'), Some(Action::Stop));
         assert_eq!(control(&mut state(), 'l'), Some(Action::Anew));
         assert_eq!(control(&mut state(), 'x'), None);

@@ -125,7 +125,7 @@ fn idle_clients_do_not_block_others_and_the_oldest_is_closed_first() {
 }
 
 #[test]
-fn a_client_that_dawdles_is_closed_after_the_limit_and_not_before_it_got_its_answer() {
+fn slow_clients_get_their_answer_before_they_are_closed() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let bed = Bed::new(scope, &stop, 1);
