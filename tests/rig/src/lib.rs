@@ -71,5 +71,5 @@ pub fn client_and_server(name: &str, queues: u32) -> Lab {
     builder
         .link("client", "server", &LinkSpec::with_queues(queues))
         .up()
-        .unwrap_or_else(|error| panic!("{error}"))
+        .unwrap_or_else(|error| panic!("{error:?}"))
 }

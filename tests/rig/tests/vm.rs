@@ -44,11 +44,11 @@ fn own_labs() -> Vec<String> {
 fn emulated_machines() {
     udpath_lab::needs_root!();
     output_files_folder_and_code_come_back();
-    a_panic_is_told_in_the_kernels_words();
+    a_panic_is_reported_in_the_kernels_words();
     time_runs_out();
     the_caller_may_stop_it();
     a_reader_that_goes_away_ends_it();
-    mistakes_are_told_before_anything_is_made();
+    invalid_specs_are_rejected_before_anything_is_created();
 }
 
 fn output_files_folder_and_code_come_back() {
@@ -73,7 +73,7 @@ fn output_files_folder_and_code_come_back() {
     assert_eq!(own_labs(), Vec::<String>::new());
 }
 
-fn a_panic_is_told_in_the_kernels_words() {
+fn a_panic_is_reported_in_the_kernels_words() {
     let error = run(&small(), "echo c > /proc/sysrq-trigger; sleep 60").code.unwrap_err();
     assert!(matches!(error, VmError::Panicked { .. }), "{error}");
     let said = error.to_string();
@@ -120,7 +120,7 @@ fn a_reader_that_goes_away_ends_it() {
     assert_eq!(own_labs(), Vec::<String>::new());
 }
 
-fn mistakes_are_told_before_anything_is_made() {
+fn invalid_specs_are_rejected_before_anything_is_created() {
     let said = |spec: VmSpec| spec.boot(&sh("true")).map(drop).unwrap_err().to_string();
     let cases = [
         (VmSpec { cpus: 0, ..small() }, "0 CPUs are not possible"),

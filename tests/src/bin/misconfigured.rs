@@ -1,8 +1,8 @@
 //! A misconfigured UDP echo server with one socket, for a profile to diagnose. It runs until it is killed.
 //!
 //! ```text
-//! misarranged ADDR:PORT busy 20      twenty threads that poll the socket and never sleep
-//! misarranged ADDR:PORT slow 2       two threads that sleep, and spend a long time on each request
+//! misconfigured ADDR:PORT busy 20      twenty threads that poll the socket and never sleep
+//! misconfigured ADDR:PORT slow 2       two threads that sleep, and spend a long time on each request
 //! ```
 //! stderr: `ready`, or an error.
 
@@ -19,7 +19,7 @@ fn main() -> ExitCode {
     match start(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("misarranged: {error}");
+            eprintln!("misconfigured: {error}");
             ExitCode::FAILURE
         }
     }
@@ -64,7 +64,7 @@ fn each(socket: &UdpSocket, work: impl Fn(&[u8])) {
             }
             // Errors left behind by such a peer do not end the server either.
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionRefused) => {}
-            Err(error) => return eprintln!("misarranged: receive: {error}"),
+            Err(error) => return eprintln!("misconfigured: receive: {error}"),
         }
     }
 }

@@ -81,7 +81,7 @@ fn a_link_that_goes_under_load_ends_it_in_time() {
             assert_eq!(server.finish().code(), Some(0), "{case}");
             drop(napi);
             // After a link was deleted, the lab finds less than it created; that is not a failure.
-            lab.down().unwrap_or_else(|error| panic!("{case}: {error}"));
+            lab.down().unwrap_or_else(|error| panic!("{case}: {error:?}"));
             host.is_as_before(&[]);
         }
     }

@@ -77,10 +77,10 @@ fn bind() -> String {
 }
 
 /// Starts the misconfigured server.
-fn misarranged(bed: &Bed, how: &[&str]) -> Running {
+fn misconfigured(bed: &Bed, how: &[&str]) -> Running {
     let bind = bind();
     let arguments = [&[bind.as_str()], how].concat();
-    let mut server = bed.start("server", env!("CARGO_BIN_EXE_misarranged"), &arguments);
+    let mut server = bed.start("server", env!("CARGO_BIN_EXE_misconfigured"), &arguments);
     server.says("ready");
     server
 }

@@ -107,7 +107,7 @@ fn boot(folder: &Path, name: &str) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let code = vm.finish(&mut out, &mut err, &AtomicBool::new(false));
     let said = format!("{}{}", String::from_utf8_lossy(&out), String::from_utf8_lossy(&err));
-    assert_eq!(code.unwrap_or_else(|error| panic!("{error}\n{said}")), 0, "{said}");
+    assert_eq!(code.unwrap_or_else(|error| panic!("{error:?}\n{said}")), 0, "{said}");
 }
 
 fn read(folder: &Path) -> Steps {
@@ -227,7 +227,7 @@ fn an_apply_whose_cgroup_is_killed_is_reverted_all_the_same() {
 }
 
 #[test]
-fn a_boot_ends_an_apply_that_awaits_its_confirmation() {
+fn a_boot_ends_an_unconfirmed_apply() {
     udpath_lab::needs_root!();
     fine(first(), "unconfirmed");
     let boot = &BOOTS[1];

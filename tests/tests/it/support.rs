@@ -98,7 +98,7 @@ fn unredacted_parts_are_announced_and_existing_files_stay() {
 }
 
 #[test]
-fn archives_that_no_capture_is_are_one_sentence() {
+fn invalid_archives_give_one_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let shell = |script: &str| {
@@ -109,7 +109,7 @@ fn archives_that_no_capture_is_are_one_sentence() {
     shell("tar -czPf out.tar.gz --transform='s,^,../,' proc/stat; echo no archive >text.tar.gz");
     shell("mkdir empty; tar -czf empty.tar.gz empty");
     for (name, told) in [
-        ("link.tar.gz", "is no file and no directory"),
+        ("link.tar.gz", "is neither a file nor a directory"),
         ("out.tar.gz", "points out of the archive"),
         ("text.tar.gz", "cannot read it"),
         ("empty.tar.gz", "there is neither proc nor sys in it"),

@@ -16,7 +16,7 @@ pub enum VmError {
     #[error(transparent)]
     Lab(#[from] Error),
     /// A required program is not installed.
-    #[error("there is no {program}; install it (Debian: apt-get install {package})")]
+    #[error("{program} not found; install it (Debian: apt-get install {package})")]
     NotInstalled {
         /// Its name.
         program: &'static str,
@@ -25,7 +25,8 @@ pub enum VmError {
     },
     /// No kernel to boot.
     #[error(
-        "no kernel package is unpacked in {}: {reason}; scripts/setup.sh fetches one there, --kernel names another place", directory.display()
+        "no kernel package is unpacked in {}: {reason}; scripts/setup.sh fetches one, --kernel names another \
+         directory", directory.display()
     )]
     Kernel {
         /// Where it was expected.
@@ -42,13 +43,14 @@ pub enum VmError {
         module: String,
     },
     /// An I/O error on a file for the machine.
-    #[error("cannot {what} {}: {cause}", path.display())]
+    #[error("cannot {what} {}", path.display())]
     File {
         /// `read`, ...
         what: &'static str,
         /// The file.
         path: PathBuf,
         /// The kernel's error.
+        #[source]
         cause: io::Error,
     },
     /// The libraries of a program cannot be determined.
@@ -60,16 +62,17 @@ pub enum VmError {
         reason: String,
     },
     /// A system call failed.
-    #[error("cannot {what}: {cause}")]
+    #[error("cannot {what}")]
     System {
         /// Operation and object.
         what: &'static str,
         /// The kernel's error.
+        #[source]
         cause: io::Error,
     },
     /// The machine's output cannot be forwarded; it was powered off.
-    #[error("cannot hand on what the emulated machine writes: {0}")]
-    Output(io::Error),
+    #[error("cannot forward the output of the emulated machine")]
+    Output(#[source] io::Error),
     /// The emulator failed.
     #[error("qemu-system-x86_64 ended before the machine had: {words}")]
     Emulator {
@@ -83,13 +86,13 @@ pub enum VmError {
         lines: String,
     },
     /// The machine powered off before the command finished.
-    #[error("the emulated machine went off before its command ended; its last lines:{lines}")]
+    #[error("the emulated machine shut down before its command finished; its last lines:{lines}")]
     WentOff {
         /// The end of its console.
         lines: String,
     },
     /// The time limit expired.
-    #[error("the emulated machine took longer than {seconds} s and was switched off; its last lines:{lines}")]
+    #[error("the emulated machine took longer than {seconds} s and was stopped; its last lines:{lines}")]
     Deadline {
         /// The limit, seconds.
         seconds: u64,
@@ -97,6 +100,6 @@ pub enum VmError {
         lines: String,
     },
     /// The caller stopped it.
-    #[error("the emulated machine was switched off before its command ended")]
+    #[error("the emulated machine was stopped before its command finished")]
     Stopped,
 }

@@ -59,7 +59,7 @@ fn queued_requests_are_answered_before_the_end() {
             // Signalled before any of it is served.
             server.signal(Signal::TERM);
             server.signal(Signal::CONT);
-            let counts = end_told(server);
+            let counts = end_after_signal(server);
             hogs.into_iter().for_each(|hog| hog.join().unwrap());
             let link = Link::at_rest(&lab, &before, count(&counts["total"], "answered"));
             assert_eq!(unnamed(&what, &counts, QUEUED as u64, link), 0, "{what}: {counts}");
@@ -82,7 +82,7 @@ fn queued_requests_are_answered_before_the_end() {
 }
 
 /// Waits for a server that was signalled already: a second signal would end it at once.
-fn end_told(server: udpath_rig::Running) -> serde_json::Value {
+fn end_after_signal(server: udpath_rig::Running) -> serde_json::Value {
     let ended = server.finish();
     assert_eq!(ended.code(), Some(0), "{}", ended.err);
     serde_json::from_str(&ended.out).unwrap()

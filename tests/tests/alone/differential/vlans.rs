@@ -46,7 +46,7 @@ fn tags_of_vlan_devices_that_serve_are_answered_and_no_others() {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let code = vm.finish(&mut out, &mut err, &AtomicBool::new(false));
     let [out, err] = [out, err].map(|text| String::from_utf8_lossy(&text).into_owned());
-    assert_eq!(code.unwrap_or_else(|error| panic!("{error}: {out}{err}")), 0, "{out}{err}");
+    assert_eq!(code.unwrap_or_else(|error| panic!("{error:?}: {out}{err}")), 0, "{out}{err}");
     assert!(out.contains("1 passed"), "{out}{err}");
     println!("{out}");
 }

@@ -274,7 +274,7 @@ fn spawn(lab: &Lab, kind: Kind, folder: &Path) -> Child {
     let log = fs::File::create(folder.join("log")).unwrap();
     // A process group of its own: a terminal's ^C must reach only the test.
     command.stdout(log.try_clone().unwrap()).stderr(log).process_group(0);
-    lab.spawn(command).unwrap_or_else(|error| panic!("{error}; scripts/setup.sh installs it"))
+    lab.spawn(command).unwrap_or_else(|error| panic!("{error:?}; scripts/setup.sh installs it"))
 }
 
 fn configuration(kind: Kind, folder: &Path) -> String {

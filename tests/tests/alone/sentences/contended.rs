@@ -3,7 +3,7 @@
 use udpath_lab::LinkSpec;
 use udpath_rig::Bed;
 
-use super::{PORT, alone, bind, misarranged, said};
+use super::{PORT, alone, bind, misconfigured, said};
 
 /// Since Linux 6.18 datagrams are queued without the lock, so only readers contend: most of all if they do not sleep.
 #[test]
@@ -11,7 +11,7 @@ fn the_receive_queue_lock_is_named_with_the_socket_and_its_readers() {
     udpath_lab::needs_root!();
     let _alone = alone();
     let bed = Bed::new("busy", &LinkSpec::with_queues(2)).first("client");
-    let server = misarranged(&bed, &["busy", "20"]);
+    let server = misconfigured(&bed, &["busy", "20"]);
     // A low rate: its readers have the CPUs to themselves.
     let _load = bed.load(&["echo", &bed.target(PORT), "--flows", "16", "--rate", "1k", "-d", "90s"]);
     let lock = "the receive-queue lock of one socket, 0.0.0.0:53, read by ";
@@ -19,7 +19,7 @@ fn the_receive_queue_lock_is_named_with_the_socket_and_its_readers() {
     // Two CPUs of one core share the lock's memory and take it without a wait: the rule's own tests tell the two apart.
     let doing = ["waits for", "goes into"].map(|doing| format!(" % of CPU time {doing} {lock}"));
     assert!(doing.iter().any(|doing| text.contains(doing)), "{text}");
-    assert!(text.ends_with(&format!(" threads of misarranged (pid {})", server.pid())), "{text}");
+    assert!(text.ends_with(&format!(" threads of misconfigured (pid {})", server.pid())), "{text}");
 }
 
 /// Sleeping readers are woken one by one, and each takes the lock of the queue twice.
