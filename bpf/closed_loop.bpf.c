@@ -84,30 +84,16 @@ struct control {
 	__u64 readers; /* further replies that share one clock reading: see clock() */
 };
 
-/* An array also mapped into user space. Its length is set before loading. */
-#define SHARED_ARRAY(name, element)                \
-	struct {                                   \
-		__uint(type, BPF_MAP_TYPE_ARRAY);  \
-		__uint(map_flags, BPF_F_MMAPABLE); \
-		__uint(max_entries, 1);            \
-		__type(key, __u32);                \
-		__type(value, element);            \
-	} name SEC(".maps")
+/* The loader sets the number of entries. */
+SHARED_ARRAY(slots, 1, struct slot);
+SHARED_ARRAY(flows, 1, struct flow);
+SHARED_ARRAY(counts, 1, struct counters); /* one per CPU */
 
-SHARED_ARRAY(slots, struct slot);
-SHARED_ARRAY(flows, struct flow);
-SHARED_ARRAY(counts, struct counters); /* one per CPU */
-SHARED_ARRAY(control, struct control);
+SHARED_ARRAY(control, 1, struct control);
 
 /* One bit per UDP port: does it belong to one of our flows? Needed only for replies too damaged to identify their flow.
  * */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 65536 / 64);
-	__type(key, __u32);
-	__type(value, __u64);
-} ports SEC(".maps");
+SHARED_ARRAY(ports, 65536 / 64, __u64);
 
 /* The bucket of a latency: see BUCKETS. No loop, and this instruction set has no count-leading-zeros. */
 static __always_inline __u32 bucket(__u64 ns)

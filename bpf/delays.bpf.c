@@ -47,12 +47,7 @@ struct slot {
 	struct bound bound;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, SLOTS);
-	__type(key, __u32);
-	__type(value, struct slot);
-} slots SEC(".maps");
+MAP(slots, ARRAY, SLOTS, __u32, struct slot);
 
 struct spread {
 	__u64 count;
@@ -66,20 +61,10 @@ struct delays {
 	struct spread to_reader;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 256);
-	__type(key, struct bound);
-	__type(value, struct delays);
-} sockets SEC(".maps");
+MAP(sockets, HASH, 256, struct bound, struct delays);
 
 /* Initial value for a socket: too large for the stack. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct delays);
-} none SEC(".maps");
+MAP(none, ARRAY, 1, __u32, struct delays);
 
 /* The entry time distinguishes a packet from an earlier one at the same address. */
 struct waiting {
@@ -95,20 +80,10 @@ struct line {
 	struct waiting of[LINE];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 512);
-	__type(key, __u64);
-	__type(value, struct line);
-} lines SEC(".maps");
+MAP(lines, LRU_HASH, 512, __u64, struct line);
 
 /* Initial value of a line: too large for the stack. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct line);
-} no_line SEC(".maps");
+MAP(no_line, ARRAY, 1, __u32, struct line);
 
 struct sampler {
 	__u64 seen;
@@ -123,12 +98,7 @@ struct sampler {
 	__u64 next;      /* packets until the next sample */
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct sampler);
-} sampler SEC(".maps");
+PER_CPU(sampler, struct sampler);
 
 static __always_inline struct sampler *own_sampler(void)
 {

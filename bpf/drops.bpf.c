@@ -22,27 +22,12 @@ struct place {
 	__u16 way;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-	__uint(max_entries, 4096);
-	__type(key, struct place);
-	__type(value, __u64);
-} drops SEC(".maps");
+MAP(drops, PERCPU_HASH, 4096, struct place, __u64);
 
 /* Without ports, so that a port scan cannot fill it. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-	__uint(max_entries, 512);
-	__type(key, struct place);
-	__type(value, __u64);
-} rest SEC(".maps");
+MAP(rest, PERCPU_HASH, 512, struct place, __u64);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} lost SEC(".maps");
+PER_CPU(lost, __u64);
 
 static __always_inline int count(void *map, const struct place *place)
 {

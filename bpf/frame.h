@@ -19,6 +19,8 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include "maps.h"
+
 #define IP_MORE_FRAGMENTS 0x2000
 #define IP_OFFSET_MASK 0x1fff
 

@@ -15,6 +15,8 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include "maps.h"
+
 #define AF_INET 2
 #define AF_INET6 10
 #define IPPROTO_UDP 17

@@ -13,6 +13,8 @@
 
 #include <bpf/bpf_helpers.h>
 
+#include "maps.h"
+
 /* FRAMES and FRAME_LEN of crates/bpf/src/live.rs. */
 #define FRAMES 256
 #define FRAME_LEN 4096
@@ -20,12 +22,7 @@
 
 /* The sending interface: the device itself, since an index would be looked up in the network namespace of the process
  * that starts the test run. */
-struct {
-	__uint(type, BPF_MAP_TYPE_DEVMAP);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} interface SEC(".maps");
+MAP(interface, DEVMAP, 1, __u32, __u32);
 
 /* The word order is that of crates/bpf/src/live.rs. Written only by the process between two test runs, and by the
  * programs below on the CPU where it waits for a run. */
@@ -39,38 +36,20 @@ struct control {
 	__u64 cpu;    /* CPU of the last redirect */
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct control);
-} control SEC(".maps");
+SHARED_ARRAY(control, 1, struct control);
 
 struct frames {
 	__u8 bytes[FRAMES * FRAME_LEN];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct frames);
-} frames SEC(".maps");
+SHARED_ARRAY(frames, 1, struct frames);
 
 /* Length of each frame, bytes. */
 struct lens {
 	__u64 of[FRAMES];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct lens);
-} lens SEC(".maps");
+SHARED_ARRAY(lens, 1, struct lens);
 
 SEC("xdp")
 int live(struct xdp_md *ctx)

@@ -66,27 +66,12 @@ enum lost {
 	LOST,
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct spins);
-} spinning SEC(".maps");
+PER_CPU(spinning, struct spins);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 8192);
-	__type(key, __u32);
-	__type(value, struct wait);
-} sleeping SEC(".maps");
+MAP(sleeping, HASH, 8192, __u32, struct wait);
 
 /* The loader sets the number of entries, by the number of CPUs. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-	__uint(max_entries, 1024);
-	__type(key, struct place);
-	__type(value, struct tally);
-} waits SEC(".maps");
+MAP(waits, PERCPU_HASH, 1024, struct place, struct tally);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
@@ -96,19 +81,9 @@ struct {
 } stacks SEC(".maps");
 
 /* The sockets whose locks were waited for. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1024);
-	__type(key, __u64);
-	__type(value, struct bound);
-} sockets SEC(".maps");
+MAP(sockets, HASH, 1024, __u64, struct bound);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, LOST);
-	__type(key, __u32);
-	__type(value, __u64);
-} lost SEC(".maps");
+MAP(lost, PERCPU_ARRAY, LOST, __u32, __u64);
 
 static __always_inline void count_lost(__u32 what)
 {

@@ -28,12 +28,7 @@ struct vector {
 	__u64 buckets[BUCKETS]; /* of those latencies */
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, VECTORS);
-	__type(key, __u32);
-	__type(value, struct vector);
-} vectors SEC(".maps");
+MAP(vectors, PERCPU_ARRAY, VECTORS, __u32, struct vector);
 
 /* Zeros: the backlog, which belongs to no interface. */
 struct interface {
@@ -48,23 +43,13 @@ struct polls {
 	__u64 sizes[SIZES]; /* 0, 1, 2-3, 4-7, ... */
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-	__uint(max_entries, 256);
-	__type(key, struct interface);
-	__type(value, struct polls);
-} polls SEC(".maps");
+MAP(polls, PERCPU_HASH, 256, struct interface, struct polls);
 
 struct name {
 	char of[16];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 256);
-	__type(key, struct interface);
-	__type(value, struct name);
-} names SEC(".maps");
+MAP(names, HASH, 256, struct interface, struct name);
 
 struct ipis {
 	__u64 single; /* to one CPU */
@@ -72,19 +57,9 @@ struct ipis {
 };
 
 /* By the function to run there; 0: reschedule only. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-	__uint(max_entries, 128);
-	__type(key, __u64);
-	__type(value, struct ipis);
-} ipis SEC(".maps");
+MAP(ipis, PERCPU_HASH, 128, __u64, struct ipis);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} wakeups SEC(".maps");
+PER_CPU(wakeups, __u64);
 
 /* irq:softirq_raise(vector) */
 SEC("raw_tracepoint")

@@ -66,31 +66,13 @@ struct counts {
 	__u64 n[OUTCOMES];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct counts);
-} counts SEC(".maps");
+SHARED_ARRAY(counts, 1, struct counts);
 
 /* Eight ports per element, the lowest in the lowest byte. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 65536 / 8);
-	__type(key, __u32);
-	__type(value, __u64);
-} ports SEC(".maps");
+SHARED_ARRAY(ports, 65536 / 8, __u64);
 
 /* The interface's own MAC address, as the first eight bytes of a frame hold it; 0: any unicast address. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} mac SEC(".maps");
+SHARED_ARRAY(mac, 1, __u64);
 
 /* An address as in the frame (IPv4 in the first four bytes), the port likewise, and the IP version. */
 struct bound {
@@ -99,19 +81,9 @@ struct bound {
 	__u16 version;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1024);
-	__type(key, struct bound);
-	__type(value, __u8);
-} addresses SEC(".maps");
+MAP(addresses, HASH, 1024, struct bound, __u8);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_XSKMAP);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} sockets SEC(".maps");
+MAP(sockets, XSKMAP, 1, __u32, __u32);
 
 /*
  * A filter for sources that may have to go to the kernel. One bit of `maybe` for each value of `spot`: if it is clear,
@@ -123,13 +95,7 @@ struct checks {
 	__u64 networks;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct checks);
-} checks SEC(".maps");
+SHARED_ARRAY(checks, 1, struct checks);
 
 /* An address as in the frame, IPv4 in the first word, and the IP version. */
 struct source {
@@ -168,13 +134,7 @@ struct {
 #define TAG_KEPT 0x80 /* taken; its priority is set to the lower three bits */
 #define TAG_REMOVED 0x40 /* taken without its tag: VLAN 0 */
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 4096 / 8);
-	__type(key, __u32);
-	__type(value, __u64);
-} vlans SEC(".maps");
+SHARED_ARRAY(vlans, 4096 / 8, __u64);
 
 struct tag {
 	__be16 control;

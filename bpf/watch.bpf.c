@@ -17,6 +17,8 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include "maps.h"
+
 #define IP_MORE_FRAGMENTS 0x2000
 #define IP_OFFSET_MASK 0x1fff
 
@@ -50,13 +52,7 @@ struct passed_over {
 	__u64 fragments; /* without ports, or with a hash that excludes ports */
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct passed_over);
-} passed_over SEC(".maps");
+SHARED_ARRAY(passed_over, 1, struct passed_over);
 
 /* The offset of the UDP header; 0: not UDP, -1: a fragment. */
 static __always_inline int addresses(struct __sk_buff *skb, struct way *way)

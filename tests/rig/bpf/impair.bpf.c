@@ -24,13 +24,7 @@ struct impaired {
 	__u64 delayed;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct impaired);
-} impaired SEC(".maps");
+SHARED_ARRAY(impaired, 1, struct impaired);
 
 SEC("classifier")
 int impair(struct __sk_buff *skb)
