@@ -14,6 +14,10 @@
 //! - [`confirm`]: an apply that reverts unless it is confirmed. [`status`]: which changes are still in effect.
 //! - [`persist`]: files that keep changes across a boot. [`mod@adopt`]: continues the same apply after a boot.
 //!
+//! One circle of files is meant: a [`Setting`] has a row of the table in `settings.rs`, and the functions of a row take
+//! the setting that they read or write. So the table, its families, and the types they are made of (settings, rows,
+//! values, forms, and the [`machine::Refusal`] that words an errno by the setting's row) refer to each other.
+//!
 //! The crash rule: the journal is written and synced before each change, so at any instruction `undo` finds what it needs.
 
 pub mod adopt;
