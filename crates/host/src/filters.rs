@@ -26,7 +26,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::Absence;
-use crate::kernel::Kernel;
+use crate::client::Client;
 use crate::source::{Answer, Question};
 
 use chain::Finding;
@@ -105,7 +105,7 @@ impl Datagram {
 #[must_use]
 pub fn bypassed(taken: &[Taken]) -> Filters {
     let mut filters = Filters::default();
-    let mut kernel = Kernel::open();
+    let mut kernel = Client::open();
     let mut nftables = match nft::Ruleset::read(&mut kernel) {
         Ok(ruleset) => ruleset,
         Err(refused) => {
@@ -184,7 +184,7 @@ impl Function {
 }
 
 /// The other functions at the hooks that a received datagram passes.
-fn other_functions(kernel: &mut Kernel, unread: &mut Vec<String>) -> Vec<Function> {
+fn other_functions(kernel: &mut Client, unread: &mut Vec<String>) -> Vec<Function> {
     let hooks = match kernel.ask(&Question::NetfilterHooks).map(|fact| fact.value) {
         Ok(Answer::NetfilterHooks(hooks)) => hooks,
         // An older kernel does not list functions, but does list rules.

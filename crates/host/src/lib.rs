@@ -19,16 +19,16 @@
 //! - [`watch`]: repeated snapshots of one machine, at low cost.
 //! - [`read`]: turns a source into a snapshot, one reader per part.
 //! - [`drivers`]: driver names of interrupts and counters, as data.
-//! - [`kernel`]: netlink and ioctls of one network namespace.
+//! - [`client`]: netlink and ioctls of one network namespace.
 //! - [`filters`]: packet filter rules that would have applied to datagrams that bypass them.
 //! - [`btf`]: names of the kernel's enumeration members.
 //! - [`namespace`]: the same for other namespaces, on a separate thread.
 
 pub mod btf;
+pub mod client;
 pub mod drivers;
 pub mod fact;
 pub mod filters;
-pub mod kernel;
 pub mod map;
 pub mod namespace;
 pub mod process;

@@ -16,8 +16,8 @@ use udpath_netlink::{Attributes, Error, Writer};
 use super::Datagram;
 use super::chain::{Action, Chain, Finding, Table};
 use super::nft_rule::Evaluation;
-use crate::kernel::Kernel;
-use crate::kernel::netfilter::FAMILIES;
+use crate::client::Client;
+use crate::client::netfilter::FAMILIES;
 
 /// Families of linux/netfilter.h.
 const INET: u8 = 1;
@@ -103,7 +103,7 @@ pub(super) fn listed(list: Attributes<'_>) -> impl Iterator<Item = Attributes<'_
 
 impl Ruleset {
     /// Reads all chains and rules; sets are read when a rule needs them.
-    pub(super) fn read(kernel: &mut Kernel) -> Result<Self, Error> {
+    pub(super) fn read(kernel: &mut Client) -> Result<Self, Error> {
         let mut list = |message| kernel.nft_list(message, 0, &Writer::default());
         let dormant = |body| {
             let (family, is) = parts(body)?;
@@ -117,7 +117,7 @@ impl Ruleset {
     }
 
     /// What would have applied to the datagram, in evaluation order.
-    pub(super) fn judged(&mut self, kernel: &mut Kernel, datagram: &Datagram) -> Vec<Finding> {
+    pub(super) fn judged(&mut self, kernel: &mut Client, datagram: &Datagram) -> Vec<Finding> {
         let mut bases: Vec<_> = (0..self.chains.len())
             .filter_map(|index| Some((self.chains[index].met_by(datagram)?, index)))
             .collect();
@@ -142,7 +142,7 @@ impl Ruleset {
     /// The chains of a table with their rules evaluated.
     fn table(
         &mut self,
-        kernel: &mut Kernel,
+        kernel: &mut Client,
         family: u8,
         table: &str,
         datagram: &Datagram,
@@ -233,7 +233,7 @@ pub(super) fn verdict(data: Attributes<'_>) -> Option<Verdict> {
 }
 
 /// A set's elements; [`None`] if they cannot be read or are too many.
-fn elements(kernel: &mut Kernel, family: u8, table: &str, set: &str) -> Option<Vec<Element>> {
+fn elements(kernel: &mut Client, family: u8, table: &str, set: &str) -> Option<Vec<Element>> {
     let mut body = Writer::default();
     body.text(NFTA_SET_ELEM_LIST_TABLE, table).text(NFTA_SET_ELEM_LIST_SET, set);
     let answers = kernel.nft_list(NFT_MSG_GETSETELEM, family, &body).ok()?;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::beneath::Beneath;
 use super::{Answer, Question, Source};
-use crate::kernel::Kernel;
+use crate::client::Client;
 use crate::{Absence, Fact};
 
 /// Files below a root, and answers: from the kernel for this machine, from files for a captured one. Each question is
@@ -22,7 +22,7 @@ pub struct Folder(Kind);
 #[derive(Debug, Clone)]
 enum Kind {
     /// This machine. The kernel sockets belong to the namespace in which the folder was created.
-    Live(Arc<Mutex<Kernel>>),
+    Live(Arc<Mutex<Client>>),
     /// A captured tree; [`None`]: the folder does not exist, so it is empty. Its index, or the error in it.
     Captured(Option<Beneath>, Result<Index, String>),
 }
@@ -51,7 +51,7 @@ impl Folder {
     /// This machine, as the calling thread sees it: its network namespace, its mounts.
     #[must_use]
     pub fn live() -> Self {
-        Self(Kind::Live(Arc::new(Mutex::new(Kernel::open()))))
+        Self(Kind::Live(Arc::new(Mutex::new(Client::open()))))
     }
 
     /// A captured tree with `proc`, `sys` and `udpath` in it; each may be missing. No link in it can lead outside.

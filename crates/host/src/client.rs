@@ -29,7 +29,7 @@ use crate::source::{Answer, Question};
 use crate::{Absence, Fact, Provenance};
 
 /// Sockets to the kernel, of one network namespace.
-pub struct Kernel {
+pub struct Client {
     route: Result<Rtnetlink, Error>,
     generic: Result<Generic, Error>,
     diag: Result<SockDiag, Error>,
@@ -38,13 +38,13 @@ pub struct Kernel {
     control: Result<OwnedFd, Error>,
 }
 
-impl fmt::Debug for Kernel {
+impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kernel").field("generic", &self.generic).finish_non_exhaustive()
+        f.debug_struct("Client").field("generic", &self.generic).finish_non_exhaustive()
     }
 }
 
-impl Kernel {
+impl Client {
     /// Opens the sockets, in the calling thread's network namespace. If a socket could not be opened, the first
     /// question that needs it reports why.
     #[must_use]
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn an_interface_that_is_not_there_is_not_there() {
-        let mut kernel = Kernel::open();
+        let mut kernel = Client::open();
         for question in [
             Question::Channels("nope0".into()),
             Question::Driver("nope0".into()),

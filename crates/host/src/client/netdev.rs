@@ -2,10 +2,10 @@
 
 use udpath_netlink::{Error, netdev};
 
-use super::Kernel;
+use super::Client;
 use crate::snapshot::{Direction, Napi, NetdevQueue, QueueCounters, XdpFeatures};
 
-impl Kernel {
+impl Client {
     pub(super) fn queues(&mut self) -> Result<Vec<NetdevQueue>, Error> {
         Ok(netdev::queues(self.generic()?)?.into_iter().map(queue).collect())
     }

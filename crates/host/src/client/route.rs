@@ -4,7 +4,7 @@ use udpath_netlink::rtnetlink::link::{flags, hardware};
 use udpath_netlink::rtnetlink::qdisc::{INGRESS, ROOT};
 use udpath_netlink::{Error, rtnetlink};
 
-use super::Kernel;
+use super::Client;
 use crate::snapshot::{Link, Qdisc, Xdp};
 
 /// `struct rtnl_link_stats64` of linux/if_link.h: 64-bit counters, by their sysfs file names. Older kernels have fewer;
@@ -36,7 +36,7 @@ const STATISTICS: [&str; 24] = [
     "rx_nohandler",
 ];
 
-impl Kernel {
+impl Client {
     pub(super) fn links(&mut self) -> Result<Vec<Link>, Error> {
         Ok(self.route()?.links()?.into_iter().filter_map(link).collect())
     }

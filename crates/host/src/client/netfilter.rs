@@ -2,7 +2,7 @@
 
 use udpath_netlink::{Answers, Error, Writer, netfilter};
 
-use super::Kernel;
+use super::Client;
 use crate::snapshot::kernel::AuditStatus;
 use crate::snapshot::netfilter::NftChain;
 
@@ -15,7 +15,7 @@ pub(super) const NETDEV: u8 = 5;
 pub(super) const DEVICE_HOOKS: [&str; 2] = ["ingress", "egress"];
 const HOOKS: [&str; 6] = ["prerouting", "input", "forward", "output", "postrouting", "ingress"];
 
-impl Kernel {
+impl Client {
     pub(super) fn nft_chains(&mut self) -> Result<Vec<NftChain>, Error> {
         Ok(self.netfilter()?.chains()?.into_iter().filter_map(chain).collect())
     }

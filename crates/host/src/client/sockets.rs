@@ -2,10 +2,10 @@
 
 use udpath_netlink::{Error, diag};
 
-use super::Kernel;
+use super::Client;
 use crate::snapshot::sockets::{Socket, SocketMemory};
 
-impl Kernel {
+impl Client {
     pub(super) fn udp_sockets(&mut self) -> Result<Vec<Socket>, Error> {
         let diag = self.diag.as_mut().map_err(|refused| refused.clone())?;
         Ok(diag.udp_sockets()?.into_iter().map(socket).collect())

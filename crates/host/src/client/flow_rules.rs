@@ -6,7 +6,7 @@ use std::ops::Range;
 use udpath_netlink::ioctl::device::{call, long, word};
 use udpath_netlink::{Error, ioctl};
 
-use super::Kernel;
+use super::Client;
 use crate::snapshot::{FlowAction, FlowRule, Masked};
 
 /// Flags in a flow type: the rule selects another RSS context; it has extended fields.
@@ -35,7 +35,7 @@ const IP4_PROTOCOL: usize = 14;
 const IP6_PROTOCOL: usize = 37;
 const ETHER_TYPE: usize = 12;
 
-impl Kernel {
+impl Client {
     pub(super) fn flow_rules(&self, interface: &str) -> Result<Vec<FlowRule>, Error> {
         let count = word(&call(self.control()?, interface, ioctl::RULE_COUNT, &[])?, NFC_COUNT);
         let mut request = vec![0; NFC_COUNT - 4];
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn the_loopback_has_none() {
-        let refused = Kernel::open().flow_rules("lo").unwrap_err();
+        let refused = Client::open().flow_rules("lo").unwrap_err();
         assert_eq!(refused.errno, Some(libc::EOPNOTSUPP), "{refused:?}");
     }
 

@@ -4,14 +4,14 @@
 
 use udpath_netlink::{Error, netfilter};
 
-use super::Kernel;
+use super::Client;
 use super::netfilter::{DEVICE_HOOKS, NETDEV, family_name, hook_name};
 use crate::snapshot::netfilter::{Hook, HookChain};
 
 /// Families whose hooks UDP packets pass, by number, and the number of hooks of each.
 const ASKED: [(u8, u32); 3] = [(2, 5), (10, 5), (7, 5)];
 
-impl Kernel {
+impl Client {
     pub(super) fn netfilter_hooks(&mut self) -> Result<Vec<Hook>, Error> {
         let mut found = Vec::new();
         for (family, hooks) in ASKED {
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn this_kernel_answers_or_says_why_not() {
-        match Kernel::open().netfilter_hooks() {
+        match Client::open().netfilter_hooks() {
             Ok(hooks) => assert!(hooks.iter().all(|hook| !hook.family.is_empty())),
             Err(refused) => {
                 let why_not = [libc::EOPNOTSUPP, libc::EPERM];
