@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Resource, Rlimit};
 
 use udpath_host::Snapshot;
-use udpath_host::snapshot::sockets::Socket;
+use udpath_host::sockets::Socket;
 use udpath_host::source::Folder;
 
 use crate::Claim;

@@ -16,7 +16,7 @@ pub(crate) struct Observed<'a> {
 
 impl<'a> Observed<'a> {
     /// The interface as it was read.
-    pub(crate) fn interface(self, name: &str) -> Option<&'a udpath_host::snapshot::Interface> {
+    pub(crate) fn interface(self, name: &str) -> Option<&'a udpath_host::interfaces::Interface> {
         self.snapshot.interfaces.iter().find(|interface| interface.name == name)
     }
 

@@ -1,4 +1,5 @@
-//! The kernel of one network namespace: turns questions into requests, and answers into facts of the snapshot.
+//! The client of the kernel in one network namespace: turns questions into requests, and answers into facts of the
+//! snapshot. Each file holds the types of its answers and decodes them.
 //!
 //! ```text
 //!  Question --> netlink: ethtool, netdev, route      first
@@ -9,12 +10,13 @@
 //! Requests and sockets come from the crate `udpath-netlink`. The sockets belong to the namespace of the thread that
 //! opened them, whichever thread uses them. Reading needs no privilege; this crate changes nothing.
 
+pub(crate) mod audit;
 mod flow_rules;
-mod hooks;
-mod netdev;
+pub(crate) mod hooks;
+pub(crate) mod netdev;
 pub(crate) mod netfilter;
-mod route;
-mod sockets;
+pub(crate) mod route;
+pub(crate) mod sockets;
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,9 +25,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use udpath_netlink::ethtool::{channels, coalesce, features, rings, rss, time_stamping};
 use udpath_netlink::ioctl::device;
-use udpath_netlink::{Audit, Error, Generic, Nfnetlink, Rtnetlink, SockDiag};
+use udpath_netlink::{Answers, Audit, Error, Generic, Nfnetlink, Rtnetlink, SockDiag, Writer};
 
-use crate::source::{Answer, Question};
+use crate::source::question::{Answer, Question};
 use crate::{Absence, Fact, Provenance};
 
 /// Sockets to the kernel, of one network namespace.
@@ -86,28 +88,40 @@ impl Client {
                 let now = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
                 Fact::new(Answer::Time(now), Provenance::Derived("the clock".into()))
             }
-            Question::Links => Fact::new(Answer::Links(self.links()?), from_route("RTM_GETLINK")),
-            Question::Qdiscs => Fact::new(Answer::Qdiscs(self.qdiscs()?), from_route("RTM_GETQDISC")),
-            Question::Queues => Fact::new(Answer::Queues(self.queues()?), from_netdev("queue-get")),
-            Question::Napis => Fact::new(Answer::Napis(self.napis()?), from_netdev("napi-get")),
-            Question::QueueCounters => {
-                Fact::new(Answer::QueueCounters(self.queue_counters()?), from_netdev("qstats-get"))
+            Question::Links => {
+                Fact::new(Answer::Links(route::links(self.route()?)?), from_route("RTM_GETLINK"))
             }
+            Question::Qdiscs => {
+                Fact::new(Answer::Qdiscs(route::qdiscs(self.route()?)?), from_route("RTM_GETQDISC"))
+            }
+            Question::Queues => {
+                Fact::new(Answer::Queues(netdev::queues(self.generic()?)?), from_netdev("queue-get"))
+            }
+            Question::Napis => {
+                Fact::new(Answer::Napis(netdev::napis(self.generic()?)?), from_netdev("napi-get"))
+            }
+            Question::QueueCounters => Fact::new(
+                Answer::QueueCounters(netdev::queue_counters(self.generic()?)?),
+                from_netdev("qstats-get"),
+            ),
             Question::XdpFeatures => {
-                Fact::new(Answer::XdpFeatures(self.xdp_features()?), from_netdev("dev-get"))
+                Fact::new(Answer::XdpFeatures(netdev::xdp_features(self.generic()?)?), from_netdev("dev-get"))
             }
-            Question::UdpSockets => Fact::new(Answer::UdpSockets(self.udp_sockets()?), Provenance::SockDiag),
+            Question::UdpSockets => {
+                Fact::new(Answer::UdpSockets(sockets::udp_sockets(self.diag()?)?), Provenance::SockDiag)
+            }
             Question::NftChains => Fact::new(
-                Answer::NftChains(self.nft_chains()?),
+                Answer::NftChains(netfilter::chains(self.netfilter()?)?),
                 Provenance::Nftables("NFT_MSG_GETCHAIN".into()),
             ),
             Question::NetfilterHooks => Fact::new(
                 Answer::NetfilterHooks(self.netfilter_hooks()?),
                 Provenance::Nftables("NFNL_MSG_HOOK_GET".into()),
             ),
-            Question::AuditStatus => {
-                Fact::new(Answer::AuditStatus(self.audit_status()?), Provenance::Audit("AUDIT_GET".into()))
-            }
+            Question::AuditStatus => Fact::new(
+                Answer::AuditStatus(audit::status(self.audit()?)?),
+                Provenance::Audit("AUDIT_GET".into()),
+            ),
             Question::Driver(name) => Fact::new(
                 Answer::Driver(device::driver(self.control()?, name)?),
                 from_ioctl("ETHTOOL_GDRVINFO"),
@@ -144,9 +158,10 @@ impl Client {
                     ),
                 }
             }
-            Question::FlowRules(name) => {
-                Fact::new(Answer::FlowRules(self.flow_rules(name)?), from_ioctl("ETHTOOL_GRXCLSRULE"))
-            }
+            Question::FlowRules(name) => Fact::new(
+                Answer::FlowRules(flow_rules::flow_rules(self.control()?, name)?),
+                from_ioctl("ETHTOOL_GRXCLSRULE"),
+            ),
             Question::TimeStampingOffer(name) => Fact::new(
                 Answer::TimeStampingOffer(time_stamping::read_offer(self.generic()?, name)?),
                 from_ethtool("tsinfo-get"),
@@ -167,6 +182,19 @@ impl Client {
         })
     }
 
+    fn netfilter_hooks(&mut self) -> Result<Vec<hooks::Hook>, Error> {
+        let mut found = hooks::of_families(self.netfilter()?)?;
+        let links = route::links(self.route()?)?;
+        let devices = links.iter().map(|link| link.name.as_str());
+        found.extend(hooks::of_devices(self.netfilter()?, devices)?);
+        Ok(found)
+    }
+
+    /// Requests a list of nftables objects; `body` excludes its header.
+    pub(crate) fn nft_list(&mut self, message: u16, family: u8, body: &Writer) -> Result<Answers, Error> {
+        self.netfilter()?.nftables(message, family, body)
+    }
+
     fn rss_by_ioctl(&mut self, interface: &str) -> Result<rss::Rss, Error> {
         let functions = self.generic().and_then(rss::functions).unwrap_or_default();
         device::rss(self.control()?, interface, &functions)
@@ -182,6 +210,14 @@ impl Client {
 
     fn netfilter(&mut self) -> Result<&mut Nfnetlink, Error> {
         self.netfilter.as_mut().map_err(|refused| refused.clone())
+    }
+
+    fn diag(&mut self) -> Result<&mut SockDiag, Error> {
+        self.diag.as_mut().map_err(|refused| refused.clone())
+    }
+
+    fn audit(&mut self) -> Result<&mut Audit, Error> {
+        self.audit.as_mut().map_err(|refused| refused.clone())
     }
 
     fn control(&self) -> Result<BorrowedFd<'_>, Error> {
@@ -250,6 +286,17 @@ mod tests {
             absence(&busy),
             Absence::Failed("in use by AF_XDP (Device or resource busy (os error 16))".into())
         );
+    }
+
+    #[test]
+    fn this_kernel_lists_hooks_or_says_why_not() {
+        match Client::open().netfilter_hooks() {
+            Ok(hooks) => assert!(hooks.iter().all(|hook| !hook.family.is_empty())),
+            Err(refused) => {
+                let why_not = [libc::EOPNOTSUPP, libc::EPERM];
+                assert!(refused.errno.is_some_and(|errno| why_not.contains(&errno)), "{refused:?}");
+            }
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! is the interface, `{bus}` the device's bus address (`0000:01:00.0`, `virtio2`), `{n}` the queue. A name is matched
 //! as a whole, so `eth1` never matches `eth10`.
 
-use crate::snapshot::Direction;
+use crate::client::netdev::Direction;
 
 /// Which queue the number in a name refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

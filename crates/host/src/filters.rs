@@ -105,8 +105,8 @@ impl Datagram {
 #[must_use]
 pub fn bypassed(taken: &[Taken]) -> Filters {
     let mut filters = Filters::default();
-    let mut kernel = Client::open();
-    let mut nftables = match nft::Ruleset::read(&mut kernel) {
+    let mut client = Client::open();
+    let mut nftables = match nft::Ruleset::read(&mut client) {
         Ok(ruleset) => ruleset,
         Err(refused) => {
             if refused.errno != Some(libc::EOPNOTSUPP) {
@@ -122,10 +122,10 @@ pub fn bypassed(taken: &[Taken]) -> Filters {
             Err(why) => filters.unread.push(why),
         }
     }
-    let hooks = other_functions(&mut kernel, &mut filters.unread);
+    let hooks = other_functions(&mut client, &mut filters.unread);
     for taken in taken {
         let datagram = Datagram::new(taken);
-        let mut found = nftables.judged(&mut kernel, &datagram);
+        let mut found = nftables.judged(&mut client, &datagram);
         found.extend(tables.iter().flat_map(|table| table.judged(&datagram)));
         found.extend(hooks.iter().filter(|hook| hook.sees(&datagram)).map(Function::finding));
         for finding in found {
@@ -184,8 +184,8 @@ impl Function {
 }
 
 /// The other functions at the hooks that a received datagram passes.
-fn other_functions(kernel: &mut Client, unread: &mut Vec<String>) -> Vec<Function> {
-    let hooks = match kernel.ask(&Question::NetfilterHooks).map(|fact| fact.value) {
+fn other_functions(client: &mut Client, unread: &mut Vec<String>) -> Vec<Function> {
+    let hooks = match client.ask(&Question::NetfilterHooks).map(|fact| fact.value) {
         Ok(Answer::NetfilterHooks(hooks)) => hooks,
         // An older kernel does not list functions, but does list rules.
         Ok(_) | Err(Absence::NotSupported | Absence::NotThere) => return Vec::new(),

@@ -2,45 +2,66 @@
 //! `udpath-tune` writes.
 //!
 //! ```text
-//!  source            read                 snapshot
-//!  this machine   ┐  one reader per     ┌ interfaces: queues, NAPI, IRQs, RSS, steering, offloads
-//!  a namespace    ├─ part of the  ────> ┤ machine: CPUs, nodes, counters, limits
-//!  a captured     │  snapshot           │ sockets: owner, buffers, drops, groups
-//!  folder         ┘                     └ actors: other programs that change settings
+//!  source            a file per subject: its types, and the reader that fills them          snapshot
+//!  this machine   ┐  interfaces, links, queues, queue_irqs, steering, packet_sockets     ┐
+//!  a namespace    ├─ cpus, irqs, softnet, kernel, limits, sysctls                        ├─ all of them
+//!  a captured     │  udp, sockets, processes, netfilter                                  │  at one moment
+//!  folder         ┘  actors: other programs that change settings                         ┘
 //! ```
+//! A reader is `subject::read(source, missing)`. It never fails: it lists what it cannot read in `missing`.
 //!
 //! - [`source`]: where facts come from. Everything is read through netlink, ioctl, sysfs and procfs; no other program's
 //!   output is parsed. All reads go through [`source::Source`], so a captured folder answers like the machine itself.
+//! - [`client`]: netlink and ioctls of one network namespace, and the types of their answers.
 //! - [`fact`]: a value and its source; for a missing value, the reason and the fix.
-//! - [`process`]: a running server's sockets and threads, seen from outside.
 //! - [`snapshot`]: the result, plain and serialisable.
-//! - [`tables`], [`receivers`]: inputs of predictions: an interface's tables, and the sockets that a flow may reach.
-//! - [`map`]: the path of a datagram through the machine, link by link, and the parts of it to show.
 //! - [`watch`]: repeated snapshots of one machine, at low cost.
-//! - [`read`]: turns a source into a snapshot, one reader per part.
-//! - [`drivers`]: driver names of interrupts and counters, as data.
-//! - [`client`]: netlink and ioctls of one network namespace.
+//! - [`map`]: the path of a datagram through the machine, link by link, and the parts of it to show.
+//! - [`tables`], [`receivers`]: inputs of predictions: an interface's tables, and the sockets that a flow may reach.
+//! - [`process`]: a running server's sockets and threads, seen from outside.
 //! - [`filters`]: packet filter rules that would have applied to datagrams that bypass them.
+//! - [`drivers`]: driver names of interrupts and counters, as data.
 //! - [`btf`]: names of the kernel's enumeration members.
 //! - [`namespace`]: the same for other namespaces, on a separate thread.
 
+pub mod actors;
 pub mod btf;
 pub mod client;
+pub mod cpus;
 pub mod drivers;
 pub mod fact;
 pub mod filters;
+pub mod interfaces;
+pub mod irqs;
+pub mod kernel;
+pub mod limits;
+mod links;
 pub mod map;
 pub mod namespace;
+pub mod netfilter;
+pub mod packet_sockets;
 pub mod process;
-pub mod read;
+pub mod processes;
+mod queue_irqs;
+pub mod queues;
 pub mod receivers;
 pub mod snapshot;
+pub mod sockets;
+pub mod softnet;
 pub mod source;
+pub mod steering;
+pub mod sysctls;
 pub mod tables;
+mod text;
+pub mod udp;
 pub mod watch;
 
 pub use fact::{Absence, Fact, Missing, Provenance};
 pub use map::Map;
 pub use snapshot::Snapshot;
 pub use source::Source;
+pub use text::Malformed;
 pub use watch::Watch;
+
+#[cfg(test)]
+mod tests;

@@ -21,7 +21,7 @@ pub use interfaces::{InterfaceMap, QueueMap, RssSummary};
 pub use selection::{Selection, SelectionError};
 pub use sockets::{ProcessMap, SocketMap, UdpMap};
 
-use crate::snapshot::{Interface, Relation};
+use crate::interfaces::{Interface, Relation};
 use crate::{Absence, Missing, Snapshot};
 use view::View;
 

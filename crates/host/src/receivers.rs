@@ -18,8 +18,8 @@ use udpath_steer::predict::Sockets;
 use udpath_steer::reuseport::By;
 
 use crate::Snapshot;
-use crate::snapshot::processes::Process;
-use crate::snapshot::sockets::{Socket, SocketOptions};
+use crate::client::sockets::{Socket, SocketOptions};
+use crate::processes::Process;
 
 /// Kernels that use SO_INCOMING_CPU in groups: those before 4.5, and from this version on.
 const BY_INCOMING_CPU: (u32, u32) = (6, 2);
@@ -209,7 +209,7 @@ mod tests {
     fn their_options_say_how_one_is_chosen() {
         let two = ("192.0.2.1:53", None, None, None);
         let mut snapshot = snapshot(&[two, two]);
-        snapshot.sockets.groups = crate::read::sockets::groups(&mut snapshot.sockets.list);
+        snapshot.sockets.groups = crate::sockets::groups(&mut snapshot.sockets.list);
         let chosen = |snapshot: &Snapshot| Receivers::new(snapshot).sockets(&[0, 1]);
         assert_eq!(chosen(&snapshot).by, By::Unknown, "nobody has read them");
         let set = |snapshot: &mut Snapshot, reuseport: [bool; 2], cpus: [Option<u32>; 2]| {

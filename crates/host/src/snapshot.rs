@@ -2,39 +2,23 @@
 //!
 //! Its counters are the kernel's, since boot or since the driver was last configured; two snapshots give rates.
 
-pub mod actors;
-pub mod cpus;
-mod interface;
-pub mod irqs;
-pub mod kernel;
-pub mod limits;
-mod link;
-pub mod netfilter;
-mod packet_sockets;
-pub mod processes;
-pub mod sockets;
-pub mod softnet;
-pub mod sysctls;
-pub mod udp;
-
 use serde::{Deserialize, Serialize};
 
-pub use udpath_netlink::ethtool::channels::{ChannelCounts, Channels};
-pub use udpath_netlink::ethtool::coalesce::Coalescing;
-pub use udpath_netlink::ethtool::features::{Feature, Features};
-pub use udpath_netlink::ethtool::rings::Rings;
-pub use udpath_netlink::ethtool::rss::{Fields, HashFields, Rss, RssContext};
-pub use udpath_netlink::ethtool::time_stamping::{TimeStamping, TimeStampingOffer};
-pub use udpath_netlink::ioctl::device::Driver;
-pub use udpath_steer::rules::{FlowAction, FlowRule, Masked};
-
-pub use interface::{
-    Bond, FlowLimit, Interface, LinkState, NapiDefaults, Relation, RxQueue, Steering, TxQueue,
-};
-pub use link::{Counters, Direction, Link, Napi, NetdevQueue, Qdisc, QueueCounters, Xdp, XdpFeatures};
-pub use packet_sockets::{PacketHandler, PacketSocket, PacketSockets};
-
-use crate::{Missing, Source, read};
+use crate::actors::{self, Actors};
+use crate::cpus::{self, Cpus, Node};
+use crate::interfaces::{self, Interface};
+use crate::irqs::{self, Irq, ProcessorInterrupt, Softirq};
+use crate::kernel::{self, Kernel};
+use crate::limits::{self, Limits};
+use crate::netfilter::{self, Netfilter};
+use crate::packet_sockets::{self, PacketSockets};
+use crate::sockets::{self, Sockets};
+use crate::softnet::{self, Softnet};
+use crate::steering::{self, Steering};
+use crate::sysctls::{self, Sysctl};
+use crate::text::noted;
+use crate::udp::{self, Udp};
+use crate::{Missing, Source, processes};
 
 /// Version of the JSON form. Raised when a field changes its meaning or is removed; new fields do not raise it.
 pub const SCHEMA: &str = "udpath.snapshot/2";
@@ -53,31 +37,31 @@ pub struct Snapshot {
     /// Packet sockets, which receive packets before the protocols.
     pub packet_sockets: PacketSockets,
     /// The kernel.
-    pub kernel: kernel::Kernel,
+    pub kernel: Kernel,
     /// The processors.
-    pub cpus: cpus::Cpus,
+    pub cpus: Cpus,
     /// The NUMA nodes; none is normal.
-    pub nodes: Vec<cpus::Node>,
+    pub nodes: Vec<Node>,
     /// Limits of the process that reads.
-    pub limits: limits::Limits,
+    pub limits: Limits,
     /// Interrupts of devices.
-    pub irqs: Vec<irqs::Irq>,
+    pub irqs: Vec<Irq>,
     /// Interrupts of the processors themselves.
-    pub processor_interrupts: Vec<irqs::ProcessorInterrupt>,
+    pub processor_interrupts: Vec<ProcessorInterrupt>,
     /// Softirqs.
-    pub softirqs: Vec<irqs::Softirq>,
+    pub softirqs: Vec<Softirq>,
     /// The receive path of each CPU.
-    pub softnet: softnet::Softnet,
+    pub softnet: Softnet,
     /// UDP's counters and memory.
-    pub udp: udp::Udp,
+    pub udp: Udp,
     /// UDP sockets and their owners.
-    pub sockets: sockets::Sockets,
+    pub sockets: Sockets,
     /// Kernel settings that affect UDP.
-    pub sysctls: Vec<sysctls::Sysctl>,
+    pub sysctls: Vec<Sysctl>,
     /// Packet filtering and connection tracking.
-    pub netfilter: netfilter::Netfilter,
+    pub netfilter: Netfilter,
     /// Other programs and files that change settings.
-    pub actors: actors::Actors,
+    pub actors: Actors,
     /// What it lacks, and why.
     pub missing: Vec<Missing>,
 }
@@ -86,32 +70,53 @@ impl Snapshot {
     /// Takes a snapshot. What cannot be read is listed in it and is not an error.
     #[must_use]
     pub fn read(source: &dyn Source) -> Self {
-        let mut missing = Vec::new();
+        let missing = &mut Vec::new();
         let taken = source.time().map_or(0, |time| time.value);
-        let machine = read::machine::read(source, &mut missing);
-        let interfaces = read::interfaces::read(source, &machine.interrupts.irqs, &mut missing);
-        let steering = read::steering::read(source, &mut missing);
-        let packet_sockets = read::packet_sockets::read(source, &mut missing);
+        let mut kernel = kernel::read(source, missing);
+        let nodes = cpus::nodes(source, missing);
+        let cpus = cpus::read(source, &nodes, missing);
+        // One pass over all processes serves both sockets and actors.
+        let mut listed = sockets::list(source, missing);
+        let inodes = listed.as_mut().map(|listed| sockets::inodes(&mut listed.value)).unwrap_or_default();
+        let scan = processes::scan(source, &inodes);
+        let scan = noted(missing, "processes", "/proc", scan).unwrap_or_default();
+        let sockets = listed.map(|listed| sockets::join(source, listed, &inodes, &scan, missing));
+        if kernel.audit.is_none() {
+            kernel.audit = Some(kernel::audit_now(source, &scan.seen));
+        }
+        kernel.stamping = Some(kernel::stamping(&scan.seen));
+        let mounts = limits::mounts(source, missing);
+        let limits = limits::read(source, &mounts, None, missing);
+        let interrupts = irqs::read(source, missing);
+        let softirqs = irqs::softirqs(source, missing);
+        let softnet = softnet::read(source, missing);
+        let udp = udp::read(source, missing);
+        let sysctls = sysctls::read(source, missing);
+        let netfilter = netfilter::read(source, missing);
+        let actors = actors::read(source, &scan.seen, missing);
+        let interfaces = interfaces::read(source, &interrupts.irqs, missing);
+        let steering = steering::read(source, missing);
+        let packet_sockets = packet_sockets::read(source, missing);
         Self {
             schema: SCHEMA.into(),
             taken,
             interfaces,
             steering,
             packet_sockets,
-            kernel: machine.kernel,
-            cpus: machine.cpus,
-            nodes: machine.nodes,
-            limits: machine.limits,
-            irqs: machine.interrupts.irqs,
-            processor_interrupts: machine.interrupts.processor,
-            softirqs: machine.softirqs,
-            softnet: machine.softnet,
-            udp: machine.udp,
-            sockets: machine.sockets,
-            sysctls: machine.sysctls,
-            netfilter: machine.netfilter,
-            actors: machine.actors,
-            missing,
+            kernel,
+            cpus,
+            nodes,
+            limits,
+            irqs: interrupts.irqs,
+            processor_interrupts: interrupts.processor,
+            softirqs,
+            softnet,
+            udp,
+            sockets: sockets.unwrap_or_default(),
+            sysctls,
+            netfilter,
+            actors,
+            missing: std::mem::take(missing),
         }
     }
 }

@@ -18,7 +18,7 @@
 
 mod beneath;
 mod folder;
-mod question;
+pub(crate) mod question;
 mod recorder;
 
 use std::fmt;

@@ -6,7 +6,8 @@ use udpath_steer::rss::IndirectionTable;
 use udpath_steer::toeplitz::{self, Key, Transform};
 
 use crate::Snapshot;
-use crate::snapshot::{Fields, HashFields, Interface, RssContext};
+use crate::interfaces::Interface;
+use udpath_netlink::ethtool::rss::{Fields, HashFields, RssContext};
 
 /// The feature that passes the card's hash to the stack (`ethtool -k`: receive-hashing).
 const RECEIVE_HASHING: &str = "rx-hashing";
@@ -92,7 +93,7 @@ fn transform(bits: u32) -> Option<Transform> {
     }
 }
 
-fn receive(snapshot: &Snapshot, queue: &crate::snapshot::RxQueue) -> Queue {
+fn receive(snapshot: &Snapshot, queue: &crate::queues::RxQueue) -> Queue {
     let irq = queue.irq.as_ref().map(|fact| fact.value);
     let line = irq.and_then(|number| snapshot.irqs.iter().find(|irq| irq.number == number));
     let cpus = line.and_then(|irq| irq.effective.clone().or_else(|| irq.affinity.clone()));

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::snapshot::Link;
+use crate::client::route::Link;
 use crate::{Snapshot, Source};
 
 /// Share of one CPU for reading everything, and likewise for finding socket owners. Lower: changed settings and new

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
-use udpath_host::read::processes;
+use udpath_host::processes;
 use udpath_host::snapshot::Snapshot;
 use udpath_host::source::Source;
 
@@ -79,7 +79,7 @@ impl Facts {
             before.sockets.list.iter().map(|socket| (socket.inode, socket.drops)).collect();
         let open =
             after.sockets.list.iter().filter(|socket| socket.peer.is_none() && socket.local.port() != 0);
-        let bound = |socket: &udpath_host::snapshot::sockets::Socket| {
+        let bound = |socket: &udpath_host::sockets::Socket| {
             let mut pids: Vec<u32> = socket.owners.iter().map(|owner| owner.pid).collect();
             pids.dedup();
             let then = earlier.get(&socket.inode).copied().unwrap_or(0);

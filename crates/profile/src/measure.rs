@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 
-use udpath_host::{Snapshot, Source, read};
+use udpath_host::{Snapshot, Source, udp};
 
 use crate::Profile;
 use crate::classes::Rules;
@@ -34,7 +34,7 @@ pub fn measure(
     let recording = recorder::record_with(wanted, stop, |moment| {
         at(moment);
         // The snapshots list what cannot be read.
-        let counted = read::udp::read(source, &mut Vec::new());
+        let counted = udp::read(source, &mut Vec::new());
         match moment {
             Moment::Begin => before.udp = counted,
             Moment::End => udp = Some(counted),

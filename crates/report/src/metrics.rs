@@ -19,9 +19,9 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use udpath_advise::{Finding, MapResult};
+use udpath_host::cpus::CpuTicks;
 use udpath_host::map::{Map, SocketMap};
-use udpath_host::snapshot::cpus::CpuTicks;
-use udpath_host::snapshot::udp::UdpCounters;
+use udpath_host::udp::UdpCounters;
 
 pub use applied::Applied;
 use applied::Counted;
@@ -170,7 +170,7 @@ impl Metrics {
 
     fn cpus(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let counter = MetricType::Counter;
-        let of = |count: fn(&udpath_host::snapshot::softnet::SoftnetCpu) -> Option<u32>| -> Vec<Series> {
+        let of = |count: fn(&udpath_host::softnet::SoftnetCpu) -> Option<u32>| -> Vec<Series> {
             let one = |cpu: &udpath_host::map::CpuMap| {
                 Some((vec![("cpu", cpu.cpu.to_string())], u64::from(count(cpu.softnet.as_ref()?)?)))
             };

@@ -6,9 +6,9 @@
 use std::collections::BTreeSet;
 
 use super::kept;
-use udpath_host::read::{actors, kernel, machine};
 use udpath_host::snapshot::Snapshot;
 use udpath_host::source::Recording;
+use udpath_host::{actors, kernel};
 
 /// Lines of `/proc/PID/status` that are used.
 const STATUS: [&str; 3] = ["Uid:", "Cpus_allowed_list:", "Mems_allowed_list:"];
@@ -68,7 +68,7 @@ impl Processes {
         let mut shown: BTreeSet<u32> = snapshot.sockets.processes.iter().map(|process| process.pid).collect();
         shown.extend(snapshot.actors.list.iter().filter_map(|actor| actor.pid));
         shown.extend(recording.texts.iter().filter_map(|(path, name)| {
-            let telling = path.ends_with("/comm") && machine::is_telling(name.trim_end());
+            let telling = path.ends_with("/comm") && kernel::is_telling(name.trim_end());
             pid(path).filter(|_| telling)
         }));
         let hidden = recording.index.absent.iter().filter_map(|(path, why)| {

@@ -14,7 +14,7 @@ use crate::machine::Machine;
 use crate::plan::{Change, PlanError};
 use crate::settings::{Phase, Setting, Value};
 use udpath_host::Source;
-use udpath_host::read::actors;
+use udpath_host::actors;
 
 /// Programs that change settings: the name used here, and the names used by [`actors`].
 const PROGRAMS: [(&str, &[&str]); 6] = [

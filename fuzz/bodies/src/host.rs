@@ -1,7 +1,7 @@
 //! Captured machines: the kernel's answers as JSON, and lists from procfs.
 
 use udpath_host::Absence;
-use udpath_host::read::packet_sockets;
+use udpath_host::packet_sockets;
 use udpath_host::source::Question;
 
 use crate::presentable;

@@ -1,4 +1,4 @@
-use udpath_host::read::{Malformed, cpus, irqs, kernel, limits, netfilter, processes, sockets, softnet, udp};
+use udpath_host::{Malformed, cpus, irqs, kernel, limits, netfilter, processes, sockets, softnet, udp};
 
 use crate::presentable;
 

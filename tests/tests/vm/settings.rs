@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use udpath_host::Snapshot;
-use udpath_host::snapshot::{Interface, LinkState, Qdisc};
+use udpath_host::interfaces::{Interface, LinkState, Qdisc};
 
 use crate::{MACHINE, Recorded};
 

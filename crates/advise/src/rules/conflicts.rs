@@ -1,6 +1,6 @@
 //! Who else changes what udpath sets.
 
-use udpath_host::snapshot::actors::{Actor, Touch};
+use udpath_host::actors::{Actor, Touch};
 
 use crate::finding::{Location, Severity};
 use crate::rule::{Found, Look, Observed, Rule};
@@ -82,7 +82,7 @@ fn files(on: Observed<'_>) -> Vec<Found> {
 
 #[cfg(test)]
 mod tests {
-    use udpath_host::snapshot::actors::NetworkFile;
+    use udpath_host::actors::NetworkFile;
 
     use super::*;
     use crate::rules::testing::{Host, only, settings};

@@ -273,7 +273,7 @@ fn one_cpu(profile: &Profile) -> Vec<Found> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use udpath_host::snapshot::{ChannelCounts, Channels};
+    use udpath_host::interfaces::{ChannelCounts, Channels};
     use udpath_profile::classes::Class;
 
     use super::*;

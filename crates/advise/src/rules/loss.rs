@@ -212,10 +212,10 @@ fn drops(profile: &Profile) -> Vec<Found> {
 
 #[cfg(test)]
 mod tests {
-    use udpath_host::snapshot::Rings;
-    use udpath_host::snapshot::softnet::SoftnetCpu;
-    use udpath_host::snapshot::sysctls::{Sysctl, SysctlScope};
-    use udpath_host::snapshot::udp::{UdpCounters, UdpMemory, UdpMemoryLimits};
+    use udpath_host::interfaces::Rings;
+    use udpath_host::softnet::SoftnetCpu;
+    use udpath_host::sysctls::{Sysctl, SysctlScope};
+    use udpath_host::udp::{UdpCounters, UdpMemory, UdpMemoryLimits};
     use udpath_profile::classes::Class;
     use udpath_profile::context::Context;
     use udpath_profile::profile::Datagrams;

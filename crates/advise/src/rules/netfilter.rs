@@ -1,6 +1,6 @@
 //! Packet filters and connection tracking.
 
-use udpath_host::snapshot::netfilter::Hook;
+use udpath_host::netfilter::Hook;
 use udpath_profile::Profile;
 use udpath_profile::classes::Class;
 
@@ -96,7 +96,7 @@ fn netfilter(profile: &Profile) -> Vec<Found> {
 
 #[cfg(test)]
 mod tests {
-    use udpath_host::snapshot::netfilter::{Conntrack, HookChain};
+    use udpath_host::netfilter::{Conntrack, HookChain};
     use udpath_profile::context::Context;
 
     use super::*;

@@ -180,7 +180,8 @@ fn tracing(profile: &Profile) -> Vec<Found> {
 
 #[cfg(test)]
 mod tests {
-    use udpath_host::snapshot::{PacketSocket, TimeStamping};
+    use udpath_host::interfaces::TimeStamping;
+    use udpath_host::packet_sockets::PacketSocket;
     use udpath_profile::context::Context::{Softirq, Syscall};
     use udpath_profile::facts::PacketSocketOwner;
 

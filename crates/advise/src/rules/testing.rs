@@ -3,9 +3,9 @@
 #[path = "../../../profile/tests/built/mod.rs"]
 mod profiles;
 
+use udpath_host::cpus::Cpu;
+use udpath_host::interfaces::{Interface, LinkState, NapiDefaults};
 use udpath_host::map::{CpuMap, InterfaceMap, Map, ProcessMap, QueueMap, Selection, SocketMap};
-use udpath_host::snapshot::cpus::Cpu;
-use udpath_host::snapshot::{Interface, LinkState, NapiDefaults};
 use udpath_host::source::Folder;
 use udpath_host::{Fact, Provenance, Snapshot};
 use udpath_profile::Profile;
@@ -180,7 +180,7 @@ fn interface() -> Interface {
         qdiscs: None,
         xdp: None,
         xdp_features: None,
-        statistics: udpath_host::snapshot::Counters::default(),
+        statistics: udpath_host::interfaces::Counters::default(),
         driver_counters: None,
     }
 }

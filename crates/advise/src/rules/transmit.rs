@@ -74,7 +74,7 @@ fn spread(on: Observed<'_>, interface: &str, queues: usize) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use udpath_host::snapshot::Qdisc;
+    use udpath_host::interfaces::Qdisc;
 
     use crate::rules::testing::{Host, fact, only, set, settings};
 

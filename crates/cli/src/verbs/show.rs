@@ -11,7 +11,7 @@ use udpath_advise::MapResult;
 use udpath_host::map::{Selection, SelectionError};
 use udpath_host::namespace::{self, Place};
 use udpath_host::process;
-use udpath_host::snapshot::sockets::Socket;
+use udpath_host::sockets::Socket;
 use udpath_host::source::Folder;
 use udpath_host::{Snapshot, Source};
 use udpath_report::{Extent, map_text};

@@ -2,12 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 
 use udpath_netlink::ioctl::device::{call, long, word};
 use udpath_netlink::{Error, ioctl};
-
-use super::Client;
-use crate::snapshot::{FlowAction, FlowRule, Masked};
+use udpath_steer::rules::{FlowAction, FlowRule, Masked};
 
 /// Flags in a flow type: the rule selects another RSS context; it has extended fields.
 const FLOW_RSS: u32 = 0x2000_0000;
@@ -35,27 +34,25 @@ const IP4_PROTOCOL: usize = 14;
 const IP6_PROTOCOL: usize = 37;
 const ETHER_TYPE: usize = 12;
 
-impl Client {
-    pub(super) fn flow_rules(&self, interface: &str) -> Result<Vec<FlowRule>, Error> {
-        let count = word(&call(self.control()?, interface, ioctl::RULE_COUNT, &[])?, NFC_COUNT);
-        let mut request = vec![0; NFC_COUNT - 4];
-        request.extend(count.to_ne_bytes());
-        let places =
-            if count == 0 { Vec::new() } else { call(self.control()?, interface, ioctl::RULES, &request)? };
-        let found = word(&places, NFC_COUNT).min(count) as usize;
-        let mut rules = Vec::with_capacity(found);
-        for at in 0..found {
-            let mut request = vec![0; NFC_SPEC + SPEC_LOCATION - 4];
-            request.extend(word(&places, NFC_PLACES + 4 * at).to_ne_bytes());
-            match call(self.control()?, interface, ioctl::RULE, &request) {
-                Ok(rule) => rules.push(flow_rule(&rule)),
-                // Removed since the list was read.
-                Err(refused) if refused.errno == Some(libc::ENOENT) => {}
-                Err(refused) => return Err(refused),
-            }
+/// Reads the flow rules of an interface.
+pub(super) fn flow_rules(control: BorrowedFd<'_>, interface: &str) -> Result<Vec<FlowRule>, Error> {
+    let count = word(&call(control, interface, ioctl::RULE_COUNT, &[])?, NFC_COUNT);
+    let mut request = vec![0; NFC_COUNT - 4];
+    request.extend(count.to_ne_bytes());
+    let places = if count == 0 { Vec::new() } else { call(control, interface, ioctl::RULES, &request)? };
+    let found = word(&places, NFC_COUNT).min(count) as usize;
+    let mut rules = Vec::with_capacity(found);
+    for at in 0..found {
+        let mut request = vec![0; NFC_SPEC + SPEC_LOCATION - 4];
+        request.extend(word(&places, NFC_PLACES + 4 * at).to_ne_bytes());
+        match call(control, interface, ioctl::RULE, &request) {
+            Ok(rule) => rules.push(flow_rule(&rule)),
+            // Removed since the list was read.
+            Err(refused) if refused.errno == Some(libc::ENOENT) => {}
+            Err(refused) => return Err(refused),
         }
-        Ok(rules)
     }
+    Ok(rules)
 }
 
 /// Decodes a `struct ethtool_rxnfc` that contains a rule.
@@ -167,6 +164,8 @@ fn port(value: &[u8], mask: &[u8], at: usize) -> Option<Masked<u16>> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use proptest::prelude::*;
 
     use udpath_netlink::ioctl::device::UDP4;
@@ -250,7 +249,8 @@ mod tests {
 
     #[test]
     fn the_loopback_has_none() {
-        let refused = Client::open().flow_rules("lo").unwrap_err();
+        let refused =
+            flow_rules(std::net::UdpSocket::bind("127.0.0.1:0").unwrap().as_fd(), "lo").unwrap_err();
         assert_eq!(refused.errno, Some(libc::EOPNOTSUPP), "{refused:?}");
     }
 

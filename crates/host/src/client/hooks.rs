@@ -2,47 +2,93 @@
 //!
 //! The kernel lists one hook of one family at a time.
 
-use udpath_netlink::{Error, netfilter};
+use serde::{Deserialize, Serialize};
 
-use super::Client;
+use udpath_netlink::{Error, Nfnetlink, netfilter};
+
 use super::netfilter::{DEVICE_HOOKS, NETDEV, family_name, hook_name};
-use crate::snapshot::netfilter::{Hook, HookChain};
+
+/// A function that packets pass.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hook {
+    /// `ip`, `ip6`, `bridge`, or `netdev` for a device's own.
+    pub family: String,
+    /// Its hook: `prerouting`, `input`, ..., `ingress`, `egress`.
+    pub hook: String,
+    /// The device it is limited to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// Functions of a hook are called in ascending order.
+    pub priority: i32,
+    /// The kernel function, if it has a symbol name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
+    /// The module it is in; `None` if built in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+    /// The chain of nftables that it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chain: Option<HookChain>,
+    /// The ID of the BPF program that it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<u32>,
+}
+
+/// A chain's identity.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HookChain {
+    /// `ip`, `ip6`, `inet`, `netdev`, ...
+    pub family: String,
+    /// Its table.
+    pub table: String,
+    /// Its name.
+    pub name: String,
+}
 
 /// Families whose hooks UDP packets pass, by number, and the number of hooks of each.
 const ASKED: [(u8, u32); 3] = [(2, 5), (10, 5), (7, 5)];
 
-impl Client {
-    pub(super) fn netfilter_hooks(&mut self) -> Result<Vec<Hook>, Error> {
-        let mut found = Vec::new();
-        for (family, hooks) in ASKED {
-            for number in 0..hooks {
-                match self.hooks(family, number, None) {
-                    Ok(more) => found.extend(more),
-                    // A kernel without bridge netfilter, or without IPv6.
-                    Err(refused) if family != 2 && refused.errno == Some(libc::EOPNOTSUPP) => {}
-                    Err(refused) => return Err(refused),
-                }
+/// The functions at the hooks of the protocol families.
+pub(super) fn of_families(netfilter: &mut Nfnetlink) -> Result<Vec<Hook>, Error> {
+    let mut found = Vec::new();
+    for (family, hooks) in ASKED {
+        for number in 0..hooks {
+            match at(netfilter, family, number, None) {
+                Ok(more) => found.extend(more),
+                // A kernel without bridge netfilter, or without IPv6.
+                Err(refused) if family != 2 && refused.errno == Some(libc::EOPNOTSUPP) => {}
+                Err(refused) => return Err(refused),
             }
         }
-        let devices: Vec<String> = self.links()?.into_iter().map(|link| link.name).collect();
-        for device in devices {
-            for number in 0..DEVICE_HOOKS.len() as u32 {
-                match self.hooks(NETDEV, number, Some(&device)) {
-                    Ok(more) => found.extend(more),
-                    // It has disappeared, or this kernel lacks the hook.
-                    Err(refused) if matches!(refused.errno, Some(libc::ENODEV | libc::EOPNOTSUPP)) => {}
-                    Err(refused) => return Err(refused),
-                }
-            }
-        }
-        Ok(found)
     }
+    Ok(found)
+}
 
-    /// The functions at one hook, in the order in which packets pass them.
-    fn hooks(&mut self, family: u8, number: u32, device: Option<&str>) -> Result<Vec<Hook>, Error> {
-        let found = self.netfilter()?.hooks(family, number, device)?;
-        Ok(found.into_iter().filter_map(|is| hook(is, number, device)).collect())
+/// The functions at the hooks of these devices.
+pub(super) fn of_devices<'a>(
+    netfilter: &mut Nfnetlink,
+    devices: impl Iterator<Item = &'a str>,
+) -> Result<Vec<Hook>, Error> {
+    let mut found = Vec::new();
+    for device in devices {
+        for number in 0..DEVICE_HOOKS.len() as u32 {
+            match at(netfilter, NETDEV, number, Some(device)) {
+                Ok(more) => found.extend(more),
+                // It has disappeared, or this kernel lacks the hook.
+                Err(refused) if matches!(refused.errno, Some(libc::ENODEV | libc::EOPNOTSUPP)) => {}
+                Err(refused) => return Err(refused),
+            }
+        }
     }
+    Ok(found)
+}
+
+/// The functions at one hook, in the order in which packets pass them.
+fn at(netfilter: &mut Nfnetlink, family: u8, number: u32, device: Option<&str>) -> Result<Vec<Hook>, Error> {
+    let found = netfilter.hooks(family, number, device)?;
+    Ok(found.into_iter().filter_map(|is| hook(is, number, device)).collect())
 }
 
 /// One function.
@@ -88,16 +134,5 @@ mod tests {
         let found = hook(program.clone(), 1, None).unwrap();
         assert_eq!((found.family.as_str(), found.hook.as_str(), found.program), ("ip6", "input", Some(77)));
         assert_eq!(hook(program, 9, None), None);
-    }
-
-    #[test]
-    fn this_kernel_answers_or_says_why_not() {
-        match Client::open().netfilter_hooks() {
-            Ok(hooks) => assert!(hooks.iter().all(|hook| !hook.family.is_empty())),
-            Err(refused) => {
-                let why_not = [libc::EOPNOTSUPP, libc::EPERM];
-                assert!(refused.errno.is_some_and(|errno| why_not.contains(&errno)), "{refused:?}");
-            }
-        }
     }
 }

@@ -1,10 +1,29 @@
-//! Base chains of nftables, and whether system calls are audited.
+//! Base chains of nftables.
 
-use udpath_netlink::{Answers, Error, Writer, netfilter};
+use serde::{Deserialize, Serialize};
 
-use super::Client;
-use crate::snapshot::kernel::AuditStatus;
-use crate::snapshot::netfilter::NftChain;
+use udpath_netlink::{Error, Nfnetlink, netfilter};
+
+/// A base chain of nftables.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NftChain {
+    /// `ip`, `ip6`, `inet`, `netdev`, ...
+    pub family: String,
+    /// Its table.
+    pub table: String,
+    /// Its name.
+    pub name: String,
+    /// `filter`, `nat`, `route`.
+    #[serde(default)]
+    pub kind: String,
+    /// Its hook: `prerouting`, `input`, `forward`, `output`, `postrouting`, `ingress`, `egress`.
+    pub hook: String,
+    /// Chains of a hook run in ascending order. -300 is before connection tracking, 0 is filtering.
+    pub priority: i32,
+    /// Number of rules in it, and of jumps to it.
+    pub rules: u32,
+}
 
 /// Families of linux/netfilter.h by number, with nft(8)'s names.
 pub(crate) const FAMILIES: [(u8, &str); 6] =
@@ -15,20 +34,9 @@ pub(super) const NETDEV: u8 = 5;
 pub(super) const DEVICE_HOOKS: [&str; 2] = ["ingress", "egress"];
 const HOOKS: [&str; 6] = ["prerouting", "input", "forward", "output", "postrouting", "ingress"];
 
-impl Client {
-    pub(super) fn nft_chains(&mut self) -> Result<Vec<NftChain>, Error> {
-        Ok(self.netfilter()?.chains()?.into_iter().filter_map(chain).collect())
-    }
-
-    /// Requests a list of nftables objects; `body` excludes its header.
-    pub(crate) fn nft_list(&mut self, message: u16, family: u8, body: &Writer) -> Result<Answers, Error> {
-        self.netfilter()?.nftables(message, family, body)
-    }
-
-    pub(super) fn audit_status(&mut self) -> Result<AuditStatus, Error> {
-        let status = self.audit.as_mut().map_err(|refused| refused.clone())?.status()?;
-        Ok(AuditStatus { enabled: status.enabled, pid: status.pid, lost: status.lost })
-    }
+/// Reads all base chains.
+pub(super) fn chains(netfilter: &mut Nfnetlink) -> Result<Vec<NftChain>, Error> {
+    Ok(netfilter.chains()?.into_iter().filter_map(chain).collect())
 }
 
 /// A family's name.

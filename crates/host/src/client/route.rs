@@ -1,11 +1,115 @@
-//! rtnetlink: interfaces and queueing disciplines.
+//! rtnetlink: interfaces and queueing disciplines, by index (`ifindex`) as in the kernel.
+
+use serde::{Deserialize, Serialize};
 
 use udpath_netlink::rtnetlink::link::{flags, hardware};
 use udpath_netlink::rtnetlink::qdisc::{INGRESS, ROOT};
-use udpath_netlink::{Error, rtnetlink};
+use udpath_netlink::{Error, Rtnetlink, rtnetlink};
 
-use super::Client;
-use crate::snapshot::{Link, Qdisc, Xdp};
+use super::netdev::Counters;
+
+/// An interface as `RTM_GETLINK` shows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    /// Its index.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// `veth`, `bond`, `vlan`, `bridge`, ...; `None` for hardware and the loopback.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Whether it is the loopback interface.
+    #[serde(default)]
+    pub loopback: bool,
+    /// Whether it is administratively up.
+    #[serde(default)]
+    pub up: bool,
+    /// Whether it has a carrier. `None`: not reported (it is down).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carrier: Option<bool>,
+    /// MTU in bytes.
+    #[serde(default)]
+    pub mtu: u32,
+    /// Transmit queue length in packets (`txqueuelen`).
+    #[serde(default)]
+    pub tx_queue_len: u32,
+    /// Link-layer address: `02:00:00:00:00:01`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// The hardware's permanent address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permanent_address: Option<String>,
+    /// The interface it is enslaved to: for a bond member the bond, for a bridge port the bridge, for a virtual
+    /// function the synthetic device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub master: Option<u32>,
+    /// The interface below (for a VLAN), or the peer (for a veth).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<u32>,
+    /// This namespace's ID for the namespace of `link`; `None`: the same namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_namespace: Option<i32>,
+    /// VLAN id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<u16>,
+    /// XDP programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub xdp: Option<Xdp>,
+    /// The kernel's counters, by their sysfs file names. Empty: not reported here.
+    #[serde(default, skip_serializing_if = "Counters::is_empty")]
+    pub statistics: Counters,
+}
+
+/// XDP programs of an interface, by attach mode.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Xdp {
+    /// Program in the driver, before a socket buffer exists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<u32>,
+    /// Program on socket buffers (generic mode, slow).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generic: Option<u32>,
+    /// Program in the hardware.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hardware: Option<u32>,
+}
+
+/// A queueing discipline as `RTM_GETQDISC` shows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Qdisc {
+    /// The interface's index.
+    pub interface: u32,
+    /// `mq`, `fq_codel`, `noqueue`, ...
+    pub kind: String,
+    /// Its handle as tc writes it: `8001:`, `0:`.
+    pub handle: String,
+    /// Its parent: `root`, `ingress`, `8001:1`.
+    pub parent: String,
+    /// Bytes sent.
+    #[serde(default)]
+    pub bytes: u64,
+    /// Packets sent.
+    #[serde(default)]
+    pub packets: u64,
+    /// Packets waiting.
+    #[serde(default)]
+    pub queued: u32,
+    /// Bytes waiting.
+    #[serde(default)]
+    pub backlog: u32,
+    /// Packets dropped. 32 bits wide: wraps.
+    #[serde(default)]
+    pub drops: u32,
+    /// Times its limit was reached. 32 bits wide: wraps.
+    #[serde(default)]
+    pub overlimits: u32,
+    /// Packets requeued because the device did not accept them. 32 bits wide: wraps.
+    #[serde(default)]
+    pub requeues: u32,
+}
 
 /// `struct rtnl_link_stats64` of linux/if_link.h: 64-bit counters, by their sysfs file names. Older kernels have fewer;
 /// counters without a file are omitted.
@@ -36,14 +140,14 @@ const STATISTICS: [&str; 24] = [
     "rx_nohandler",
 ];
 
-impl Client {
-    pub(super) fn links(&mut self) -> Result<Vec<Link>, Error> {
-        Ok(self.route()?.links()?.into_iter().filter_map(link).collect())
-    }
+/// Reads all interfaces.
+pub(super) fn links(route: &mut Rtnetlink) -> Result<Vec<Link>, Error> {
+    Ok(route.links()?.into_iter().filter_map(link).collect())
+}
 
-    pub(super) fn qdiscs(&mut self) -> Result<Vec<Qdisc>, Error> {
-        Ok(self.route()?.qdiscs()?.into_iter().map(qdisc).collect())
-    }
+/// Reads all queueing disciplines.
+pub(super) fn qdiscs(route: &mut Rtnetlink) -> Result<Vec<Qdisc>, Error> {
+    Ok(route.qdiscs()?.into_iter().map(qdisc).collect())
 }
 
 fn link(is: rtnetlink::Link) -> Option<Link> {

@@ -103,8 +103,8 @@ pub(super) fn listed(list: Attributes<'_>) -> impl Iterator<Item = Attributes<'_
 
 impl Ruleset {
     /// Reads all chains and rules; sets are read when a rule needs them.
-    pub(super) fn read(kernel: &mut Client) -> Result<Self, Error> {
-        let mut list = |message| kernel.nft_list(message, 0, &Writer::default());
+    pub(super) fn read(client: &mut Client) -> Result<Self, Error> {
+        let mut list = |message| client.nft_list(message, 0, &Writer::default());
         let dormant = |body| {
             let (family, is) = parts(body)?;
             let asleep = be32(is, NFTA_TABLE_FLAGS).is_some_and(|flags| flags & DORMANT != 0);
@@ -117,7 +117,7 @@ impl Ruleset {
     }
 
     /// What would have applied to the datagram, in evaluation order.
-    pub(super) fn judged(&mut self, kernel: &mut Client, datagram: &Datagram) -> Vec<Finding> {
+    pub(super) fn judged(&mut self, client: &mut Client, datagram: &Datagram) -> Vec<Finding> {
         let mut bases: Vec<_> = (0..self.chains.len())
             .filter_map(|index| Some((self.chains[index].met_by(datagram)?, index)))
             .collect();
@@ -130,7 +130,7 @@ impl Ruleset {
             if self.dormant.contains(&(family, table.clone())) {
                 continue;
             }
-            let chains = self.table(kernel, family, &table, datagram);
+            let chains = self.table(client, family, &table, datagram);
             let named = FAMILIES.iter().find(|(number, _)| *number == family).map_or("?", |(_, name)| *name);
             let chains = chains.iter().map(|(name, chain)| (name.as_str(), chain.clone())).collect();
             let table = Table { filter: "nftables", name: format!("{named} {table}"), chains };
@@ -142,7 +142,7 @@ impl Ruleset {
     /// The chains of a table with their rules evaluated.
     fn table(
         &mut self,
-        kernel: &mut Client,
+        client: &mut Client,
         family: u8,
         table: &str,
         datagram: &Datagram,
@@ -152,7 +152,7 @@ impl Ruleset {
         for rule in rules.iter().filter(|rule| rule.family == family && rule.table == table) {
             let mut look_up = |set: &str| {
                 let key = (family, table.to_owned(), set.to_owned());
-                sets.entry(key).or_insert_with(|| elements(kernel, family, table, set)).clone()
+                sets.entry(key).or_insert_with(|| elements(client, family, table, set)).clone()
             };
             let judged = Evaluation::new(datagram).run(rule, &mut look_up);
             chains.entry(rule.chain.clone()).or_default().rules.extend(judged);
@@ -233,10 +233,10 @@ pub(super) fn verdict(data: Attributes<'_>) -> Option<Verdict> {
 }
 
 /// A set's elements; [`None`] if they cannot be read or are too many.
-fn elements(kernel: &mut Client, family: u8, table: &str, set: &str) -> Option<Vec<Element>> {
+fn elements(client: &mut Client, family: u8, table: &str, set: &str) -> Option<Vec<Element>> {
     let mut body = Writer::default();
     body.text(NFTA_SET_ELEM_LIST_TABLE, table).text(NFTA_SET_ELEM_LIST_SET, set);
-    let answers = kernel.nft_list(NFT_MSG_GETSETELEM, family, &body).ok()?;
+    let answers = client.nft_list(NFT_MSG_GETSETELEM, family, &body).ok()?;
     let mut all: Vec<Element> = Vec::new();
     for body in answers.bodies() {
         let (_, is) = parts(body)?;

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::interfaces::InterfaceMap;
 use super::view::View;
-use crate::snapshot::cpus::CpuTicks;
-use crate::snapshot::softnet::SoftnetCpu;
+use crate::cpus::CpuTicks;
+use crate::softnet::SoftnetCpu;
 
 /// A CPU on the path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

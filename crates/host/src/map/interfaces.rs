@@ -4,8 +4,11 @@ use serde::{Deserialize, Serialize};
 use udpath_steer::CpuSet;
 
 use super::view::{View, since};
-use crate::snapshot::irqs::Irq;
-use crate::snapshot::{Counters, Interface, Relation, RxQueue, TimeStamping};
+use crate::client::netdev::Counters;
+use crate::interfaces::{Interface, Relation};
+use crate::irqs::Irq;
+use crate::queues::RxQueue;
+use udpath_netlink::ethtool::time_stamping::TimeStamping;
 
 /// An interface on the path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -147,7 +150,8 @@ fn rss(interface: &Interface) -> Option<RssSummary> {
         return None;
     }
     let fields = interface.hash_fields.as_ref().map(|fact| fact.value);
-    let letters = |fields: Option<crate::snapshot::Fields>| fields.map(|fields| fields.to_string());
+    let letters =
+        |fields: Option<udpath_netlink::ethtool::rss::Fields>| fields.map(|fields| fields.to_string());
     Some(RssSummary {
         entries: table.len(),
         queues: table.iter().collect::<std::collections::BTreeSet<_>>().len(),
@@ -165,9 +169,7 @@ fn queue_map(view: View<'_>, interface: &Interface, queue: &RxQueue) -> QueueMap
         Some(&irqs[by_number(irqs, irq.value)?])
     });
     let interrupts = line.map(|line| match was {
-        Some(was) => {
-            crate::snapshot::irqs::since(&line.counts, &was.counts).values().copied().map(u64::from).sum()
-        }
+        Some(was) => crate::irqs::since(&line.counts, &was.counts).values().copied().map(u64::from).sum(),
         None => line.counts.values().copied().map(u64::from).sum(),
     });
     let affinity = line.and_then(|line| line.affinity.clone());

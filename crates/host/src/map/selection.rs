@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::snapshot::sockets::Socket;
+use crate::client::sockets::Socket;
 
 /// The part of a machine to show.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

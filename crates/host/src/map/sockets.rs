@@ -8,8 +8,8 @@ use udpath_steer::CpuSet;
 use super::selection::Selection;
 use super::view::View;
 use crate::Snapshot;
-use crate::snapshot::sockets::{Socket, SocketOptions};
-use crate::snapshot::udp::{UdpCounters, UdpMemory};
+use crate::client::sockets::{Socket, SocketOptions};
+use crate::udp::{UdpCounters, UdpMemory};
 
 /// UDP as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -140,9 +140,8 @@ pub(super) fn processes(snapshot: &Snapshot, sockets: &[SocketMap]) -> Vec<Proce
                 let id: String = container.id.chars().take(CONTAINER_ID).collect();
                 format!("{} {id}", container.runtime)
             });
-            let pinned = |thread: &&crate::snapshot::processes::Thread| {
-                thread.cpus.as_ref().is_some_and(|cpus| cpus.len() == 1)
-            };
+            let pinned =
+                |thread: &&crate::processes::Thread| thread.cpus.as_ref().is_some_and(|cpus| cpus.len() == 1);
             Some(ProcessMap {
                 pid,
                 name: process.name.clone(),

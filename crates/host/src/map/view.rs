@@ -1,7 +1,7 @@
 //! The snapshots a map is built from.
 
 use crate::Snapshot;
-use crate::snapshot::Interface;
+use crate::interfaces::Interface;
 
 /// Two snapshots of one machine, or one.
 #[derive(Debug, Clone, Copy)]

@@ -12,7 +12,8 @@ use error_reporter::Report;
 
 use super::held::{Process, SocketId};
 use super::{Error, sys};
-use crate::snapshot::sockets::{Socket, SocketOptions, Sockets};
+use crate::client::sockets::{Socket, SocketOptions};
+use crate::sockets::Sockets;
 use crate::{Absence, Missing, Provenance};
 
 /// Options of asm-generic/socket.h and linux/udp.h that the libc crate lacks, or names differently between

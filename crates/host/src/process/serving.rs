@@ -14,7 +14,7 @@ use std::fs;
 use std::time::Duration;
 
 use super::{Error, Server, Thread, ThreadId, find};
-use crate::{Source, read};
+use crate::{Source, processes, sockets};
 
 /// Maximum number of samples. Fewer: threads of a busy server are missed. More: it takes longer than a second to report
 /// a thread that never sleeps.
@@ -33,13 +33,13 @@ pub type Waiting = BTreeMap<u32, BTreeSet<ThreadId>>;
 /// # Errors
 /// No socket is bound to it, or its owner is not visible.
 pub fn serving(source: &dyn Source, port: u16) -> Result<Vec<Server>, Error> {
-    let mut listed = read::sockets::list(source, &mut Vec::new()).ok_or(Error::NobodyServes { port })?.value;
+    let mut listed = sockets::list(source, &mut Vec::new()).ok_or(Error::NobodyServes { port })?.value;
     listed.retain(|socket| socket.local.port() == port && socket.peer.is_none());
-    let wanted: HashMap<u32, usize> = read::sockets::inodes(&mut listed);
+    let wanted: HashMap<u32, usize> = sockets::inodes(&mut listed);
     if wanted.is_empty() {
         return Err(Error::NobodyServes { port });
     }
-    let scan = read::processes::scan(source, &wanted).unwrap_or_default();
+    let scan = processes::scan(source, &wanted).unwrap_or_default();
     let holders: BTreeSet<u32> = scan.holders.iter().map(|holder| holder.pid).collect();
     let mut servers: Vec<Server> = Vec::new();
     // Youngest first: a socket passed to a server at its start belongs to that server, not to the process that passed

@@ -16,14 +16,21 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::snapshot::kernel::AuditStatus;
-use crate::snapshot::netfilter::{Hook, NftChain};
-use crate::snapshot::sockets::Socket;
-use crate::snapshot::{
-    Channels, Coalescing, Counters, Driver, Features, FlowRule, HashFields, Link, Napi, NetdevQueue, Qdisc,
-    QueueCounters, Rings, Rss, TimeStamping, TimeStampingOffer, XdpFeatures,
-};
+use crate::client::audit::AuditStatus;
+use crate::client::hooks::Hook;
+use crate::client::netdev::{Counters, Napi, NetdevQueue, QueueCounters, XdpFeatures};
+use crate::client::netfilter::NftChain;
+use crate::client::route::{Link, Qdisc};
+use crate::client::sockets::Socket;
 use crate::{Absence, Fact, Source};
+use udpath_netlink::ethtool::channels::Channels;
+use udpath_netlink::ethtool::coalesce::Coalescing;
+use udpath_netlink::ethtool::features::Features;
+use udpath_netlink::ethtool::rings::Rings;
+use udpath_netlink::ethtool::rss::{HashFields, Rss};
+use udpath_netlink::ethtool::time_stamping::{TimeStamping, TimeStampingOffer};
+use udpath_netlink::ioctl::device::Driver;
+use udpath_steer::rules::FlowRule;
 
 /// One answer in a capture: a value and its source, or the reason there is none.
 #[derive(Serialize, Deserialize)]

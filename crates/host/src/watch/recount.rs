@@ -3,10 +3,14 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::{Effort, Watch};
-use crate::read::{cpus, irqs, processes, queues, sockets, softnet, text, udp};
-use crate::snapshot::Link;
-use crate::snapshot::sockets::{Owner, Sockets};
-use crate::{Missing, Snapshot, Source};
+use crate::client::netdev::{Counters, Direction, QueueCounters};
+use crate::client::route::Link;
+use crate::client::sockets::Owner;
+use crate::interfaces::Interface;
+use crate::queues::List;
+use crate::sockets::Sockets;
+use crate::softnet::Softnet;
+use crate::{Fact, Missing, Snapshot, Source, cpus, irqs, processes, queues, sockets, softnet, text, udp};
 
 /// The current links.
 pub(super) fn links(source: &dyn Source) -> Option<Vec<Link>> {
@@ -42,15 +46,15 @@ impl Watch {
         }
         let by_number: HashMap<u32, _> = set_up.iter().map(|link| link.index).zip(counted).collect();
         let counters = source.queue_counters().ok();
-        let counters = queues::List::new(counters, |queue| queue.interface);
+        let counters = List::new(counters, |queue| queue.interface);
         now.interfaces.iter_mut().all(|interface| {
             let statistics = by_number.get(&interface.index).filter(|counters| !counters.is_empty());
             match statistics {
                 Some(statistics) => interface.statistics.clone_from(statistics),
                 // A capture, or a kernel that does not report them here.
-                None => interface.statistics = crate::read::interfaces::statistics(source, &interface.name),
+                None => interface.statistics = crate::links::statistics(source, &interface.name),
             }
-            queues::recount(source, interface, &counters)
+            recount(source, interface, &counters)
         })
     }
 
@@ -129,12 +133,38 @@ fn interrupts(source: &dyn Source, now: &mut Snapshot) -> bool {
 /// The receive path of each CPU, and UDP.
 fn packets(source: &dyn Source, now: &mut Snapshot, missing: &mut Vec<Missing>) -> bool {
     let softnet = softnet::read(source, missing);
-    let cpus = |softnet: &crate::snapshot::softnet::Softnet| -> BTreeSet<u32> {
-        softnet.cpus.keys().copied().collect()
-    };
+    let cpus = |softnet: &Softnet| -> BTreeSet<u32> { softnet.cpus.keys().copied().collect() };
     let udp = udp::read(source, missing);
     let same = cpus(&softnet) == cpus(&now.softnet)
         && (udp.v4.is_some(), udp.v6.is_some()) == (now.udp.v4.is_some(), now.udp.v6.is_some());
     (now.softnet, now.udp) = (softnet, udp);
     same
+}
+
+/// Reads the counters of known queues. False if the set of queues changed.
+fn recount(source: &dyn Source, interface: &mut Interface, lists: &List<QueueCounters>) -> bool {
+    let known = |fact: &Option<Fact<Counters>>| fact.as_ref().map(|fact| fact.from.clone());
+    let rx = interface.rx.iter().filter_map(|queue| known(&queue.counters));
+    let Some(from) = rx.chain(interface.tx.iter().filter_map(|queue| known(&queue.counters))).next() else {
+        return true;
+    };
+    // Querying the driver is the most expensive part: only if its counters are those of the queues.
+    if interface.driver_counters.as_ref().is_some_and(|fact| fact.from == from) {
+        interface.driver_counters = source.driver_counters(&interface.name).ok();
+    }
+    let driver = interface.driver.as_ref().map(|driver| &driver.value);
+    let Some(mut counted) =
+        queues::counters(interface.index, driver, interface.driver_counters.as_ref(), lists)
+    else {
+        return false;
+    };
+    let from = counted.from.clone();
+    let mut put = |direction, id, counters: &mut Option<Fact<Counters>>| {
+        let new = counted.value.remove(&(direction, id)).map(|new| Fact::new(new, from.clone()));
+        let same = new.is_some() == counters.is_some();
+        *counters = new;
+        same
+    };
+    interface.rx.iter_mut().all(|queue| put(Direction::Rx, queue.id, &mut queue.counters))
+        && interface.tx.iter_mut().all(|queue| put(Direction::Tx, queue.id, &mut queue.counters))
 }

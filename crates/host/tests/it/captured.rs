@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use udpath_host::snapshot::{Fields, Interface, Relation, Snapshot};
+use udpath_host::interfaces::{Fields, Interface, Relation};
+use udpath_host::snapshot::Snapshot;
 use udpath_host::source::{Answer, Folder, Question};
 use udpath_host::{Absence, Fact, Provenance, Source};
 use udpath_steer::CpuSet;

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use udpath_host::interfaces::{FlowAction, Relation, RssContext};
+use udpath_host::irqs::Irq;
 use udpath_host::map::{Map, Selection};
-use udpath_host::snapshot::irqs::Irq;
-use udpath_host::snapshot::{FlowAction, Relation, RssContext};
 use udpath_host::source::Folder;
 use udpath_host::tables::tables;
 use udpath_host::{Absence, Snapshot};

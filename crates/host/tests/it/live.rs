@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use udpath_host::interfaces::{Interface, Relation};
 use udpath_host::namespace::{Place, inside};
-use udpath_host::snapshot::{Direction, Interface, Relation, Snapshot};
+use udpath_host::queues::Direction;
+use udpath_host::snapshot::Snapshot;
 use udpath_host::source::{Folder, Recorder};
 use udpath_host::{Absence, Source};
 use udpath_lab::{Lab, LabBuilder, LinkSpec, Machine, Offloads};

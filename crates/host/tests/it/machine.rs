@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
-use udpath_host::snapshot::sockets::Owner;
+use udpath_host::sockets::Owner;
 use udpath_host::source::Folder;
 use udpath_host::{Absence, Provenance, Snapshot};
 use udpath_lab::LabBuilder;
@@ -98,8 +98,8 @@ fn a_limit_of_cpu_time_is_found() {
     let group = limited();
     let mut missing = Vec::new();
     let live = Folder::live();
-    let mounts = udpath_host::read::limits::mounts(&live, &mut missing);
-    let limits = udpath_host::read::limits::read(&live, &mounts, Some(group.sleeper.id()), &mut missing);
+    let mounts = udpath_host::limits::mounts(&live, &mut missing);
+    let limits = udpath_host::limits::read(&live, &mounts, Some(group.sleeper.id()), &mut missing);
     let quota = &limits.quotas[0];
     assert!(quota.group.ends_with(&format!("udpath-test-{}", std::process::id())), "{quota:?}");
     assert_eq!((quota.quota_us, quota.period_us), (150_000, 100_000));

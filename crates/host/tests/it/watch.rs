@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::net::UdpSocket;
 
-use udpath_host::snapshot::Link;
+use udpath_host::interfaces::Link;
 use udpath_host::source::{Answer, Folder, Question};
 use udpath_host::{Absence, Fact, Snapshot, Source, Watch};
 

@@ -216,7 +216,7 @@ fn slices(seconds: f64) -> usize {
 
 /// Shares of the interval between two snapshots; none for a CPU that is missing in one of them.
 pub(super) fn accounted(before: &Snapshot, after: &Snapshot) -> BTreeMap<u32, Accounted> {
-    let share = |cpu: &udpath_host::snapshot::cpus::Cpu| {
+    let share = |cpu: &udpath_host::cpus::Cpu| {
         let earlier = before.cpus.cpu(cpu.number)?.ticks?;
         let ticks = cpu.ticks?;
         let since = |now: u64, then: u64| now.saturating_sub(then) as f64;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use udpath_advise::{Finding, Location, MapResult, Severity};
 use udpath_host::map::{CpuMap, InterfaceMap, Map, QueueMap, SocketMap};
-use udpath_host::snapshot::sockets::SocketOptions;
+use udpath_host::sockets::SocketOptions;
 
 use super::table::{Cell, Table};
 use super::{Paint, Style};

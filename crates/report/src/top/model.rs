@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use udpath_advise::{Finding, Location, MapResult, Severity};
 use udpath_host::map::{InterfaceMap, Map, ProcessMap, QueueMap, Shares, SocketMap};
-use udpath_host::snapshot::udp::UdpCounters;
+use udpath_host::udp::UdpCounters;
 use udpath_steer::CpuSet;
 
 use std::net::SocketAddr;

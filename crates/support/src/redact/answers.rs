@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::{KNOWN_KEYS, Kind, Redactor};
 use udpath_host::Absence;
-use udpath_host::snapshot::{FlowRule, Masked, Rss};
+use udpath_host::interfaces::{FlowRule, Masked, Rss};
 use udpath_host::source::Answer;
 
 impl Redactor {

@@ -6,7 +6,7 @@
 
 use super::words::{is_mask, is_name, is_plain};
 use super::{Kind, Redactor};
-use udpath_host::read::actors::{config, config::Format};
+use udpath_host::actors::config::{self, Format};
 
 /// Replacement for a value that may be anything.
 const REDACTED: &str = "redacted";

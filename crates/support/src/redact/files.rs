@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Redactor, config};
-use udpath_host::read::{kernel, netfilter};
+use udpath_host::{kernel, netfilter};
 
 /// Keys of `/proc/cpuinfo` that are used.
 const PROCESSOR: [&str; 6] = ["processor", "model name", "Model Name", "machine", "cpu", "cpu MHz"];

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Kind, Redactor};
-use udpath_host::read::actors::{self, config};
+use udpath_host::actors::{self, config};
 use udpath_host::source::Recording;
 
 /// Names of files shipped by distributions and by udpath.

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::{Kind, Redactor};
-use udpath_host::read::{actors, machine};
+use udpath_host::{actors, kernel};
 
 /// Folders whose names reveal nothing, including their subfolders.
 const FOLDERS: [&str; 8] = [
@@ -79,7 +79,7 @@ impl Redactor {
     fn explained(&mut self, pid: &str, name: &str) -> Option<String> {
         let program = self.programs.get(pid).map(String::as_str).unwrap_or_default();
         let of_program = name.len() >= 2 && program.starts_with(name);
-        let known = actors::is_known(name) || machine::is_telling(name);
+        let known = actors::is_known(name) || kernel::is_telling(name);
         (of_program || known).then(|| self.text(name))
     }
 

@@ -12,7 +12,7 @@ use crate::journal::{Entry, Intent, Journal, JournalError};
 use crate::machine::Identity;
 use crate::settings::{Setting, Value};
 use udpath_host::process::{Selection, SocketSetting, SocketValue};
-use udpath_host::snapshot::sockets::Sockets;
+use udpath_host::sockets::Sockets;
 use udpath_host::{Fact, Provenance};
 
 /// Fills in the selection of the groups in the caller's network namespace, as far as the journal knows it.
@@ -86,7 +86,7 @@ mod tests {
 
     use super::*;
     use crate::journal::{Begun, Namespace, SCHEMA, State};
-    use udpath_host::snapshot::sockets::Socket;
+    use udpath_host::sockets::Socket;
 
     fn intent(cookies: &[u64], old: &str, new: &str) -> Intent {
         Intent {
@@ -133,7 +133,7 @@ mod tests {
     fn said(entries: &[Entry], cookies: &[u64]) -> Option<By> {
         let mut list: Vec<Socket> =
             (1..).zip(cookies).map(|(inode, cookie)| socket(inode, *cookie)).collect();
-        let groups = udpath_host::read::sockets::groups(&mut list);
+        let groups = udpath_host::sockets::groups(&mut list);
         let mut sockets = Sockets { list, groups, ..Sockets::default() };
         tell(entries, &Journal::at(Path::new("/j")), &mut sockets);
         sockets.groups[0].selection.as_ref().map(|fact| fact.value)

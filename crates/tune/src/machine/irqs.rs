@@ -3,7 +3,7 @@
 
 use super::Identity;
 use udpath_host::Source;
-use udpath_host::read::irqs;
+use udpath_host::irqs;
 use udpath_host::source::value;
 
 /// Devices that have IRQs, by their addresses.

@@ -11,7 +11,7 @@ use udpath_host::process::{self, Error, SocketSetting, SocketValue, Thread};
 
 use crate::process::{Chosen, chosen, pin, write};
 use crate::settings::{Setting, Value};
-use udpath_host::{Source, read};
+use udpath_host::{Source, processes, sockets};
 
 /// CPUs a thread may run on.
 pub(super) fn affinity(setting: &Setting, pid: u32, tid: u32) -> Result<Value, Refusal> {
@@ -86,8 +86,8 @@ pub(super) fn sockets(
 pub(super) fn held(source: &dyn Source, cookies: &[u64], of: SocketSetting) -> Option<Setting> {
     let mut listed = source.udp_sockets().ok()?.value;
     listed.retain(|socket| socket.cookie.is_some_and(|cookie| cookies.contains(&cookie)));
-    let wanted: HashMap<u32, usize> = read::sockets::inodes(&mut listed);
-    let holders = read::processes::scan(source, &wanted).ok()?.holders;
+    let wanted: HashMap<u32, usize> = sockets::inodes(&mut listed);
+    let holders = processes::scan(source, &wanted).ok()?.holders;
     let first = holders.into_iter().min_by_key(|holder| holder.pid)?;
     Some(Setting::Socket { pid: first.pid, inode: first.inode, setting: of })
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use udpath_host::snapshot::Direction;
-use udpath_host::{Source, read};
+use udpath_host::queues::Direction;
+use udpath_host::{Source, interfaces, irqs};
 
 /// IRQs of an interface's receive queues, by queue; empty if it has none.
 pub(super) fn of_interface(
@@ -18,8 +18,8 @@ pub(super) fn of_interface(
     // Drivers that do not report it to the kernel: by interrupt name. The reader knows the naming rules, and reports
     // why it fails.
     let mut missing = Vec::new();
-    let irqs = read::irqs::read(source, &mut missing).irqs;
-    let all = read::interfaces::read(source, &irqs, &mut missing);
+    let irqs = irqs::read(source, &mut missing).irqs;
+    let all = interfaces::read(source, &irqs, &mut missing);
     let found = all.into_iter().find(|one| one.name == interface).ok_or("no such interface")?;
     let irqs: BTreeMap<u32, u32> =
         found.rx.iter().filter_map(|queue| Some((queue.id, queue.irq.as_ref()?.value))).collect();

@@ -1,7 +1,7 @@
 //! Channels and rings: the number of queues of a card (`ethtool -L`), and their depth (`ethtool -G`).
 
 use udpath_host::Source;
-use udpath_host::snapshot::{ChannelCounts, Rings};
+use udpath_host::interfaces::{ChannelCounts, Rings};
 
 use super::row::{
     Access, Cost, Extra, Limit, OnReset, PartKind, Phase, Row, Scope, Shell, Target, ValueKind,

@@ -1,6 +1,6 @@
 //! NAPI of an interface: polling in threads, and how long interrupts stay off. Files in sysfs, or the kernel's netdev family.
 
-use udpath_host::snapshot::Napi;
+use udpath_host::interfaces::Napi;
 use udpath_host::source::{Folder, number};
 use udpath_host::{Absence, Source};
 use udpath_netlink::netdev::NapiChange;

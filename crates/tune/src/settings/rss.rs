@@ -1,6 +1,6 @@
 //! RSS: the receive queue that the card selects, by a hash and an indirection table (`ethtool -X`, `-N`).
 
-use udpath_host::snapshot::{Fields, HashFields};
+use udpath_host::interfaces::{Fields, HashFields};
 use udpath_host::source::Folder;
 use udpath_host::{Absence, Source};
 
@@ -100,7 +100,7 @@ fn interface(setting: &Setting) -> String {
 fn main_context(
     target: &Target<'_>,
     source: &dyn Source,
-) -> Result<udpath_host::snapshot::RssContext, Refusal> {
+) -> Result<udpath_host::interfaces::RssContext, Refusal> {
     Ok(source.rss(target.interface).map_err(|absence| target.absent(&absence))?.value.main)
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use udpath_host::snapshot::Interface;
+use udpath_host::interfaces::Interface;
 use udpath_rig::{TIMEOUT, awaited, program};
 
 use super::place::{Kind, PORT, Place, QUERIES, WORKERS};

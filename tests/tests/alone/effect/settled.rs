@@ -4,10 +4,11 @@
 
 use serde_json::{Value, json};
 use udpath_host::Snapshot;
-use udpath_host::snapshot::processes::{Process, Thread};
-use udpath_host::snapshot::sockets::{Socket, SocketMemory};
-use udpath_host::snapshot::sysctls::{Sysctl, SysctlScope};
-use udpath_host::snapshot::{Interface, LinkState, Napi, Qdisc, RxQueue, TxQueue};
+use udpath_host::interfaces::{Interface, LinkState, Napi, Qdisc};
+use udpath_host::processes::{Process, Thread};
+use udpath_host::queues::{RxQueue, TxQueue};
+use udpath_host::sockets::{Socket, SocketMemory};
+use udpath_host::sysctls::{Sysctl, SysctlScope};
 
 /// The settings of a network namespace and of the servers in it.
 pub(crate) fn settled(snapshot: &Snapshot) -> String {

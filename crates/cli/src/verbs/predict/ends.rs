@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use udpath_host::processes::Thread;
 use udpath_host::receivers::Receivers;
-use udpath_host::snapshot::processes::Thread;
 use udpath_steer::Flow;
 use udpath_steer::predict::{self, Predictor, Spread, Step, Why};
 

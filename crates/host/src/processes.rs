@@ -1,0 +1,357 @@
+//! Processes and their sockets, by one pass over `/proc`.
+//!
+//! ```text
+//! /proc/PID/exe        no program: a kernel thread, skipped
+//! /proc/PID/comm       name
+//! /proc/PID/fd/N       -> socket:[INODE]      only the requested inodes are kept
+//! ```
+//! A process may end at any moment; processes that have ended are skipped. For another user's process only the name is
+//! readable.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use udpath_steer::CpuSet;
+
+use crate::limits::{self, Limits, Mounts};
+use crate::source::value;
+use crate::text::{cpu_list, field};
+use crate::{Absence, Missing, Source};
+
+/// A process that has UDP sockets.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Its PID, as the reader sees it.
+    pub pid: u32,
+    /// Its name: 15 characters at most.
+    pub name: String,
+    /// The program it runs; `None` without permission to read it.
+    pub executable: Option<String>,
+    /// Its arguments, separated by spaces; truncated if long.
+    pub command: Option<String>,
+    /// The user it runs as.
+    pub uid: Option<u32>,
+    /// Its control group.
+    pub group: Option<String>,
+    /// Its systemd unit, from the control group's name.
+    pub unit: Option<String>,
+    /// Its container, from the control group's name.
+    pub container: Option<Container>,
+    /// Its CPU and memory limits.
+    pub limits: Limits,
+    /// Its threads, the main thread first.
+    pub threads: Vec<Thread>,
+}
+
+/// A container, as far as a control group's name identifies it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Container {
+    /// Its runtime: `docker`, `containerd`, `cri-o`, `podman`, `lxc`, `systemd-nspawn`.
+    pub runtime: String,
+    /// Its identifier or name.
+    pub id: String,
+}
+
+/// A thread.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Thread {
+    /// Its ID.
+    pub tid: u32,
+    /// Its name: 15 characters at most.
+    pub name: String,
+    /// CPUs it may run on.
+    pub cpus: Option<CpuSet>,
+    /// The CPU it last ran on.
+    pub last_cpu: Option<u32>,
+}
+
+/// Most bytes of a command line that are kept. A Java server's runs to many thousands; the distinguishing part is at
+/// the front. Shorter: servers that differ in their last argument look the same. Longer: more memory, and more secrets.
+const COMMAND: usize = 256;
+
+/// Result of the pass.
+#[derive(Debug, Default)]
+pub struct Scan {
+    /// Every process except kernel threads, in ascending order.
+    pub seen: Vec<Seen>,
+    /// Holders of the requested sockets: the inode, the process and the descriptor number.
+    pub holders: Vec<Holder>,
+    /// Number of processes whose descriptors are not readable (other users').
+    pub hidden: usize,
+}
+
+/// One process of the pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// Its PID.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// Its program; `None` without permission to read it.
+    pub executable: Option<String>,
+}
+
+/// An open socket of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holder {
+    /// The socket.
+    pub inode: u32,
+    /// The process.
+    pub pid: u32,
+    /// The descriptor.
+    pub fd: u32,
+}
+
+/// Walks over all processes once. `wanted`: inodes of the sockets whose holders to find.
+///
+/// # Errors
+/// `/proc` cannot be listed.
+pub fn scan(source: &dyn Source, wanted: &HashMap<u32, usize>) -> Result<Scan, Absence> {
+    let mut scan = Scan::default();
+    for pid in source.names("/proc")?.iter().filter_map(|name| name.parse::<u32>().ok()) {
+        let executable = match source.target(&format!("/proc/{pid}/exe")) {
+            Ok(path) => Some(path),
+            Err(Absence::NotPermitted { .. }) => None,
+            // A kernel thread, or one that just ended.
+            Err(_) => continue,
+        };
+        let Ok(name) = value(source, &format!("/proc/{pid}/comm")) else { continue };
+        scan.seen.push(Seen { pid, name, executable });
+        if wanted.is_empty() {
+            continue;
+        }
+        let folder = format!("/proc/{pid}/fd");
+        match source.names(&folder) {
+            Ok(names) => {
+                let held = names.iter().filter_map(|name| {
+                    let inode = socket_inode(&source.target(&format!("{folder}/{name}")).ok()?)?;
+                    let fd = name.parse().ok()?;
+                    wanted.contains_key(&inode).then_some(Holder { inode, pid, fd })
+                });
+                scan.holders.extend(held);
+            }
+            Err(Absence::NotPermitted { .. }) => scan.hidden += 1,
+            Err(_) => {}
+        }
+    }
+    scan.seen.sort_by_key(|seen| seen.pid);
+    Ok(scan)
+}
+
+/// `socket:[12345]`.
+fn socket_inode(target: &str) -> Option<u32> {
+    target.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+}
+
+/// Reads the details of one process.
+pub fn read(source: &dyn Source, mounts: &Mounts, seen: &Seen, missing: &mut Vec<Missing>) -> Process {
+    let pid = seen.pid;
+    let text = |file: &str| source.text(&format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let group = limits::memberships(&text("cgroup")).ok().and_then(|all| naming_group(&all));
+    let uid =
+        field(&text("status"), "Uid").and_then(|line| line.split_ascii_whitespace().next()?.parse().ok());
+    Process {
+        pid,
+        name: seen.name.clone(),
+        executable: seen.executable.clone(),
+        command: Some(command(&text("cmdline"))).filter(|command| !command.is_empty()),
+        uid,
+        unit: group.as_deref().and_then(unit),
+        container: group.as_deref().and_then(container),
+        group,
+        limits: limits::read(source, mounts, Some(pid), missing),
+        threads: threads(source, pid),
+    }
+}
+
+/// NUL-terminated arguments, separated by spaces.
+fn command(text: &str) -> String {
+    let mut end = text.len().min(COMMAND);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].trim_end_matches('\0').replace('\0', " ")
+}
+
+/// The most specific group name: of version 2, else systemd's own hierarchy, else the deepest of any controller.
+fn naming_group(all: &[limits::Membership]) -> Option<String> {
+    let systemd = |one: &&limits::Membership| {
+        one.controllers.as_ref().is_some_and(|names| names.iter().any(|name| name == "name=systemd"))
+    };
+    let telling = |one: &&limits::Membership| one.path != "/";
+    let unified = all.iter().filter(telling).find(|one| one.controllers.is_none());
+    let named = unified.or_else(|| all.iter().filter(telling).find(systemd));
+    let deepest = || all.iter().max_by_key(|one| one.path.matches('/').count());
+    named.or_else(deepest).map(|one| one.path.clone())
+}
+
+/// `/system.slice/nsd.service` -> `nsd.service`.
+fn unit(group: &str) -> Option<String> {
+    group.rsplit('/').find(|part| part.ends_with(".service")).map(str::to_owned)
+}
+
+/// How runtimes name a container's group: the prefix of the identifier, and the runtime.
+const PREFIXES: [(&str, &str); 7] = [
+    ("docker-", "docker"),
+    ("cri-containerd-", "containerd"),
+    ("crio-", "cri-o"),
+    ("libpod-", "podman"),
+    ("machine-", "systemd-nspawn"),
+    ("systemd-nspawn@", "systemd-nspawn"),
+    ("lxc.payload.", "lxc"),
+];
+
+/// The container of a group, by the runtimes' naming:
+///
+/// ```text
+/// /system.slice/docker-<64 digits>.scope              docker with systemd
+/// /docker/<64 digits>                                 docker without
+/// /kubepods.slice/.../cri-containerd-<64 digits>.scope
+/// /machine.slice/libpod-<64 digits>.scope
+/// /lxc/NAME, /lxc.payload.NAME
+/// ```
+pub fn container(group: &str) -> Option<Container> {
+    let parts: Vec<&str> = group.split('/').filter(|part| !part.is_empty()).collect();
+    let found = |runtime: &str, id: &str| Container { runtime: runtime.to_owned(), id: id.to_owned() };
+    // The innermost container counts.
+    for (at, part) in parts.iter().enumerate().rev() {
+        let name = part.strip_suffix(".scope").or_else(|| part.strip_suffix(".service")).unwrap_or(part);
+        for (prefix, runtime) in PREFIXES {
+            // A normal unit may be called docker-registry.service: an identifier has only digits.
+            let id = name
+                .strip_prefix(prefix)
+                .filter(|id| !matches!(runtime, "docker" | "containerd" | "cri-o" | "podman") || is_id(id));
+            if let Some(id) = id.filter(|id| !id.is_empty()) {
+                return Some(found(runtime, id));
+            }
+        }
+        let around = at.checked_sub(1).map(|at| parts[at]);
+        match around {
+            Some("docker") if is_id(name) => return Some(found("docker", name)),
+            Some("lxc") => return Some(found("lxc", name)),
+            // Kubernetes without systemd names the container by its identifier alone.
+            Some(pod) if pod.starts_with("pod") && is_id(name) => return Some(found("containerd", name)),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// 64 hexadecimal digits.
+fn is_id(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn threads(source: &dyn Source, pid: u32) -> Vec<Thread> {
+    let tids = source.names(&format!("/proc/{pid}/task")).unwrap_or_default();
+    let mut threads: Vec<Thread> = tids
+        .iter()
+        .filter_map(|tid| {
+            let text = |file: &str| source.text(&format!("/proc/{pid}/task/{tid}/{file}")).ok();
+            let (name, last_cpu) = name_and_cpu(&text("stat")?)?;
+            let status = text("status").unwrap_or_default();
+            let cpus = field(&status, "Cpus_allowed_list").and_then(|list| cpu_list(list).ok());
+            Some(Thread { tid: tid.parse().ok()?, name, cpus, last_cpu })
+        })
+        .collect();
+    threads.sort_by_key(|thread| (thread.tid != pid, thread.tid));
+    threads
+}
+
+/// `17 (a (b) c) S 1 ...` of `/proc/PID/task/TID/stat` (proc(5)): the name may contain spaces and parentheses; field 39
+/// is the CPU.
+fn name_and_cpu(text: &str) -> Option<(String, Option<u32>)> {
+    let (_, rest) = text.split_once('(')?;
+    let (name, rest) = rest.rsplit_once(')')?;
+    // Field 3 is the first after the name.
+    Some((name.to_owned(), rest.split_ascii_whitespace().nth(39 - 3).and_then(|cpu| cpu.parse().ok())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Folder;
+
+    #[test]
+    fn names_with_parentheses_and_the_39th_field() {
+        let text = "17 (a (b) c) S 1 17 17 0 -1 4194560 10 0 0 0 1 2 0 0 20 0 4 0 33 2990080 446 18446744073709551615 \
+                    1 2 3 4 5 0 0 0 0 0 0 0 17 5 0 0 0 0 0\n";
+        assert_eq!(name_and_cpu(text), Some(("a (b) c".into(), Some(5))));
+        assert_eq!(name_and_cpu("17 (x) S 1"), Some(("x".into(), None)));
+        assert_eq!(name_and_cpu("17 x S"), None);
+    }
+
+    #[test]
+    fn containers_by_the_names_that_runtimes_give() {
+        let id = "0f3a".repeat(16);
+        let of = |group: String| container(&group).map(|found| (found.runtime, found.id));
+        for (group, runtime) in [
+            (format!("/system.slice/docker-{id}.scope"), "docker"),
+            (format!("/docker/{id}"), "docker"),
+            (
+                format!(
+                    "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice/cri-containerd-{id}.scope"
+                ),
+                "containerd",
+            ),
+            (format!("/kubepods/burstable/pod77-aa/{id}"), "containerd"),
+            (format!("/kubepods.slice/kubepods-pod1.slice/crio-{id}.scope/container"), "cri-o"),
+            (format!("/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{id}.scope"), "podman"),
+        ] {
+            assert_eq!(of(group), Some((runtime.into(), id.clone())));
+        }
+        assert_eq!(of("/lxc/web/system.slice/nsd.service".into()), Some(("lxc".into(), "web".into())));
+        assert_eq!(of("/lxc.payload.web".into()), Some(("lxc".into(), "web".into())));
+        assert_eq!(of("/system.slice/docker-registry.service".into()), None);
+        assert_eq!(of("/system.slice/nsd.service".into()), None);
+        assert_eq!(unit("/lxc/web/system.slice/nsd.service").as_deref(), Some("nsd.service"));
+        assert_eq!(unit("/user.slice"), None);
+    }
+
+    #[test]
+    fn the_most_specific_group() {
+        let of = |text: &str| naming_group(&limits::memberships(text).unwrap());
+        // This machine, both versions at once.
+        assert_eq!(
+            of("9:name=systemd:/\n4:memory:/process_api/b0\n1:cpu:/\n0::/\n").as_deref(),
+            Some("/process_api/b0")
+        );
+        assert_eq!(
+            of("1:name=systemd:/system.slice/a.service\n4:cpu:/x/y/z\n").as_deref(),
+            Some("/system.slice/a.service")
+        );
+        assert_eq!(of("0::/system.slice/a.service\n").as_deref(), Some("/system.slice/a.service"));
+    }
+
+    #[test]
+    fn command_lines_are_cut_between_characters() {
+        assert_eq!(command("nsd\0-d\0-P\0\0"), "nsd -d -P");
+        let long = "é".repeat(400);
+        assert_eq!(command(&long).chars().count(), COMMAND / 2);
+        assert_eq!(command(&format!("x{long}")).len(), COMMAND - 1);
+    }
+
+    #[test]
+    fn this_process_is_seen_with_its_socket_and_threads() {
+        use std::os::fd::AsRawFd;
+        use std::os::linux::fs::MetadataExt;
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let held = std::fs::File::from(std::os::fd::OwnedFd::from(socket.try_clone().unwrap()));
+        let inode = u32::try_from(held.metadata().unwrap().st_ino()).unwrap();
+        let live = Folder::live();
+        let found = scan(&live, &HashMap::from([(inode, 0)])).unwrap();
+        let pid = std::process::id();
+        let mut fds: Vec<_> = found.holders.iter().map(|holder| (holder.pid, holder.fd)).collect();
+        fds.sort_unstable();
+        let mut wanted = [(pid, socket.as_raw_fd() as u32), (pid, held.as_raw_fd() as u32)];
+        wanted.sort_unstable();
+        assert_eq!(fds, wanted);
+        let mut missing = Vec::new();
+        let seen = found.seen.iter().find(|seen| seen.pid == pid).unwrap();
+        let own = read(&live, &limits::mounts(&live, &mut missing), seen, &mut missing);
+        assert_eq!(own.threads[0].tid, pid);
+        assert!(own.limits.cpus.is_some_and(|cpus| !cpus.is_empty()));
+        assert!(own.command.is_some_and(|command| command.len() <= COMMAND));
+    }
+}

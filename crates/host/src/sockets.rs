@@ -1,0 +1,212 @@
+//! UDP sockets: where they are bound, their queues and drops, their owners, and which share a port. The kernel's list, one
+//! pass over `/proc` for the owners, and the groups derived from both.
+//!
+//! ```text
+//! sock_diag            else /proc/net/udp and udp6        sockets, drops, buffers
+//!      | inodes
+//! /proc/PID/fd         one pass for all of them           owners
+//!      | pids
+//! /proc/PID/...        of owners only                     names, limits, threads
+//! ```
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use udpath_steer::reuseport::By;
+
+use crate::processes::{self, Process, Scan};
+use crate::{Absence, Fact, Missing, Provenance, Source, limits};
+
+pub mod table;
+
+pub use crate::client::sockets::{Owner, Socket, SocketMemory, SocketOptions};
+
+/// The UDP sockets of one network namespace. Unbound sockets are not listed: they receive nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sockets {
+    /// By port, address and inode.
+    pub list: Vec<Socket>,
+    /// Source of the list.
+    pub from: Option<Provenance>,
+    /// The processes that own them, by PID.
+    pub processes: Vec<Process>,
+    /// Sockets that share an address and port.
+    pub groups: Vec<ReuseportGroup>,
+}
+
+impl Sockets {
+    /// The process with this PID, if it has a UDP socket.
+    #[must_use]
+    pub fn process(&self, pid: u32) -> Option<&Process> {
+        self.processes.binary_search_by_key(&pid, |process| process.pid).ok().map(|at| &self.processes[at])
+    }
+}
+
+/// Sockets that share an address and port.
+///
+/// With `SO_REUSEPORT` they share the datagrams; with `SO_REUSEADDR` alone the last one bound gets them all. Only their
+/// options show which.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReuseportGroup {
+    /// The address they share.
+    pub address: IpAddr,
+    /// The port they share.
+    pub port: u16,
+    /// The interface they are bound to.
+    pub interface: Option<u32>,
+    /// The user who created them: only sockets of the same user form a group.
+    pub uid: u32,
+    /// The sockets, as indices into the list, in creation order. This is the bind order, unless a program created
+    /// several before binding them.
+    pub members: Vec<usize>,
+    /// How the kernel selects a socket for a datagram, if udpath set it (as its journal records); the kernel does not
+    /// report it. `Hash`: no program selects, so SO_INCOMING_CPU applies where set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selection: Option<Fact<By>>,
+}
+
+/// The UDP sockets, as the kernel lists them; owners and groups are still empty.
+pub fn list(source: &dyn Source, missing: &mut Vec<Missing>) -> Option<Fact<Vec<Socket>>> {
+    match source.udp_sockets() {
+        Ok(listed) => Some(listed),
+        Err(why) => {
+            let listed = table::read(source, missing)?;
+            let what = "buffers, cookies and devices of the UDP sockets".into();
+            missing.push(Missing { what, from: Provenance::SockDiag, why });
+            Some(listed)
+        }
+    }
+}
+
+/// Sorts the list by port, address and inode, and returns the index of each inode.
+pub fn inodes(sockets: &mut [Socket]) -> HashMap<u32, usize> {
+    sockets.sort_by_key(|socket| (socket.local.port(), socket.local.ip(), socket.inode));
+    let at = |(at, socket): (usize, &Socket)| (socket.inode != 0).then_some((socket.inode, at));
+    sockets.iter().enumerate().filter_map(at).collect()
+}
+
+/// Joins sockets and owners. `inodes`: from [`inodes`] of the same list; `scan`: made for them.
+pub fn join(
+    source: &dyn Source,
+    listed: Fact<Vec<Socket>>,
+    inodes: &HashMap<u32, usize>,
+    scan: &Scan,
+    missing: &mut Vec<Missing>,
+) -> Sockets {
+    let Fact { value: mut list, from } = listed;
+    for holder in &scan.holders {
+        if let Some(&at) = inodes.get(&holder.inode) {
+            list[at].owners.push(Owner { pid: holder.pid, fd: holder.fd });
+        }
+    }
+    let mut pids: Vec<u32> = scan.holders.iter().map(|holder| holder.pid).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    let mounts = if pids.is_empty() { limits::Mounts::default() } else { limits::mounts(source, missing) };
+    let owners = scan.seen.iter().filter(|seen| pids.binary_search(&seen.pid).is_ok());
+    let processes = owners.map(|seen| processes::read(source, &mounts, seen, missing)).collect();
+    let unknown = list.iter().filter(|socket| socket.inode != 0 && socket.owners.is_empty()).count();
+    if unknown > 0 {
+        let hidden = scan.hidden;
+        let (how, why) = if hidden > 0 {
+            let how = format!("the descriptors of {hidden} processes cannot be read");
+            (how, Absence::NotPermitted { needs: "root, or CAP_SYS_PTRACE".into() })
+        } else {
+            let why =
+                "they belong to another PID namespace, /proc is mounted with hidepid, or they were closed";
+            ("no visible process has them".to_owned(), Absence::Failed(why.into()))
+        };
+        missing.push(Missing {
+            what: format!("owners of {unknown} of {} UDP sockets: {how}", list.len()),
+            from: Provenance::File("/proc/PID/fd".into()),
+            why,
+        });
+    }
+    let groups = groups(&mut list);
+    Sockets { list, from: Some(from), processes, groups }
+}
+
+/// What two sockets must have in common to form a group (`udp_reuseport_add_sock`).
+type Shared = (IpAddr, u16, Option<u32>, u32, Option<bool>);
+
+/// Finds the groups, and stores each socket's group.
+pub fn groups(list: &mut [Socket]) -> Vec<ReuseportGroup> {
+    let shared = |socket: &Socket| -> Shared {
+        (socket.local.ip(), socket.local.port(), socket.interface, socket.uid, socket.v6only)
+    };
+    let mut by: HashMap<Shared, Vec<usize>> = HashMap::with_capacity(list.len());
+    for (at, socket) in list.iter().enumerate() {
+        by.entry(shared(socket)).or_default().push(at);
+    }
+    let mut all: Vec<(Shared, Vec<usize>)> =
+        by.into_iter().filter(|(_, members)| members.len() > 1).collect();
+    for (_, members) in &mut all {
+        // Inodes are assigned in ascending order, and wrap only after four billion.
+        members.sort_by_key(|&at| list[at].inode);
+    }
+    all.sort_by_key(|(_, members)| members[0]);
+    let numbered = all.into_iter().enumerate().map(|(number, (shared, members))| {
+        for &at in &members {
+            list[at].group = Some(number);
+        }
+        let (address, port, interface, uid, _) = shared;
+        ReuseportGroup { address, port, interface, uid, members, selection: None }
+    });
+    numbered.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn socket(local: &str, inode: u32, uid: u32) -> Socket {
+        Socket {
+            local: local.parse().unwrap(),
+            peer: None,
+            interface: None,
+            inode,
+            cookie: None,
+            uid,
+            v6only: None,
+            receive_queue: 0,
+            send_queue: 0,
+            memory: None,
+            drops: 0,
+            owners: Vec::new(),
+            group: None,
+            options: None,
+        }
+    }
+
+    #[test]
+    fn groups_share_address_port_device_and_user() {
+        let mut list = vec![
+            socket("10.0.0.1:53", 30, 0),
+            socket("10.0.0.1:53", 10, 0),
+            socket("10.0.0.2:53", 11, 0),
+            socket("10.0.0.1:53", 12, 99),
+            Socket { interface: Some(2), ..socket("10.0.0.1:53", 13, 0) },
+            socket("[::]:53", 14, 0),
+            socket("[::]:53", 15, 0),
+            Socket { v6only: Some(true), ..socket("[::]:53", 16, 0) },
+        ];
+        let of = inodes(&mut list);
+        assert_eq!(list[of[&10]].inode, 10);
+        let found = groups(&mut list);
+        let inodes: Vec<Vec<u32>> =
+            found.iter().map(|group| group.members.iter().map(|&at| list[at].inode).collect()).collect();
+        assert_eq!(inodes, [vec![10, 30], vec![14, 15]]);
+        assert_eq!(list.iter().filter(|socket| socket.group == Some(0)).count(), 2);
+        assert_eq!(list.iter().filter(|socket| socket.group.is_none()).count(), 4);
+        assert_eq!((found[0].port, found[1].address.to_string().as_str()), (53, "::"));
+    }
+
+    #[test]
+    fn sockets_of_the_kernel_have_no_inode_and_no_owner() {
+        let mut list =
+            vec![socket("0.0.0.0:4789", 0, 0), socket("0.0.0.0:51820", 0, 0), socket("0.0.0.0:53", 7, 0)];
+        assert_eq!(inodes(&mut list), HashMap::from([(7, 0)]));
+    }
+}
