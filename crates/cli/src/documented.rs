@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 
-use crate::Cli;
+use crate::args::Cli;
 
 /// A command line of a page.
 struct Shown {

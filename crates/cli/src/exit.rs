@@ -1,9 +1,21 @@
 //! How the program ends: one sentence on stderr and a documented exit code for scripts.
+//!
+//! A crate's error becomes a [`Failure`] here, so that `?` in a verb ends with the right code everywhere: 2 if the
+//! arguments are wrong, 3 if the machine cannot do it.
 
 use std::io;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
+use udpath_host::namespace::NamespaceError;
+use udpath_report::{InputError, ReadError, WriteError};
+use udpath_steer::predict::TablesError;
+use udpath_support::PackageError;
+use udpath_tune::apply::ApplyError;
+use udpath_tune::confirm::ConfirmError;
+use udpath_tune::journal::JournalError;
+use udpath_tune::plan::PlanError;
+use udpath_tune::undo::UndoError;
 
 /// Why a verb failed.
 #[derive(Debug)]
@@ -28,6 +40,85 @@ impl Failure {
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
         Self::Cannot(error)
+    }
+}
+
+/// Conversions of error types: a usage error if it matches the pattern, otherwise the machine's.
+macro_rules! usage_if {
+    ($($error:ty: $usage:pat,)*) => {$(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                match error {
+                    $usage => Self::usage(error),
+                    error => Self::Cannot(error.into()),
+                }
+            }
+        }
+    )*};
+}
+
+usage_if! {
+    udpath_advise::Error: udpath_advise::Error::Config(_),
+    udpath_lab::Error: udpath_lab::Error::Spec(_),
+    udpath_load::Error: udpath_load::Error::Plan(_),
+    udpath_serve::Error: udpath_serve::Error::Config(_),
+    JournalError: JournalError::Unknown { .. },
+    NamespaceError: NamespaceError::NotThere { .. },
+    PackageError: PackageError::Exists { .. } | PackageError::NotOurs { .. },
+    WriteError: WriteError::Folder { .. },
+}
+
+impl From<InputError> for Failure {
+    fn from(error: InputError) -> Self {
+        Self::Cannot(error.into())
+    }
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Self {
+        Self::Cannot(error.into())
+    }
+}
+
+impl From<TablesError> for Failure {
+    fn from(error: TablesError) -> Self {
+        Self::usage(error)
+    }
+}
+
+impl From<PlanError> for Failure {
+    fn from(error: PlanError) -> Self {
+        if error.is_usage() { Self::usage(error) } else { Self::Cannot(error.into()) }
+    }
+}
+
+impl From<ConfirmError> for Failure {
+    fn from(error: ConfirmError) -> Self {
+        match error {
+            ConfirmError::Journal(error) => error.into(),
+            error => Self::Cannot(error.into()),
+        }
+    }
+}
+
+impl From<UndoError> for Failure {
+    fn from(error: UndoError) -> Self {
+        match error {
+            UndoError::Journal(error) => error.into(),
+            error => Self::Cannot(error.into()),
+        }
+    }
+}
+
+impl From<ApplyError> for Failure {
+    fn from(error: ApplyError) -> Self {
+        match error {
+            ApplyError::Journal(error) => error.into(),
+            ApplyError::Reverted { .. } | ApplyError::HalfReverted { .. } => Self::Reverted(error.into()),
+            ApplyError::Unfinished { .. } | ApplyError::Awaiting { .. } | ApplyError::Nothing(_) => {
+                Self::Cannot(error.into())
+            }
+        }
     }
 }
 

@@ -73,3 +73,50 @@ pub(crate) fn lines() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
     usize::from(size.ws_row).checked_sub(1).filter(|lines| *lines > 0)
 }
+
+/// A line on stderr that shows how far an operation is, renewed in place; nothing unless stderr is a terminal. Errors are
+/// ignored: a closed terminal must not end the operation.
+#[derive(Debug)]
+pub(crate) struct StatusLine {
+    terminal: bool,
+    shown: bool,
+}
+
+impl StatusLine {
+    pub(crate) fn new() -> Self {
+        Self { terminal: std::io::stderr().is_terminal(), shown: false }
+    }
+
+    /// Is stderr a terminal?
+    pub(crate) const fn is_live(&self) -> bool {
+        self.terminal
+    }
+
+    /// Replaces the line.
+    pub(crate) fn show(&mut self, text: &str) {
+        if self.terminal {
+            let _ = write!(std::io::stderr(), "\r\x1b[K{text}");
+            self.shown = true;
+        }
+    }
+
+    /// Replaces the line and moves to the next.
+    pub(crate) fn keep(&mut self, text: &str) {
+        self.show(text);
+        self.end();
+    }
+
+    /// Keeps the line and moves to the next.
+    pub(crate) fn end(&mut self) {
+        if std::mem::take(&mut self.shown) {
+            let _ = writeln!(std::io::stderr());
+        }
+    }
+
+    /// Erases the line.
+    pub(crate) fn clear(&mut self) {
+        if std::mem::take(&mut self.shown) {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}

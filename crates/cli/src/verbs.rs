@@ -1,22 +1,23 @@
-//! One file per verb: its arguments, their checks, the call, the output.
+//! One file per verb: the call of the crates with its arguments, and the output.
 
 pub(crate) mod apply;
 pub(crate) mod boost;
 mod captured;
-mod choice;
 pub(crate) mod completions;
 pub(crate) mod confirm;
 pub(crate) mod export;
 pub(crate) mod lab;
 pub(crate) mod load;
+pub(crate) mod machine;
 pub(crate) mod man;
+mod page;
 pub(crate) mod plan;
 pub(crate) mod predict;
 pub(crate) mod profile;
 pub(crate) mod report;
 pub(crate) mod revert;
 pub(crate) mod serve;
-pub(crate) mod settings;
+mod settings;
 pub(crate) mod show;
 pub(crate) mod status;
 pub(crate) mod support;

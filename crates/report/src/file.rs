@@ -1,4 +1,6 @@
-//! Writes files completely or not at all: written next to the target under another name, synced, then renamed.
+//! Files: read up to a limit; written completely or not at all.
+//!
+//! A file is written next to the target under another name, synced, then renamed.
 //!
 //! ```text
 //! .x.html.udpath-PID-N   <- bytes, fsync            a failure here removes it; x.html is as it was
@@ -8,10 +10,57 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Why a file could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum InputError {
+    /// A system call failed.
+    #[error("cannot read {name}")]
+    Io {
+        /// The file.
+        name: String,
+        /// The system's error.
+        #[source]
+        cause: io::Error,
+    },
+    /// It is larger than any valid one.
+    #[error("{name} is too large: more than {} MiB", most >> 20)]
+    TooLarge {
+        /// The file.
+        name: String,
+        /// The limit, bytes.
+        most: u64,
+    },
+}
+
+/// Reads a file, or standard input if `path` is `-`, up to `most` bytes: without a limit, a device or an endless pipe given
+/// by mistake would fill the memory. Returns its name in errors, and its bytes.
+///
+/// # Errors
+/// See [`InputError`].
+pub fn read_input(path: &Path, most: u64) -> Result<(String, Vec<u8>), InputError> {
+    if path == Path::new("-") {
+        return read_from(io::stdin().lock(), "standard input".to_owned(), most);
+    }
+    let name = path.display().to_string();
+    match File::open(path) {
+        Ok(file) => read_from(file, name, most),
+        Err(cause) => Err(InputError::Io { name, cause }),
+    }
+}
+
+fn read_from(source: impl Read, name: String, most: u64) -> Result<(String, Vec<u8>), InputError> {
+    let mut bytes = Vec::new();
+    match source.take(most + 1).read_to_end(&mut bytes) {
+        Err(cause) => Err(InputError::Io { name, cause }),
+        Ok(_) if bytes.len() as u64 > most => Err(InputError::TooLarge { name, most }),
+        Ok(_) => Ok((name, bytes)),
+    }
+}
 
 /// Why a file could not be written. An existing file is unchanged.
 #[derive(Debug, thiserror::Error)]
@@ -180,6 +229,20 @@ mod tests {
             .collect();
         names.sort();
         names
+    }
+
+    #[test]
+    fn an_endless_file_is_refused() {
+        let error = read_from(io::repeat(b' '), "/dev/zero".to_owned(), 1 << 20).expect_err("endless");
+        assert!(error.to_string().contains("more than 1 MiB"), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_named() {
+        let error = |path: &str| read_input(Path::new(path), 1).expect_err("unreadable").to_string();
+        let missing = error("/nowhere/at-all.json");
+        assert!(missing.starts_with("cannot read /nowhere/at-all.json: No such file"), "{missing}");
+        assert!(error("/").starts_with("cannot read /: "), "{}", error("/"));
     }
 
     #[test]

@@ -1,9 +1,7 @@
 //! Reads and writes results as JSON. The `schema` field identifies a document; it is checked first, so that a wrong
 //! file is reported as such, not as "missing field `version`".
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -12,6 +10,8 @@ use serde_json::error::Category;
 use udpath_advise::result::{self as boost, BoostResult};
 use udpath_advise::{PROFILE_SCHEMA, ProfileResult};
 use udpath_load::result::{self as load, LoadResult};
+
+use crate::file::{InputError, read_input};
 
 /// Largest document read, bytes. A result of a hundred rungs with full histograms takes 2 MiB; without a limit, a
 /// device or an endless pipe given by mistake would fill the memory.
@@ -32,20 +32,8 @@ pub enum Document {
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file could not be read.
-    #[error("cannot read {name}")]
-    Io {
-        /// The file.
-        name: String,
-        /// The system's error.
-        #[source]
-        cause: io::Error,
-    },
-    /// It is larger than any result.
-    #[error("{name} is larger than {} MiB: not a result of udpath", LARGEST >> 20)]
-    TooLarge {
-        /// The file.
-        name: String,
-    },
+    #[error(transparent)]
+    Input(#[from] InputError),
     /// It is empty.
     #[error("{name} is empty: expected {EXPECTED}")]
     Empty {
@@ -114,24 +102,7 @@ const EXPECTED: &str =
 /// # Errors
 /// See [`ReadError`].
 pub fn read(path: &Path) -> Result<Document, ReadError> {
-    if path == Path::new("-") {
-        return read_from(io::stdin().lock(), "standard input".to_owned());
-    }
-    let name = PathBuf::from(path).display().to_string();
-    match File::open(path) {
-        Ok(file) => read_from(file, name),
-        Err(cause) => Err(ReadError::Io { name, cause }),
-    }
-}
-
-fn read_from(source: impl Read, name: String) -> Result<Document, ReadError> {
-    let mut bytes = Vec::new();
-    if let Err(cause) = source.take(LARGEST + 1).read_to_end(&mut bytes) {
-        return Err(ReadError::Io { name, cause });
-    }
-    if bytes.len() as u64 > LARGEST {
-        return Err(ReadError::TooLarge { name });
-    }
+    let (name, bytes) = read_input(path, LARGEST)?;
     parse(&bytes, &name)
 }
 
@@ -164,7 +135,7 @@ pub fn parse(bytes: &[u8], name: &str) -> Result<Document, ReadError> {
                 .any(|kind| other.starts_with(kind));
             let hint = match (ours, other.starts_with("udpath.")) {
                 (true, _) => "; it was written by another version of udpath",
-                (false, true) => "; this part of udpath has no report",
+                (false, true) => "; udpath report does not render this kind of result",
                 (false, false) => "",
             };
             // The name comes from the file and goes into one sentence: no line breaks, limited length.
@@ -187,6 +158,13 @@ pub fn to_json<T: Serialize>(result: &T) -> String {
         serde_json::to_string(result).unwrap_or_else(|e| format!("{{\"error\":{:?}}}", e.to_string()));
     text.push('\n');
     text
+}
+
+/// JSON on several lines, for readers.
+#[must_use]
+pub fn to_pretty_json<T: Serialize>(result: &T) -> String {
+    let text = serde_json::to_string_pretty(result);
+    text.unwrap_or_else(|e| format!("{{\"error\":{:?}}}", e.to_string())) + "\n"
 }
 
 #[cfg(test)]
@@ -214,7 +192,7 @@ mod tests {
         assert!(error("[1]").contains("has no \"schema\" field"));
         assert!(error("{\"schema\":7}").contains("has no \"schema\" field"));
         assert!(error("{\"schema\":\"udpath.boost/1\"}").ends_with("written by another version of udpath"));
-        assert!(error("{\"schema\":\"udpath.serve/1\"}").ends_with("has no report"));
+        assert!(error("{\"schema\":\"udpath.serve/1\"}").ends_with("does not render this kind of result"));
         assert!(error("{\"schema\":\"a\\nb\"}").contains("the schema \"ab\": expected"));
         assert!(
             error("{\"schema\":\"udpath.load/1\"}")
@@ -226,19 +204,5 @@ mod tests {
     #[test]
     fn numbers_out_of_range_do_not_get_in() {
         assert!(error("{\"schema\":\"udpath.load/1\",\"tps\":1e999}").contains("out of range"));
-    }
-
-    #[test]
-    fn an_endless_file_is_refused() {
-        let error = read_from(io::repeat(b' '), "/dev/zero".to_owned()).expect_err("endless");
-        assert!(error.to_string().contains("more than 256 MiB"), "{error}");
-    }
-
-    #[test]
-    fn a_missing_file_is_named() {
-        let error = Report::new(read(Path::new("/nowhere/at-all.json")).expect_err("missing")).to_string();
-        assert!(error.starts_with("cannot read /nowhere/at-all.json: No such file"), "{error}");
-        let folder = Report::new(read(Path::new("/")).expect_err("a folder")).to_string();
-        assert!(folder.starts_with("cannot read /: "), "{folder}");
     }
 }

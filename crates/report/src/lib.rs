@@ -1,17 +1,16 @@
 //! One result, three renderings: terminal, JSON, and one self-contained HTML file.
 //!
 //! ```text
-//! BoostResult, LoadResult, ProfileResult  ->  json      to and from a file; the schema is checked first
-//!                          ->  terminal  one screen: the conclusion, then aligned tables
-//!                          ->  html      one file: charts (svg), their tables, how to read them
-//! MapResult                ->  terminal, metrics, and top: live, on a whole screen
-//!                                          |
-//!                              units  every figure is formatted in one place
-//!                              scale  axes and their ticks
-//!                              flame  stacks that begin alike, as one tree
-//!                              time_line  CPUs slice by slice
-//!                              words, finding  the sentences both renderings share
-//!                              file   whole or not at all
+//! BoostResult, LoadResult, ProfileResult ─▸ json       to and from a file; the schema is checked first
+//!                                        ─▸ terminal   one screen: the conclusion, then aligned tables
+//!                                        ─▸ html       one file: charts (svg), their tables, how to read them
+//! MapResult                              ─▸ terminal, metrics, and top: live, on a whole screen
+//! what serve, lab, predict, support and the verbs of settings return ─▸ terminal
+//!
+//! units       every figure is formatted in one place        scale       axes and their ticks
+//! words       sentences that both renderings share          flame       stacks that begin alike, as one tree
+//! finding     findings as sentences                         time_line   CPUs slice by slice
+//! file        read up to a limit; written whole or not at all
 //! ```
 //! The results are plain data from elsewhere, possibly from an edited file: this crate does not assume that they are
 //! finite, ordered or short, and escapes all of their text for the terminal and the page. It measures nothing.
@@ -23,6 +22,7 @@ mod hardware;
 mod html;
 mod json;
 mod metrics;
+pub mod predict;
 mod scale;
 mod svg;
 mod terminal;
@@ -33,44 +33,29 @@ mod words;
 
 use std::path::Path;
 
+use udpath_advise::ProfileResult;
 use udpath_advise::result::BoostResult;
-use udpath_advise::{MapResult, ProfileResult};
 use udpath_load::result::LoadResult;
 use udpath_profile::Profile;
 use udpath_profile::difference::Difference;
 
-pub use file::{WriteError, check_writable, write_whole};
-pub use json::{Document, ReadError, parse, read, to_json};
+pub use file::{InputError, WriteError, check_writable, read_input, write_whole};
+pub use json::{Document, ReadError, parse, read, to_json, to_pretty_json};
 pub use metrics::{Applied, MetricsFormat, MetricsOptions, map_metrics};
 pub use terminal::Style;
-pub use terminal::map::Extent;
-pub use terminal::spread::SpreadTable;
+pub use terminal::boost::text as boost_text;
+pub use terminal::changes::{
+    applied as applied_text, applied_sentence, status as status_text, status_findings, undone_sentence,
+};
+pub use terminal::lab::text as labs_text;
+pub use terminal::map::{Extent, text as map_text};
+pub use terminal::predict::{accuracy, compared, mismatch, path as path_text, spreads as spreads_text};
+pub use terminal::profile::within as profile_text;
+pub use terminal::progress::{load_line, probe_line, rung_line, server_line, trial_line};
+pub use terminal::search::text as search_text;
+pub use terminal::serve::{Started, started as started_text, summary as served_text};
+pub use terminal::support::{contents as capture_text, redactions as redactions_text};
 pub use units::date;
-
-/// The path of a datagram through a machine as text for a terminal: a line per hop, findings below.
-#[must_use]
-pub fn map_text(result: &MapResult, extent: Extent, style: &Style) -> String {
-    terminal::map::text(result, extent, style)
-}
-
-/// The distribution of flows over queues, CPUs or sockets as text for a terminal: how concentrated it is, and a line
-/// for each.
-#[must_use]
-pub fn spread_text(table: &SpreadTable<'_>, style: &Style) -> String {
-    terminal::spread::text(table, *style)
-}
-
-/// A climb as text: a summary that fits on a screen of 40 lines, or all details.
-#[must_use]
-pub fn boost_text(result: &BoostResult, style: &Style, details: bool) -> String {
-    terminal::boost::text(result, style, details)
-}
-
-/// A profile as text on at most this many lines, as far as its required parts fit. `None`: all of it.
-#[must_use]
-pub fn profile_text(result: &ProfileResult, style: &Style, lines: Option<usize>) -> String {
-    terminal::profile::within(result, style, lines)
-}
 
 /// A result that can be rendered.
 pub trait Render {
@@ -149,29 +134,27 @@ impl Render for Compared<'_> {
     }
 }
 
+impl Document {
+    fn result(&self) -> &dyn Render {
+        match self {
+            Self::Boost(result) => result,
+            Self::Load(result) => result,
+            Self::Profile(result) => result,
+        }
+    }
+}
+
 impl Render for Document {
     fn terminal(&self, style: &Style) -> String {
-        match self {
-            Self::Boost(result) => result.terminal(style),
-            Self::Load(result) => result.terminal(style),
-            Self::Profile(result) => result.terminal(style),
-        }
+        self.result().terminal(style)
     }
 
     fn html(&self) -> String {
-        match self {
-            Self::Boost(result) => result.html(),
-            Self::Load(result) => result.html(),
-            Self::Profile(result) => result.html(),
-        }
+        self.result().html()
     }
 
     fn json(&self) -> String {
-        match self {
-            Self::Boost(result) => result.json(),
-            Self::Load(result) => result.json(),
-            Self::Profile(result) => result.json(),
-        }
+        self.result().json()
     }
 }
 

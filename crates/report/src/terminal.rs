@@ -4,12 +4,19 @@
 //! is a terminal, its width, and `NO_COLOR`.
 
 pub(crate) mod boost;
+pub(crate) mod changes;
 pub(crate) mod difference;
+pub(crate) mod lab;
 pub(crate) mod load;
 pub(crate) mod map;
+pub(crate) mod predict;
 pub(crate) mod profile;
+pub(crate) mod progress;
+pub(crate) mod search;
+pub(crate) mod serve;
 pub(crate) mod spread;
 mod style;
+pub(crate) mod support;
 mod table;
 pub(crate) mod traces;
 

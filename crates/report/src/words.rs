@@ -214,6 +214,18 @@ pub(crate) fn per_core(result: &LoadResult) -> Vec<String> {
     ends.map(line).into()
 }
 
+/// Throughput per busy CPU of this machine, if its CPU time is known.
+pub(crate) fn per_busy_cpu(result: &LoadResult) -> Option<String> {
+    let busy = result.busy_cpus();
+    (busy > 0.0).then(|| {
+        format!(
+            "per busy CPU ({busy:.2} were busy, generator included): {} tps, {} Mbit/s",
+            units::tps(result.tps / busy),
+            units::mbits(result.mbits / busy)
+        )
+    })
+}
+
 /// The load's plan, in words.
 pub(crate) fn plan(result: &LoadResult) -> String {
     format!(

@@ -233,7 +233,7 @@ fn a_boot_ends_an_unconfirmed_apply() {
     let boot = &BOOTS[1];
     ended(boot, "status", 1, "not confirmed before a boot, which ended it: `udpath undo 3` closes it");
     ended(boot, "confirm", 3, "was lost at a reboot");
-    ended(boot, "close", 0, "but for what a boot had ended before and was not looked at: eth1:rps/rx-0");
+    ended(boot, "close", 0, "reset by an earlier boot, not checked: eth1:rps/rx-0");
     fine(boot, "closed");
 }
 
@@ -241,8 +241,8 @@ fn a_boot_ends_an_unconfirmed_apply() {
 fn undo_after_a_boot_restores_all_and_leaves_nothing() {
     udpath_lab::needs_root!();
     let boot = last();
-    ended(boot, "undo-rest", 0, "apply 2 is undone; every setting was read back and is as before\n");
-    ended(boot, "undo", 0, "apply 1 is undone; every setting was read back and is as before\n");
+    ended(boot, "undo-rest", 0, "undid apply 2: all settings read back at their previous values\n");
+    ended(boot, "undo", 0, "undid apply 1: all settings read back at their previous values\n");
     let (before, after) = (looked(fine(first(), "before")), looked(fine(boot, "undone")));
     assert_eq!(before, after);
     assert_eq!(fine(boot, "left"), fine(first(), "clean"), "files are left");

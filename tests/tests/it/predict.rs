@@ -142,7 +142,7 @@ fn ports_found_in_reverse_lead_there() {
     let never = ["--reverse", "1", "--reverse-cpu", "2", "--ports", "2000-2999"];
     let ended = predict(&[&["192.0.2.7", "192.0.2.1:53"], &known[..], &cpus, &never].concat());
     assert_eq!((ended.code(), ended.out.as_str()), (Some(1), ""), "{}", ended.err);
-    assert!(ended.err.contains("none of the source ports 2000-2999 gets there"), "{}", ended.err);
+    assert!(ended.err.contains("none of the source ports 2000-2999 reaches it"), "{}", ended.err);
 }
 
 #[test]
@@ -158,16 +158,16 @@ fn bad_input_gives_one_sentence() {
     let rule = r#"{"location": 7, "flow": "udp4", "action": "drop"}"#;
     file("twice", &format!(r#"{{"schema": "udpath.tables/1", "rules": [{rule}, {rule}]}}"#));
     let cases: &[(&[&str], i32, &str)] = &[
-        (&["192.0.2.7", TO], 2, "write ADDR:PORT"),
-        (&["host:7", TO], 2, "write ADDR:PORT"),
-        (&[FROM, "192.0.2.1:99999"], 2, "write ADDR:PORT"),
+        (&["192.0.2.7", TO], 2, "expected ADDR:PORT"),
+        (&["host:7", TO], 2, "expected ADDR:PORT"),
+        (&[FROM, "192.0.2.1:99999"], 2, "expected ADDR:PORT"),
         (&[FROM, "[::1]:53"], 2, "two addresses of one family"),
         (&[FROM, TO, "--key", "6d:5a"], 2, "40 to 256"),
         (&[FROM, TO, "--key", "6d:5x"], 2, "character 5 of the key"),
         (&[FROM, TO, "--driver", "e100"], 2, "known drivers: bnxt_en, "),
-        (&[FROM, TO, "--fields", "sdf"], 2, "sd (addresses) or sdfn"),
+        (&[FROM, TO, "--fields", "sdf"], 2, "possible values: sd, sdfn"),
         (&[FROM, TO, "--table", "equal:0"], 2, "at least 1 queue"),
-        (&[FROM, TO, "--table", "equal:x"], 2, "write equal:8"),
+        (&[FROM, TO, "--table", "equal:x"], 2, "such as equal:8"),
         (&[FROM, TO, "--table", "weight:0,0"], 2, "all weights"),
         (&[FROM, TO, "--table", "equal:4", "--table-size", "100"], 2, "a power of two"),
         (
@@ -178,14 +178,14 @@ fn bad_input_gives_one_sentence() {
         (&[FROM, TO, "--queues", "0"], 2, "invalid number of queues 0"),
         (&[FROM, TO, "--queues", "4294967295"], 2, "invalid number of queues 4294967295"),
         (&[FROM, TO, "--rps-cpus", "0-"], 2, "is not a CPU number or range (character 3)"),
-        (&[FROM, TO, "--rps-cpus", "0-1"], 2, "say how many there are with --queues"),
+        (&[FROM, TO, "--rps-cpus", "0-1"], 2, "add --queues N"),
         (&[FROM, TO, "--by", "cpu"], 2, "--sockets"),
         (&[FROM, TO, "--sockets", "0"], 2, "invalid number of sockets 0"),
         (&[FROM, TO, "--sockets", "99999999999"], 2, "invalid number of sockets"),
-        (&[FROM, TO, "--sockets", "2", "--by", "magic"], 2, "write hash, cpu, cpu-modulo or rxhash"),
+        (&[FROM, TO, "--sockets", "2", "--by", "magic"], 2, "possible values: hash, cpu, cpu-modulo, rxhash"),
         (&[FROM, TO, "--ports", "1-2"], 2, "add --reverse QUEUE"),
-        (&[FROM, TO, "--reverse", "0", "--ports", "2-1"], 2, "the lower first"),
-        (&[FROM, TO, "--reverse", "0", "--count", "0"], 2, "--count 1 or more"),
+        (&[FROM, TO, "--reverse", "0", "--ports", "2-1"], 2, "1 <= LOW <= HIGH"),
+        (&[FROM, TO, "--reverse", "0", "--count", "0"], 2, "--count must be at least 1"),
         (&[FROM, TO, "--reverse", "8", "--queues", "8", "--key", "microsoft"], 2, "no queue 8"),
         (
             &[FROM, TO, "--reverse", "0"],

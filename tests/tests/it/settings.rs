@@ -109,7 +109,7 @@ fn invalid_input_is_a_usage_error_and_changes_nothing() {
             &["--set", "sysctl:net.ipv4.conf.eth0.accept_local=1"],
             "--allow sysctl:net.ipv4.conf.eth0.accept_local",
         ),
-        (&["--set", RPS, "--confirm", "soon"], "60s or 5m"),
+        (&["--set", RPS, "--confirm", "soon"], "such as 5s"),
         (&["--set", RPS, "--confirm", "60s", "--persist"], "cannot be used with"),
         (&["--set", RPS, "--ignore-conflict", "gravity"], "irqbalance, tuned"),
         (&["/dev/null"], "not a plan"),
@@ -175,7 +175,7 @@ fn without_rights_on_read_only_files_or_a_full_disk_nothing_is_half_done() {
         "{}",
         said.err
     );
-    assert!(said.out.contains("apply 1 is undone"), "{}", said.out);
+    assert!(said.out.contains("undid apply 1"), "{}", said.out);
     assert_eq!(place.rps(), before);
     let none = format!("mount -t tmpfs -o size=4k none $S; set -f; $U apply --state $S {many}");
     place.shell(&none).refused(3, "No space left on device");

@@ -52,10 +52,10 @@ fn invalid_input_gives_one_sentence() {
         (&["show", "no-such0"][..], 2, "there is no interface 'no-such0'; there are lo"),
         (&["show", "pid:4194304"], 2, "process 4194304 is not there"),
         (&["show", "pid:x"], 2, "'x' is not a process number"),
-        (&["show", "-i", "0"], 2, "give 0.01 to 300 seconds"),
-        (&["show", "--sysroot", "/no/such/folder"], 2, "there is neither proc nor sys in it"),
-        (&["show", "--sysroot", "/", "-i", "1"], 2, "a capture of one picture stands still"),
-        (&["show", "--netns", "no-such-one"], 3, "there is no network namespace no-such-one"),
+        (&["show", "-i", "0"], 2, "expected 10ms to 5m"),
+        (&["show", "--sysroot", "/no/such/folder"], 2, "contains neither proc nor sys"),
+        (&["show", "--sysroot", "/", "-i", "1"], 2, "--interval needs two snapshots"),
+        (&["show", "--netns", "no-such-one"], 2, "there is no network namespace no-such-one"),
         (&["predict", "192.0.2.1:1", "192.0.2.2:2", "--interface", "no-such0"], 2, "there is no interface"),
     ] {
         let ended = Run::new(args).finish();

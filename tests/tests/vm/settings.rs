@@ -283,7 +283,7 @@ fn unconfirmed_changes_revert_when_the_terminal_closes() {
     udpath_lab::needs_root!();
     let machine = &*MACHINE;
     let said = machine.fine("unconfirmed");
-    assert!(said.contains("reverts in 3 s unless you say `udpath confirm"), "{said}");
+    assert!(said.contains("reverts in 3 s unless confirmed with `udpath confirm"), "{said}");
     assert!(machine.fine("unconfirmed-is").contains("Combined:\t8"), "{}", machine.fine("unconfirmed-is"));
     same(machine, "before", "unconfirmed-reverted");
 }

@@ -46,7 +46,7 @@ impl Captured {
             two.or_else(|| is_machine(&top).then_some(Self::Folder { now: top, earlier: None }))
         };
         found.ok_or_else(|| {
-            usage("there is neither proc nor sys in it; name a folder or an archive that `udpath support` wrote".into())
+            usage("not a capture: it contains neither proc nor sys; name a folder or an archive that `udpath support` wrote".into())
         })
     }
 

@@ -1,15 +1,7 @@
 //! `udpath completions`: shell completions, generated from the argument table.
 
-use clap_complete::Shell;
-
+use crate::args::completions::Args;
 use crate::exit::Done;
-
-/// Arguments of `udpath completions`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// The shell to complete for
-    shell: Shell,
-}
 
 /// Prints the completions to stdout.
 pub(crate) fn run(args: &Args, command: &mut clap::Command) -> Done {

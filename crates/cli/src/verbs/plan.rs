@@ -3,37 +3,18 @@
 use anyhow::Context;
 use udpath_tune::Live;
 
-use super::settings::{self, Namespace, Wanted};
+use super::{machine, settings};
+use crate::args::plan::Args;
 use crate::exit::Done;
 use crate::terminal;
 
-/// Arguments of `udpath plan`.
-#[derive(Debug, clap::Args)]
-#[command(after_help = concat!(
-    "Each setting on a page, when it helps and when it harms: ",
-    env!("CARGO_PKG_REPOSITORY"),
-    "/tree/main/docs"
-))]
-pub(crate) struct Args {
-    #[command(flatten)]
-    wanted: Wanted,
-    /// Print equivalent shell commands that do not need udpath
-    #[arg(long, conflicts_with = "json")]
-    shell: bool,
-    /// Print one JSON document that `udpath apply` accepts
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    namespace: Namespace,
-}
-
 /// Resolves the plan and prints it.
 pub(crate) fn run(args: &Args) -> Done {
-    args.namespace.run(|| show(args))
+    machine::inside(&args.netns.place(), || show(args))
 }
 
 fn show(args: &Args) -> Done {
-    let plan = args.wanted.plan(&Live::new())?;
+    let plan = settings::plan(&args.changes, &Live::new())?;
     let text = match (args.shell, args.json) {
         (true, _) => plan.shell(),
         (_, true) => {
@@ -44,6 +25,6 @@ fn show(args: &Args) -> Done {
     if !text.is_empty() {
         terminal::print(&text)?;
     }
-    settings::tell_lasting(plan.changes.iter().map(|change| &change.setting));
+    settings::note_lasting(plan.changes.iter().map(|change| &change.setting));
     Ok(())
 }

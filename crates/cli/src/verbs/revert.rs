@@ -12,11 +12,10 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context;
 use serde::Serialize;
-use udpath_host::namespace::inside;
-use udpath_tune::{Live, confirm};
+use udpath_tune::{Journal, Live, confirm};
 
-use super::settings::State;
-use super::undo;
+use super::{machine, undo};
+use crate::args::revert::Args;
 use crate::exit::{Done, Failure};
 
 /// Written by the process once it waits.
@@ -48,7 +47,7 @@ impl Reverter {
             Self::Unit(_) => None,
             Self::Process { pid, cgroup, why } => Some(format!(
                 "pid {pid} reverts it, and does not survive the end of its cgroup ({cgroup}) or container: {why}; \
-                 `udpath status` shows whether it still waits"
+                 `udpath status` shows whether it is still running"
             )),
         }
     }
@@ -59,9 +58,9 @@ pub(crate) fn start(folder: &Path, id: u64) -> anyhow::Result<Reverter> {
     let why = match Path::new(BOOTED).is_dir() {
         true => match unit(folder, id) {
             Ok(unit) => return Ok(Reverter::Unit(unit)),
-            Err(error) => format!("systemd does not run it ({error:#})"),
+            Err(error) => format!("systemd cannot run it ({error:#})"),
         },
-        false => "systemd does not run here".to_owned(),
+        false => "systemd is not running here".to_owned(),
     };
     let pid = process(folder, id)?;
     Ok(Reverter::Process { pid, cgroup: cgroup(), why })
@@ -70,8 +69,8 @@ pub(crate) fn start(folder: &Path, id: u64) -> anyhow::Result<Reverter> {
 /// Starts a transient unit; systemd considers it started when it notifies (sd_notify(3)).
 fn unit(folder: &Path, id: u64) -> anyhow::Result<String> {
     // Uses the path, since systemd has another /proc/self; a newer version at that path can still revert.
-    let program = std::env::current_exe().context("cannot tell where this program is")?;
-    anyhow::ensure!(program.exists(), "{} is not there any more", program.display());
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    anyhow::ensure!(program.exists(), "{} no longer exists", program.display());
     let name = format!("udpath-revert-{id}-{}.service", std::process::id());
     let mut command = Command::new("systemd-run");
     command.args(["--quiet", "--collect", "--no-ask-password", "--service-type=notify"]);
@@ -95,12 +94,12 @@ fn process(folder: &Path, id: u64) -> anyhow::Result<u32> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().context("cannot run /proc/self/exe")?;
     let mut said = String::new();
-    let out = child.stdout.take().context("it has no stdout")?;
-    out.take(64).read_to_string(&mut said).context("cannot read what it says")?;
+    let out = child.stdout.take().context("its stdout is not a pipe")?;
+    out.take(64).read_to_string(&mut said).context("cannot read its output")?;
     if said != READY {
         let mut why = String::new();
         let _ = child.stderr.take().map(|err| err.take(1024).read_to_string(&mut why));
-        anyhow::bail!("it ended: {}", why.trim());
+        anyhow::bail!("it exited: {}", why.trim());
     }
     Ok(child.id())
 }
@@ -113,38 +112,28 @@ fn cgroup() -> String {
     of(":name=systemd:").or_else(|| of("0::")).unwrap_or_else(|| "unknown".to_owned())
 }
 
-/// Arguments of `udpath revert`, set by `udpath apply --confirm`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// Number of the apply
-    id: u64,
-    #[command(flatten)]
-    state: State,
-}
-
 /// Waits, and reverts unless confirmed.
 pub(crate) fn run(args: &Args) -> Done {
     // A session of its own, so that closing a terminal or ^C does not reach it. Fails only for a group leader, which is
     // a unit's process or a shell's job.
     let _ = rustix::process::setsid();
-    let journal = args.state.journal();
-    let attending = confirm::attended_by_this(&journal, args.id).map_err(undo::failure)?;
+    let journal = Journal::at(&args.journal.state);
+    let attending = confirm::attended_by_this(&journal, args.id)?;
     let place = attending.place.clone();
-    let reverted = inside(&place, || -> Done {
+    machine::inside(&place, || {
         ready()?;
-        let reverted = confirm::revert(&Live::new(), &journal, args.id).map_err(undo::failure)?;
+        let reverted = confirm::revert(&Live::new(), &journal, args.id)?;
         reverted.map_or(Ok(()), |undone| undo::ended(&undone))
-    });
-    reverted.unwrap_or_else(|error| Err(Failure::Cannot(error.into())))
+    })
 }
 
 /// Notifies systemd, or the pipe, that it waits.
 fn ready() -> Result<(), Failure> {
     if let Some(path) = std::env::var_os("NOTIFY_SOCKET") {
-        return Ok(notify(&PathBuf::from(path)).context("cannot tell systemd that it waits")?);
+        return Ok(notify(&PathBuf::from(path)).context("cannot notify systemd")?);
     }
     let mut out = std::io::stdout();
-    out.write_all(READY.as_bytes()).and_then(|()| out.flush()).context("cannot say that it waits")?;
+    out.write_all(READY.as_bytes()).and_then(|()| out.flush()).context("cannot report that it is ready")?;
     // Close the pipes, so that a caller that waits for their end does not block.
     let null = || fs::File::options().write(true).open("/dev/null");
     rustix::stdio::dup2_stdout(null().context("cannot open /dev/null")?).context("cannot close stdout")?;

@@ -19,7 +19,8 @@ use anyhow::Context;
 use udpath_host::{Source, Watch};
 use udpath_report::top::{self, State, Top};
 
-use super::show::{self, PlaceArgs};
+use super::{machine, show};
+use crate::args::top::Args;
 use crate::exit::{Done, Failure};
 use crate::terminal;
 use events::{Event, Events};
@@ -30,37 +31,18 @@ use screen::Screen;
 /// empty for longer.
 const FIRST: Duration = Duration::from_millis(300);
 
-/// Arguments of `udpath top`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// An interface, a UDP port, or a process with UDP sockets (`pid:N` if N is also a port) [default: everything]
-    #[arg(value_name = "IFACE|PORT|PID")]
-    what: Option<String>,
-    /// Interval between updates
-    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = show::interval)]
-    interval: Duration,
-    /// Print one interval as text and exit
-    #[arg(long)]
-    once: bool,
-    /// With --once: print one JSON document (udpath.top/2)
-    #[arg(long, requires = "once")]
-    json: bool,
-    #[command(flatten)]
-    place: PlaceArgs,
-}
-
 /// Runs until a key or a signal ends it.
 pub(crate) fn run(args: &Args) -> Done {
     if args.place.is_captured() {
-        let what = "--sysroot: top counts on a live machine; for a capture use udpath show --sysroot";
+        let what = "top needs a live machine; for a capture, use `udpath show --sysroot`";
         return Err(Failure::Usage(what.into()));
     }
     let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if !args.once && !terminal {
-        let what = "top draws on a terminal, and stdin or stdout is none; --once prints one interval as text";
+        let what = "top needs a terminal as stdin and stdout; --once prints one interval as text";
         return Err(Failure::Usage(what.into()));
     }
-    args.place.look(|source| if args.once { once(args, source) } else { live(args, source) })?
+    machine::look(&args.place, |source| if args.once { once(args, source) } else { live(args, source) })?
 }
 
 fn once(args: &Args, source: &dyn Source) -> Done {
@@ -131,7 +113,7 @@ fn live(args: &Args, source: &dyn Source) -> Done {
             };
             match request {
                 Some(Action::End) => return Ok(()),
-                Some(Action::Stop) => screen.suspend().context("cannot give the terminal back")?,
+                Some(Action::Stop) => screen.suspend().context("cannot restore the terminal")?,
                 Some(Action::Anew) => {
                     screen.resume().context("cannot set up the terminal")?;
                     watch.expire();

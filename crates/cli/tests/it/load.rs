@@ -164,7 +164,7 @@ fn invalid_arguments_are_rejected_in_one_sentence() {
         ("sink 127.0.0.1:7 --find-max", "needs replies"),
         ("echo 127.0.0.1:7 --threads 2", "2 threads for 1 flow"),
         ("echo 127.0.0.1:7 --source ::1", "families"),
-        ("echo 127.0.0.1:7 --source-ports 9-3", "invalid source port range 9-3"),
+        ("echo 127.0.0.1:7 --source-ports 9-3", "invalid port range `9-3`"),
         ("echo 127.0.0.1:7 --flows 3 --source-ports 4000-4001", "3 flows need 3"),
         ("echo 127.0.0.1:7 --pattern incast", "need --lab"),
         ("echo 127.0.0.1:7 --lab", "remove 127.0.0.1:7"),

@@ -94,7 +94,7 @@ fn an_invalid_result_gets_one_sentence() {
     let cases: [(&[u8], &str); 4] = [
         (b"", "is empty: expected a result of udpath boost, load or profile"),
         (&whole[..whole.len() / 2], "is truncated at line"),
-        (b"{\"schema\":\"udpath.serve/1\"}", "this part of udpath has no report"),
+        (b"{\"schema\":\"udpath.serve/1\"}", "does not render this kind of result"),
         (b"\x7fELF", "is not JSON"),
     ];
     for (contents, expected) in cases {
@@ -114,19 +114,19 @@ fn the_result_itself_is_not_overwritten() {
     let file = folder.path().join("x.json");
     fs::copy(fixture("boost.json"), &file).unwrap();
     let said = sentence(&report(&[&file, Path::new("-o"), &file]), 2);
-    assert!(said.contains("is the result itself"), "{said}");
+    assert!(said.contains("would overwrite the result itself"), "{said}");
     assert_eq!(fs::read(&file).unwrap(), fs::read(fixture("boost.json")).unwrap());
 }
 
 #[test]
 fn a_folder_that_takes_no_file_gets_one_sentence() {
-    for (path, expected) in [
-        ("/proc/x.html", "cannot write /proc/x.html: "),
-        ("/dev/full", "cannot write /dev/full: No space left"),
-        ("/dev", "it is a folder"),
-        ("/no/such/x.html", "create the folder first"),
+    for (path, code, expected) in [
+        ("/proc/x.html", 3, "cannot write /proc/x.html: "),
+        ("/dev/full", 3, "cannot write /dev/full: No space left"),
+        ("/dev", 2, "it is a folder"),
+        ("/no/such/x.html", 3, "make the folder first"),
     ] {
-        let said = sentence(&report(&[&fixture("boost.json"), Path::new("-o"), Path::new(path)]), 3);
+        let said = sentence(&report(&[&fixture("boost.json"), Path::new("-o"), Path::new(path)]), code);
         assert!(said.contains(expected), "{said}");
     }
 }

@@ -31,7 +31,9 @@ enum Notes {
     Failed,
 }
 
-pub(crate) fn text(result: &BoostResult, style: &Style, details: bool) -> String {
+/// A climb: a summary that fits on a screen of 40 lines, or all details.
+#[must_use]
+pub fn text(result: &BoostResult, style: &Style, details: bool) -> String {
     if details {
         return detailed(result, *style);
     }

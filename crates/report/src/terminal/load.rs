@@ -33,7 +33,7 @@ pub(crate) fn text(result: &LoadResult, style: &Style) -> String {
     out.push('\n');
     let generator = format!("generator: {} of CPU time", units::duration(result.generator.cpu_seconds));
     out += &style.wrapped(Paint::Dim, &generator, 2);
-    for line in words::per_core(result) {
+    for line in words::per_core(result).into_iter().chain(words::per_busy_cpu(result)) {
         out += &style.wrapped(Paint::Dim, &line, 2);
     }
     for note in &result.generator.notes {

@@ -33,8 +33,9 @@ const FIX: usize = 7;
 /// An unknown value.
 const UNKNOWN: &str = "?";
 
-/// The whole map as text.
-pub(crate) fn text(result: &MapResult, extent: Extent, style: &Style) -> String {
+/// The path of a datagram through a machine: a line per hop, findings below.
+#[must_use]
+pub fn text(result: &MapResult, extent: Extent, style: &Style) -> String {
     let (MapResult { map, findings, .. }, style) = (result, *style);
     let severe = findings.iter().filter(|finding| finding.severity < Severity::Note);
     let marked: BTreeSet<&Location> = severe.flat_map(|finding| &finding.locations).collect();

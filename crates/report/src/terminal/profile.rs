@@ -67,8 +67,9 @@ pub(crate) fn text(result: &ProfileResult, style: &Style) -> String {
     drawn(result, *style, &EXTENTS[0])
 }
 
-/// As much as fits on this many lines; the sentence and the largest of each kind always.
-pub(crate) fn within(result: &ProfileResult, style: &Style, lines: Option<usize>) -> String {
+/// A profile as text on at most this many lines; the sentence and the largest of each kind always. `None`: all of it.
+#[must_use]
+pub fn within(result: &ProfileResult, style: &Style, lines: Option<usize>) -> String {
     let texts = EXTENTS.iter().map(|extent| drawn(result, *style, extent));
     let Some(most) = lines else { return text(result, style) };
     let mut last = String::new();

@@ -14,15 +14,15 @@ const LINES: usize = 16;
 const BAR: usize = 20;
 
 /// A distribution and the kind of its places.
-pub struct SpreadTable<'a> {
+pub(crate) struct SpreadTable<'a> {
     /// `queue`, `CPU`, `socket`.
-    pub what: &'a str,
+    pub(crate) what: &'a str,
     /// The name of a place.
-    pub name: &'a dyn Fn(u32) -> String,
+    pub(crate) name: &'a dyn Fn(u32) -> String,
     /// The spread.
-    pub spread: &'a Spread,
+    pub(crate) spread: &'a Spread,
     /// The number of places, if known.
-    pub of: Option<u32>,
+    pub(crate) of: Option<u32>,
 }
 
 pub(crate) fn text(table: &SpreadTable<'_>, style: Style) -> String {

@@ -21,6 +21,11 @@ impl Cell {
         Self { text, right: false, paint: Paint::Plain }
     }
 
+    /// Text, left-aligned, not cut: for a name that is to be typed, or a last column.
+    pub(crate) fn whole(text: impl AsRef<str>) -> Self {
+        Self { text: words::one_line(text.as_ref()), right: false, paint: Paint::Plain }
+    }
+
     /// A figure, right-aligned.
     pub(crate) fn right(text: impl AsRef<str>) -> Self {
         Self { right: true, ..Self::new(text) }

@@ -16,12 +16,11 @@ use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr};
 use std::process::{Child, Stdio};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Barrier, Mutex, PoisonError, mpsc};
+use std::sync::{Barrier, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
-use clap::ValueEnum;
 use rustix::process::{Pid, Signal, kill_process};
 use udpath_lab::{Interface, Lab, LabBuilder, LinkSpec, Machine, NapiGuard};
 use udpath_load::plan::{Mode, Plan, Transport};
@@ -29,136 +28,52 @@ use udpath_load::record::Arrived;
 use udpath_load::result::{Core, LoadResult};
 use udpath_load::{Engine, Error, Progress};
 
-use super::options::Task;
 use super::progress::ProgressLine;
+use super::single;
+use crate::args::load::task::Task;
+use crate::args::load::{Args, Pattern};
 use crate::exit::{Done, Failure};
 
 /// The servers' port; the machines are empty, so any port is free.
 const PORT: u16 = 7007;
-/// Most hosts on each side. All-to-all makes a link for every pair: 32 x 32 is a thousand.
-const MAX_HOSTS: usize = 32;
 /// How long a server may take to get ready, and to stop.
 const READY_TIMEOUT: Duration = Duration::from_secs(20);
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Options of the lab.
-#[derive(Debug, clap::Args)]
-pub(super) struct LabArgs {
-    /// Run clients and servers on machines created for the run, instead of connecting to a server
-    #[arg(long)]
-    pub(super) lab: bool,
-    /// Lab: which clients send to which servers [default: single]
-    #[arg(long, value_name = "PATTERN")]
-    pattern: Option<Pattern>,
-    /// Lab: number of clients, servers, or both, depending on the pattern [default: 2]
-    #[arg(long, value_name = "N")]
-    hosts: Option<usize>,
-    /// Lab: receive and transmit queues per link [default: 1]
-    #[arg(long, value_name = "N")]
-    queues: Option<u32>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Pattern {
-    /// one client, one server, one flow
-    Single,
-    /// pairs of a client and a server
-    OneToOne,
-    /// many clients, one server
-    Incast,
-    /// one client, many servers
-    Outcast,
-    /// every client to every server
-    AllToAll,
-}
-
-impl Pattern {
-    /// Clients and servers.
-    fn sides(self, hosts: usize) -> (usize, usize) {
-        match self {
-            Self::Single => (1, 1),
-            Self::OneToOne | Self::AllToAll => (hosts, hosts),
-            Self::Incast => (hosts, 1),
-            Self::Outcast => (1, hosts),
-        }
-    }
-
-    fn describe(self, lab: LabBuilder, spec: &LinkSpec) -> LabBuilder {
-        match self {
-            Self::OneToOne => lab.pairs("client", "server", spec),
-            _ => lab.mesh("client", "server", spec),
-        }
-    }
-}
-
-/// Rejects options that conflict with --lab, or require it.
-pub(super) fn check(args: &super::Args) -> Result<(), String> {
-    let LabArgs { lab, pattern, hosts, queues } = &args.lab;
-    if !lab {
-        return match (pattern, hosts, queues) {
-            (None, None, None) => Ok(()),
-            _ => Err("--pattern, --hosts and --queues need --lab".into()),
-        };
-    }
-    if !args.targets.is_empty() {
-        return Err(format!("--lab makes its own servers: remove {}", args.targets[0]));
-    }
-    if !args.sources.is_empty() {
-        return Err("--lab does not support --source: its clients have one address per link".into());
-    }
-    let pattern = pattern.unwrap_or(Pattern::Single);
-    if pattern == Pattern::Single && hosts.is_some_and(|n| n != 1) {
-        return Err(
-            "--pattern single has one client and one server: remove --hosts, or choose another pattern"
-                .into(),
-        );
-    }
-    if pattern == Pattern::Single && args.flows != 1 {
-        return Err(
-            "--pattern single has one flow: remove --flows, or use --pattern one-to-one --hosts 1".into()
-        );
-    }
-    if !args.protocol.modes.contains(&Mode::Rr) && !args.warmup.is_zero() {
-        return Err(format!(
-            "--lab reads the {} counters before and after the whole run: remove --warmup",
-            args.protocol.name
-        ));
-    }
-    match hosts {
-        Some(n) if !(1..=MAX_HOSTS).contains(n) => {
-            Err(format!("invalid --hosts {n}: expected 1 to {MAX_HOSTS}"))
-        }
-        _ => Ok(()),
+/// Clients and servers of a pattern.
+const fn sides(pattern: Pattern, hosts: usize) -> (usize, usize) {
+    match pattern {
+        Pattern::Single => (1, 1),
+        Pattern::OneToOne | Pattern::AllToAll => (hosts, hosts),
+        Pattern::Incast => (hosts, 1),
+        Pattern::Outcast => (1, hosts),
     }
 }
 
 /// Creates the machines, starts the servers, runs one load per client, and prints the merged result.
-pub(super) fn run(args: &super::Args, task: &Task, stop: &AtomicBool) -> Done {
+pub(super) fn run(args: &Args, task: &Task, stop: &AtomicBool) -> Done {
     let pattern = args.lab.pattern.unwrap_or(Pattern::Single);
-    let (clients, servers) = pattern.sides(args.lab.hosts.unwrap_or(2));
+    let (clients, servers) = sides(pattern, args.lab.hosts.unwrap_or(2));
     if !rustix::process::geteuid().is_root() {
         udpath_lab::enter_user_namespace().context("a lab without root needs a user namespace")?;
     }
     let lab = LabBuilder::new("load").machines("client", clients).machines("server", servers);
     let spec = LinkSpec::with_queues(args.lab.queues.unwrap_or(1));
-    let lab = pattern.describe(lab, &spec).up().map_err(|error| match error {
-        udpath_lab::Error::Spec(error) => Failure::Usage(error.to_string()),
-        error => Failure::Cannot(error.into()),
-    })?;
+    let lab = match pattern {
+        Pattern::OneToOne => lab.pairs("client", "server", &spec),
+        _ => lab.mesh("client", "server", &spec),
+    };
+    let lab = lab.up()?;
     let done = in_lab(args, task, &lab, stop);
     // Dropping it would do the same, but without reporting errors. An earlier error is reported first.
     let down = lab.down().context("cannot take the lab down");
     let (result, cut) = done?;
     down?;
-    super::show(&result, args.json)?;
-    match cut {
-        Some(why) => Err(Failure::Cannot(anyhow!(why))),
-        None => super::answered(&result),
-    }
+    single::finish(args, &result, cut)
 }
 
 fn in_lab(
-    args: &super::Args,
+    args: &Args,
     task: &Task,
     lab: &Lab,
     stop: &AtomicBool,
@@ -197,10 +112,10 @@ fn in_lab(
         match outcome {
             Ok(result) => results.push(result),
             Err(Error::Cut { result, why }) => {
-                cuts.push(format!("{}: the run ended after {:.1} s: {why}", machine.name(), result.seconds));
+                cuts.push(format!("{}: {}", machine.name(), single::cut(&result, &why)));
                 results.push(*result);
             }
-            Err(error) => return Err(super::failure(error)),
+            Err(error) => return Err(error.into()),
         }
     }
     let mut merged = LoadResult::merge(&results).ok_or_else(|| anyhow!("no client ran"))?;
@@ -258,20 +173,20 @@ fn plan_for(lab: &Lab, machine: &Machine, task: &Task) -> Result<Plan, Failure> 
         .context("cannot read the servers' addresses")?;
     let flows = task.plan.flows.saturating_mul(targets.len() as u32);
     let plan = Plan { targets, flows, ..task.plan.clone() };
-    plan.check().map_err(|e| Failure::Usage(e.to_string()))?;
+    plan.check().map_err(Failure::usage)?;
     Ok(plan)
 }
 
 /// Runs all loads at the same time, each on its machine.
 fn together(
-    args: &super::Args,
+    args: &Args,
     task: &Task,
     loads: &[(&Machine, Plan)],
     stop: &AtomicBool,
 ) -> Vec<Result<LoadResult, Error>> {
-    let protocol = receivers::WithoutReports(super::protocol(args.protocol));
+    let protocol = receivers::WithoutReports(single::protocol(args.protocol));
     let protocol = &protocol;
-    let line = Mutex::new((ProgressLine::new(), vec![Progress::default(); loads.len()]));
+    let line = Mutex::new(ProgressLine::new(loads.len()));
     let ready = Barrier::new(loads.len());
     let results = thread::scope(|scope| {
         let handles: Vec<_> = loads
@@ -280,7 +195,7 @@ fn together(
             .map(|(i, (machine, plan))| {
                 let (line, ready) = (&line, &ready);
                 scope.spawn(move || {
-                    let mut progress = |p: &Progress| show_sum(line, i, p);
+                    let mut progress = |p: &Progress| lock(line).show(i, p);
                     let inside = machine.run(|| {
                         ready.wait();
                         udpath_load::run(plan, task.engine, protocol, &mut progress, stop)
@@ -295,30 +210,19 @@ fn together(
             .collect();
         handles.into_iter().map(|h| h.join().unwrap_or_else(|p| std::panic::resume_unwind(p))).collect()
     });
-    line.into_inner().unwrap_or_else(PoisonError::into_inner).0.clear();
+    lock(&line).clear();
     results
 }
 
-/// Shows the sum of the loads' last reports.
-fn show_sum(line: &Mutex<(ProgressLine, Vec<Progress>)>, load: usize, progress: &Progress) {
-    let mut line = line.lock().unwrap_or_else(PoisonError::into_inner);
-    line.1[load] = *progress;
-    let sum = line.1.iter().fold(Progress::default(), |sum, p| Progress {
-        elapsed: sum.elapsed.max(p.elapsed),
-        total: sum.total.max(p.total),
-        sent: sum.sent + p.sent,
-        ok: sum.ok + p.ok,
-        lost: sum.lost + p.lost,
-        tps: sum.tps + p.tps,
-    });
-    line.0.show(&sum);
+fn lock(line: &Mutex<ProgressLine>) -> MutexGuard<'_, ProgressLine> {
+    line.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A `udpath serve` on a machine; stopped when dropped.
 struct Server(Child);
 
 impl Server {
-    fn start(lab: &Lab, machine: &Machine, args: &super::Args, task: &Task) -> Result<Self, Failure> {
+    fn start(lab: &Lab, machine: &Machine, args: &Args, task: &Task) -> Result<Self, Failure> {
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let mut command = machine.command(program);
         command.args(["serve", args.protocol.name, "--json", "--bind", &format!("0.0.0.0:{PORT}")]);
@@ -329,7 +233,7 @@ impl Server {
         let mut child = lab.spawn(command).context("cannot start a server in the lab")?;
         let stderr = child.stderr.take();
         let server = Self(child);
-        let stderr = stderr.context("a server without stderr")?;
+        let stderr = stderr.context("the server's stderr is not a pipe")?;
         let (said, heard) = mpsc::channel();
         // Keeps reading after `ready`, so that the server never blocks on a full pipe; ends with the server.
         thread::spawn(move || {
@@ -346,7 +250,7 @@ impl Server {
             words.push(line);
         }
         let words = if words.is_empty() { "it printed nothing".into() } else { words.join(" ") };
-        Err(anyhow!("the server on {} did not get ready: {words}", machine.name()).into())
+        Err(anyhow!("the server on {} did not become ready: {words}", machine.name()).into())
     }
 }
 

@@ -1,45 +1,39 @@
-//! The progress line of a run: on stderr, if that is a terminal.
-
-use std::io::{self, IsTerminal, Write};
+//! The progress of loads that run at the same time, as one line.
 
 use udpath_load::Progress;
+use udpath_report::load_line;
 
-/// Renews one line in place.
+use crate::terminal::StatusLine;
+
+/// Renews one line in place with the sum of all loads.
 #[derive(Debug)]
 pub(super) struct ProgressLine {
-    /// Stderr is a terminal; otherwise nothing is shown.
-    terminal: bool,
-    shown: bool,
+    line: StatusLine,
+    loads: Vec<Progress>,
 }
 
 impl ProgressLine {
-    pub(super) fn new() -> Self {
-        Self { terminal: io::stderr().is_terminal(), shown: false }
+    /// A line for this many loads.
+    pub(super) fn new(loads: usize) -> Self {
+        Self { line: StatusLine::new(), loads: vec![Progress::default(); loads] }
     }
 
-    pub(super) fn show(&mut self, p: &Progress) {
-        if !self.terminal {
-            return;
-        }
-        self.shown = true;
-        // A closed terminal must not end the run.
-        let _ = write!(
-            io::stderr(),
-            "\r\x1b[K{:.1} of {:.1} s: {:.0} tps, {} sent, {} ok, {} lost",
-            p.elapsed.as_secs_f64(),
-            p.total.as_secs_f64(),
-            p.tps,
-            p.sent,
-            p.ok,
-            p.lost
-        );
+    /// Shows the last report of a load, with those of the others.
+    pub(super) fn show(&mut self, load: usize, progress: &Progress) {
+        self.loads[load] = *progress;
+        let sum = self.loads.iter().fold(Progress::default(), |sum, p| Progress {
+            elapsed: sum.elapsed.max(p.elapsed),
+            total: sum.total.max(p.total),
+            sent: sum.sent + p.sent,
+            ok: sum.ok + p.ok,
+            lost: sum.lost + p.lost,
+            tps: sum.tps + p.tps,
+        });
+        self.line.show(&load_line(&sum));
     }
 
     /// Erases the line, so that the result starts on an empty one.
     pub(super) fn clear(&mut self) {
-        if self.shown {
-            let _ = write!(io::stderr(), "\r\x1b[K");
-            self.shown = false;
-        }
+        self.line.clear();
     }
 }

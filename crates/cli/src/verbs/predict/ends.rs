@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-use udpath_host::processes::Thread;
 use udpath_host::receivers::Receivers;
+use udpath_report::predict::{Reader, Receiver, Spreads};
 use udpath_steer::Flow;
 use udpath_steer::predict::{self, Predictor, Spread, Step, Why};
 
@@ -22,31 +21,12 @@ pub(super) struct Ends<'a> {
 pub(super) struct Reached<'a> {
     prepared: Prepared<'a>,
     /// Their owners, in bind order; empty if only the number of sockets is known.
-    pub(super) list: Vec<End<'a>>,
+    pub(super) list: Vec<Receiver<'a>>,
 }
 
 enum Prepared<'a> {
     Given(Option<&'a predict::Receivers>),
     Found(predict::Receivers),
-}
-
-/// A socket and its readers.
-#[derive(Debug, Serialize)]
-pub(super) struct End<'a> {
-    /// Its place in bind order, from 0.
-    pub(super) socket: usize,
-    pub(super) local: std::net::SocketAddr,
-    pub(super) inode: u32,
-    pub(super) processes: Vec<Reader<'a>>,
-}
-
-/// A process that has it open.
-#[derive(Debug, Serialize)]
-pub(super) struct Reader<'a> {
-    pub(super) pid: u32,
-    pub(super) name: &'a str,
-    /// The kernel does not report which of them reads.
-    pub(super) threads: &'a [Thread],
 }
 
 impl<'a> Ends<'a> {
@@ -77,14 +57,14 @@ impl<'a> Ends<'a> {
     }
 }
 
-fn end<'a>(receivers: &Receivers<'a>, socket: usize, at: usize) -> End<'a> {
+fn end<'a>(receivers: &Receivers<'a>, socket: usize, at: usize) -> Receiver<'a> {
     let it = receivers.socket(at);
     let processes = receivers.processes(at).map(|process| Reader {
         pid: process.pid,
         name: &process.name,
         threads: &process.threads,
     });
-    End { socket, local: it.local, inode: it.inode, processes: processes.collect() }
+    Receiver { socket, local: it.local, inode: it.inode, processes: processes.collect() }
 }
 
 impl Reached<'_> {
@@ -97,29 +77,16 @@ impl Reached<'_> {
     }
 }
 
-/// How many flows are distributed over queues, CPUs and sockets.
-pub(super) struct Spreads<'a> {
-    pub(super) queue: Spread,
-    pub(super) cpu: Spread,
-    pub(super) socket: Spread,
-    /// The sockets of the `socket` spread, if they are the machine's.
-    pub(super) ends: Vec<End<'a>>,
-    /// Some socket was selected by SO_INCOMING_CPU.
-    pub(super) by_incoming_cpu: bool,
-    /// Number of queues and CPUs.
-    pub(super) queues: Option<u32>,
-    pub(super) cpus: Option<u32>,
-}
-
-impl<'a> Spreads<'a> {
-    pub(super) fn new(predictor: &Predictor, ends: &Ends<'a>, flows: &Flows) -> Self {
+impl<'a> Ends<'a> {
+    /// The distribution of the flows, and whether some socket was selected by SO_INCOMING_CPU.
+    pub(super) fn spreads(&self, predictor: &Predictor, flows: &Flows) -> (Spreads<'a>, bool) {
         let (mut queue, mut cpu, mut socket) = (Spread::default(), Spread::default(), Spread::default());
         // Flows to one destination mostly share their sockets: prepare and name these once.
         let mut prepared = BTreeMap::<Vec<usize>, predict::Receivers>::new();
         let mut by_incoming_cpu = false;
         let (mut list, mut places) = (Vec::new(), BTreeMap::<usize, u32>::new());
         for (flow, packets) in flows.iter() {
-            let (path, place) = match &ends.machine {
+            let (path, place) = match &self.machine {
                 None => {
                     let path = predictor.decide(flow);
                     (path, path.socket.value)
@@ -145,7 +112,7 @@ impl<'a> Spreads<'a> {
             cpu.add(path.rps, *packets);
             socket.add(Step { value: place, ..path.socket }, *packets);
         }
-        let (queues, cpus) = (predictor.queues(), ends.online);
-        Self { queue, cpu, socket, ends: list, by_incoming_cpu, queues, cpus }
+        let (queues, cpus) = (predictor.queues(), self.online);
+        (Spreads { queue, cpu, socket, receivers: list, queues, cpus }, by_incoming_cpu)
     }
 }

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::collections::btree_map::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
-use std::net::IpAddr;
 use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
@@ -12,7 +11,8 @@ use udpath_stack::port::capture::Frames;
 use udpath_stack::wire::flow_of;
 use udpath_steer::Flow;
 
-use super::{Args, address};
+use crate::args::predict::{Args, To};
+use crate::args::value::address;
 use crate::exit::Failure;
 
 /// Most different flows. Lower: one minute of a resolver does not fit. Higher: more memory, a few hundred bytes each.
@@ -27,41 +27,6 @@ pub(super) struct Flows {
     places: HashMap<Flow, usize>,
 }
 
-/// An address, a port, or both.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct To {
-    address: Option<IpAddr>,
-    port: Option<u16>,
-}
-
-impl To {
-    /// Does the flow go there?
-    pub(super) fn takes(&self, flow: &Flow) -> bool {
-        self.address.is_none_or(|address| address == flow.destination().ip())
-            && self.port.is_none_or(|port| port == flow.destination_port)
-    }
-
-    pub(super) const fn port(&self) -> Option<u16> {
-        self.port
-    }
-}
-
-/// `53`, `:53`, `192.0.2.1`, `192.0.2.1:53`, `[2001:db8::1]:53`.
-pub(super) fn to(text: &str) -> Result<To, String> {
-    if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse() {
-        return Ok(To { address: None, port: Some(port) });
-    }
-    if let Ok(address) = text.parse::<IpAddr>() {
-        return Ok(To { address: Some(address.to_canonical()), port: None });
-    }
-    let both = address(text).map_err(|_| {
-        format!(
-            "{text:?} is neither a port nor an address; write 53, 192.0.2.1, 192.0.2.1:53 or [2001:db8::1]:53"
-        )
-    })?;
-    Ok(To { address: Some(both.ip().to_canonical()), port: Some(both.port()) })
-}
-
 impl Flows {
     /// The flows given by the arguments, if any.
     pub(super) fn read(args: &Args) -> Result<Option<Self>, Failure> {
@@ -72,8 +37,12 @@ impl Flows {
             (None, None) => return Ok(None),
         };
         if flows.list.is_empty() {
-            let why = if foreign > 0 { "no flow to there" } else { "no flow" };
-            return Err(anyhow!("there is {why} in {}", path.display()).into());
+            let path = path.display();
+            return Err(match foreign {
+                0 => anyhow!("{path} contains no flows"),
+                _ => anyhow!("{path} contains no flows that match --to"),
+            }
+            .into());
         }
         Ok(Some(flows))
     }
@@ -85,7 +54,7 @@ impl Flows {
         match self.list.get_mut(at) {
             Some((_, known)) => *known = known.saturating_add(packets),
             None if next == MOST => {
-                bail!("more than {MOST} different flows are too many: choose some with --to")
+                bail!("more than {MOST} different flows; select some with --to")
             }
             None => self.list.push((flow, packets)),
         }
@@ -122,9 +91,10 @@ impl Flows {
                 break;
             }
             if line.len() > LINE {
-                bail!("{name}, line {number} is longer than {LINE} characters: it is no list of flows");
+                bail!("{name}, line {number} is longer than {LINE} characters: not a list of flows");
             }
-            let text = str::from_utf8(&line).with_context(|| format!("{name}, line {number} is no text"))?;
+            let text =
+                str::from_utf8(&line).with_context(|| format!("{name}, line {number} is not UTF-8"))?;
             let parsed = flow(text).map_err(|what| anyhow!("{name}, line {number}: {what}"))?;
             let Some((flow, packets)) = parsed else { continue };
             if to.is_some_and(|to| !to.takes(&flow)) {
@@ -152,12 +122,12 @@ impl Flows {
         }
         if !others.is_empty() {
             let others: Vec<String> = others.iter().map(|(why, count)| format!("{count} {why}")).collect();
-            eprintln!("of {all} frames not counted: {}", others.join(", "));
+            eprintln!("of {all} frames, not counted: {}", others.join(", "));
         }
         let both = self.list.iter().filter(|(flow, _)| self.has(&flow.reversed())).count();
         if both > 0 {
             eprintln!(
-                "the capture has both directions of {} flows, and both are counted: choose one with --to PORT",
+                "the capture has both directions of {} flows; both are counted: select one with --to PORT",
                 both.div_ceil(2)
             );
         }
@@ -173,11 +143,11 @@ fn flow(line: &str) -> Result<Option<(Flow, u64)>, String> {
         [] => return Ok(None),
         [source, destination] => (source, destination, "1"),
         [source, destination, packets] => (source, destination, packets),
-        _ => return Err(format!("{} words; write SRC:PORT DST:PORT [PACKETS]", words.len())),
+        _ => return Err("expected SRC:PORT DST:PORT [PACKETS]".to_owned()),
     };
     let flow = Flow::udp(address(source)?, address(destination)?).map_err(|error| error.to_string())?;
     let packets = packets.parse().ok().filter(|packets| *packets > 0);
-    let packets = packets.ok_or("the third word is how many packets: a whole number, 1 or more")?;
+    let packets = packets.ok_or("invalid number of packets: expected a whole number, 1 or more")?;
     Ok(Some((flow, packets)))
 }
 
@@ -198,7 +168,7 @@ mod tests {
         let flows = read(text, None).unwrap();
         let packets: Vec<u64> = flows.iter().map(|(_, packets)| *packets).collect();
         assert_eq!(packets, [10, 40, 2]);
-        let to = to("192.0.2.1:53").unwrap();
+        let to = crate::args::predict::to("192.0.2.1:53").unwrap();
         assert_eq!(read(text, Some(&to)).unwrap().list.len(), 2);
     }
 
@@ -206,12 +176,12 @@ mod tests {
     fn mistakes_name_their_line() {
         let long = format!("\n{}", "x".repeat(2000));
         for (text, told) in [
-            ("\n\n192.0.2.7:1", "list, line 3: 1 words; write SRC:PORT DST:PORT [PACKETS]"),
-            ("192.0.2.7 192.0.2.1:53", "line 1: \"192.0.2.7\" is no address"),
+            ("\n\n192.0.2.7:1", "list, line 3: expected SRC:PORT DST:PORT [PACKETS]"),
+            ("192.0.2.7 192.0.2.1:53", "line 1: invalid address `192.0.2.7`"),
             ("192.0.2.7:1 [::1]:53", "line 1: invalid flow from 192.0.2.7 to ::1"),
-            ("192.0.2.7:1 192.0.2.1:53 0", "line 1: the third word"),
-            ("192.0.2.7:1 192.0.2.1:53 -1", "line 1: the third word"),
-            ("a b c d", "line 1: 4 words"),
+            ("192.0.2.7:1 192.0.2.1:53 0", "line 1: invalid number of packets"),
+            ("192.0.2.7:1 192.0.2.1:53 -1", "line 1: invalid number of packets"),
+            ("a b c d", "line 1: expected SRC:PORT"),
             (&long, "line 2 is longer than 1000 characters"),
         ] {
             let error = read(text, None).unwrap_err();
@@ -219,18 +189,6 @@ mod tests {
         }
         let mut flows = Flows::default();
         let error = flows.lines("list", &b"\xff\xfe\n"[..], None).unwrap_err();
-        assert!(format!("{error:#}").contains("line 1 is no text"), "{error:#}");
-    }
-
-    #[test]
-    fn where_flows_go_is_a_port_an_address_or_both() {
-        let flow = Flow::udp("192.0.2.7:1".parse().unwrap(), "192.0.2.1:53".parse().unwrap()).unwrap();
-        for text in ["53", ":53", "192.0.2.1", "192.0.2.1:53", "::ffff:192.0.2.1"] {
-            assert!(to(text).unwrap().takes(&flow), "{text}");
-        }
-        for text in ["54", "192.0.2.2", "192.0.2.1:54", "::1"] {
-            assert!(!to(text).unwrap().takes(&flow), "{text}");
-        }
-        assert!(to("dns").unwrap_err().contains("write 53, 192.0.2.1"));
+        assert!(format!("{error:#}").contains("line 1 is not UTF-8"), "{error:#}");
     }
 }

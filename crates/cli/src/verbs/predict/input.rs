@@ -1,9 +1,6 @@
 //! From arguments and files to tables.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::{self, Read};
-use std::ops::RangeInclusive;
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
@@ -15,9 +12,12 @@ use udpath_steer::predict::{Queue, Sockets, Tables};
 use udpath_steer::reuseport::By;
 use udpath_steer::rss::IndirectionTable;
 use udpath_steer::toeplitz::Fields;
+use udpath_tune::Journal;
+use udpath_tune::journal::selections;
 
-use super::Args;
+use crate::args::predict::Args;
 use crate::exit::Failure;
+use crate::verbs::machine::look;
 
 /// Default number of indirection table entries: what most NICs have.
 const TABLE_SIZE: usize = 128;
@@ -51,7 +51,7 @@ pub(super) fn known(args: &Args, ports: Option<&BTreeSet<u16>>) -> Result<Known,
         (None, None) => Tables::default(),
         (None, Some(path)) => {
             let tables: Tables = read(path)?;
-            tables.check().with_context(|| format!("{} cannot be used", path.display()))?;
+            tables.check().with_context(|| format!("cannot use {}", path.display()))?;
             tables
         }
     };
@@ -85,7 +85,7 @@ fn machine(
     name: &str,
     ports: Option<&BTreeSet<u16>>,
 ) -> Result<(Tables, Snapshot, u32), Failure> {
-    let snapshot = args.place.look(|source| look(args, source, ports))?;
+    let snapshot = look(&args.place, |source| snapshot_of(args, source, ports))?;
     let Some(interface) = snapshot.interfaces.iter().find(|interface| interface.name == name) else {
         let known: Vec<&str> = snapshot.interfaces.iter().map(|interface| interface.name.as_str()).collect();
         return Err(Failure::Usage(format!(
@@ -94,9 +94,11 @@ fn machine(
         )));
     };
     let tables = tables::tables(&snapshot, interface);
-    tables.check().with_context(|| format!("what {name} says does not fit together"))?;
+    tables.check().with_context(|| format!("the tables of {name} are inconsistent"))?;
     if args.verify.is_none() {
-        eprintln!("by the tables of {name} as they are now; unverified: --verify watches real packets");
+        eprintln!(
+            "predicted from the current tables of {name}, not verified; --verify compares with real packets"
+        );
     }
     let index = interface.index;
     Ok((tables, snapshot, index))
@@ -104,7 +106,7 @@ fn machine(
 
 /// Reads the machine, including the options of the sockets on those ports. They are read through the sockets themselves
 /// and from the journal, which a captured machine does not have.
-fn look(args: &Args, source: &dyn Source, ports: Option<&BTreeSet<u16>>) -> Snapshot {
+fn snapshot_of(args: &Args, source: &dyn Source, ports: Option<&BTreeSet<u16>>) -> Snapshot {
     let mut snapshot = Snapshot::read(source);
     if args.place.is_captured() {
         return snapshot;
@@ -112,9 +114,9 @@ fn look(args: &Args, source: &dyn Source, ports: Option<&BTreeSet<u16>>) -> Snap
     let Snapshot { sockets, missing, .. } = &mut snapshot;
     let asked = |port: u16| ports.is_none_or(|ports| ports.contains(&port));
     process::look_closer(sockets, |socket| asked(socket.local.port()), missing);
-    if let Err(error) = udpath_tune::journal::selections(&args.state.journal(), sockets) {
+    if let Err(error) = selections(&Journal::at(&args.journal.state), sockets) {
         let error = anyhow::Error::from(error);
-        eprintln!("cannot read which reuseport groups udpath has changed: {error:#}");
+        eprintln!("warning: cannot read which socket selections udpath has set: {error:#}");
     }
     snapshot
 }
@@ -129,9 +131,7 @@ fn table(args: &Args, tables: &mut Tables) -> Result<(), Failure> {
             // A table read earlier is kept; the check of the whole input reports queues out of range. If the machine
             // was read, nothing is assumed: without a table, another rule applies.
             Some(queues) if tables.table.is_none() && queues > 1 && args.interface.is_none() => {
-                eprintln!(
-                    "no indirection table given: {queues} queues in turn over {size} entries are assumed"
-                );
+                eprintln!("no indirection table given: assuming {queues} queues in turn over {size} entries");
                 IndirectionTable::spread(size, queues)
             }
             _ => return Ok(()),
@@ -150,7 +150,7 @@ fn table(args: &Args, tables: &mut Tables) -> Result<(), Failure> {
                 if args.table_size.is_some_and(|size| size != table.entries().len()) {
                     let (entries, file) = (table.entries().len(), text);
                     return Err(Failure::Usage(format!(
-                        "{file} has {entries} entries: leave out --table-size, it is for equal and weight"
+                        "{file} has {entries} entries: remove --table-size, which is for equal and weight"
                     )));
                 }
                 Ok(table)
@@ -168,7 +168,7 @@ fn receive(args: &Args, tables: &mut Tables) -> Result<(), String> {
     }
     let named = tables.table.as_ref().and_then(|table| table.entries().iter().max());
     let Some(queues) = tables.queues.or(named.map(|last| last.saturating_add(1))) else {
-        return Err("--irq-cpus and --rps-cpus are of queues: say how many there are with --queues".into());
+        return Err("--irq-cpus and --rps-cpus need the number of queues: add --queues N".into());
     };
     let irq_cpus: Vec<u32> = args.irq_cpus.iter().flat_map(CpuSet::iter).collect();
     let mut known: BTreeMap<u32, Queue> =
@@ -188,21 +188,8 @@ fn receive(args: &Args, tables: &mut Tables) -> Result<(), String> {
 
 /// One JSON document from a file or from standard input.
 fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Failure> {
-    let stdin = path == Path::new("-");
-    let name = if stdin { "standard input".to_owned() } else { path.display().to_string() };
-    let bytes = if stdin { bounded(io::stdin().lock()) } else { File::open(path).and_then(bounded) };
-    let bytes = bytes.with_context(|| format!("cannot read {name}"))?;
-    if bytes.len() as u64 > LARGEST {
-        return Err(anyhow!("{name} is too large for tables: over {} MiB", LARGEST >> 20).into());
-    }
-    serde_json::from_slice(&bytes)
-        .map_err(|error| anyhow!("{name} is not as expected: {}", shown(&error)).into())
-}
-
-fn bounded(source: impl Read) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    source.take(LARGEST + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    let (name, bytes) = udpath_report::read_input(path, LARGEST)?;
+    serde_json::from_slice(&bytes).map_err(|error| anyhow!("cannot use {name}: {}", shown(&error)).into())
 }
 
 /// A message that quotes the input: on one line, bounded, and without terminal control characters.
@@ -212,27 +199,6 @@ fn shown(error: &serde_json::Error) -> String {
 
 /// A whole number.
 fn number(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| format!("{text:?} is no whole number; write equal:8 or weight:6,2"))
-}
-
-/// How a group selects a socket.
-pub(super) fn by(text: &str) -> Result<By, String> {
-    match text {
-        "hash" => Ok(By::Hash),
-        "cpu" => Ok(By::Cpu),
-        "cpu-modulo" => Ok(By::CpuModulo),
-        "rxhash" => Ok(By::Rxhash),
-        other => Err(format!("{other:?} is not known; write hash, cpu, cpu-modulo or rxhash")),
-    }
-}
-
-/// Ports: `1024-65535`, or one.
-pub(super) fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    match (first.parse(), last.parse()) {
-        (Ok(first), Ok(last)) if first <= last => Ok(first..=last),
-        _ => Err(format!(
-            "{text:?} is no range of ports; write it like 4000-4063, the lower first, up to 65535"
-        )),
-    }
+    text.parse()
+        .map_err(|_| format!("invalid number `{text}`: expected a table such as equal:8 or weight:6,2"))
 }

@@ -7,6 +7,7 @@ use udpath_report::{Compared, Document, Render, read};
 
 use crate::exit::{Done, Failure};
 use crate::terminal;
+use crate::verbs::page;
 
 /// Reads both, compares, renders.
 pub(super) fn run(a: &Path, b: &Path, json: bool, page: Option<&Path>) -> Done {
@@ -17,11 +18,11 @@ pub(super) fn run(a: &Path, b: &Path, json: bool, page: Option<&Path>) -> Done {
     } else {
         terminal::print(&compared.terminal(&terminal::style()))?;
     }
-    page.map_or(Ok(()), |path| super::report(path, &compared))
+    page.map_or(Ok(()), |path| page::write(path, &compared))
 }
 
 fn profile(path: &Path) -> Result<Profile, Failure> {
-    match read(path).map_err(anyhow::Error::from)? {
+    match read(path)? {
         Document::Profile(result) => Ok(result.profile),
         Document::Boost(_) | Document::Load(_) => Err(Failure::Usage(format!(
             "--diff {}: not a profile; give a file that `udpath profile --json` wrote",

@@ -10,8 +10,9 @@ use udpath_lab::Machine;
 use udpath_load::plan::{Plan, Transport};
 use udpath_load::template::{Protocol, Received, Template};
 
+use crate::args::load::Args;
 use crate::exit::Failure;
-use crate::verbs::load::{Args, protocol};
+use crate::verbs::load::single::protocol;
 
 /// How long a server may take to report.
 const TIMEOUT: Duration = Duration::from_secs(1);

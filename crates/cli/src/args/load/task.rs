@@ -1,14 +1,16 @@
-//! From the arguments to the plan: checks combinations and sets defaults.
+//! From the arguments of a load to its plan: checks combinations and sets defaults.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use udpath_load::Engine;
-use udpath_load::plan::{Arrivals, Mode, Plan, Process, Transport};
+use udpath_load::plan::{Arrivals, Mode, Plan, PortRange, Process, Transport};
 use udpath_load::search::Limits;
 
-use super::Args;
+use super::{Args, LabArgs, Pattern};
 
+/// Most hosts on each side of a lab. All-to-all makes a link for every pair: 32 x 32 is a thousand.
+const MAX_HOSTS: usize = 32;
 /// Rate at which a search starts, per second.
 const SEARCH_FROM: f64 = 1000.0;
 /// Default share of requests that a search may lose.
@@ -19,14 +21,15 @@ const SEARCH_DURATION: Duration = Duration::from_secs(2);
 
 /// The task described by the arguments.
 #[derive(Debug)]
-pub(super) struct Task {
-    pub(super) plan: Plan,
-    pub(super) engine: Engine,
-    pub(super) search: Option<Limits>,
+pub(crate) struct Task {
+    pub(crate) plan: Plan,
+    pub(crate) engine: Engine,
+    pub(crate) search: Option<Limits>,
 }
 
 /// Makes the plan. All invalid combinations of options are rejected here.
-pub(super) fn task(args: &Args) -> Result<Task, String> {
+pub(crate) fn task(args: &Args) -> Result<Task, String> {
+    in_lab(args)?;
     let mode = mode(args)?;
     let transport = transport(args)?;
     let engine = engine(args, mode, transport)?;
@@ -51,9 +54,12 @@ pub(super) fn task(args: &Args) -> Result<Task, String> {
         targets,
         flows,
         sources: args.sources.clone(),
-        source_ports: args.source_ports,
+        source_ports: args
+            .source_ports
+            .as_ref()
+            .map(|ports| PortRange { first: *ports.start(), last: *ports.end() }),
         arrivals: arrivals(args, mode)?,
-        size: args.size as usize,
+        size: args.size,
         duration: args.duration.unwrap_or(if args.find_max { SEARCH_DURATION } else { DURATION }),
         warmup: args.warmup,
         timeout: args.timeout,
@@ -65,6 +71,47 @@ pub(super) fn task(args: &Args) -> Result<Task, String> {
         limits.check().map_err(|e| e.to_string())?;
     }
     Ok(Task { plan, engine, search })
+}
+
+/// Rejects arguments that conflict with --lab, or require it.
+fn in_lab(args: &Args) -> Result<(), String> {
+    let LabArgs { lab, pattern, hosts, queues } = &args.lab;
+    if !lab {
+        return match (pattern, hosts, queues) {
+            (None, None, None) => Ok(()),
+            _ => Err("--pattern, --hosts and --queues need --lab".into()),
+        };
+    }
+    if !args.targets.is_empty() {
+        return Err(format!("--lab makes its own servers: remove {}", args.targets[0]));
+    }
+    if !args.sources.is_empty() {
+        return Err("--lab does not support --source: its clients have one address per link".into());
+    }
+    let single = pattern.unwrap_or(Pattern::Single) == Pattern::Single;
+    if single && hosts.is_some_and(|n| n != 1) {
+        return Err(
+            "--pattern single has one client and one server: remove --hosts, or choose another pattern"
+                .into(),
+        );
+    }
+    if single && args.flows != 1 {
+        return Err(
+            "--pattern single has one flow: remove --flows, or use --pattern one-to-one --hosts 1".into()
+        );
+    }
+    if !args.protocol.modes.contains(&Mode::Rr) && !args.warmup.is_zero() {
+        return Err(format!(
+            "--lab reads the {} counters before and after the whole run: remove --warmup",
+            args.protocol.name
+        ));
+    }
+    match hosts {
+        Some(n) if !(1..=MAX_HOSTS).contains(n) => {
+            Err(format!("invalid --hosts {n}: expected 1 to {MAX_HOSTS}"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Half of the CPUs, since the server may be on this machine; at most one per flow.

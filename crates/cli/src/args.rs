@@ -1,0 +1,88 @@
+//! The command line: every argument of every verb, and how its text becomes a value.
+//!
+//! ```text
+//! Cli ─▸ Verb ─▸ show, top, ...    a file per verb: its arguments, their defaults and help
+//!                  │
+//!                  ├─ place, settings   arguments that several verbs share
+//!                  ├─ value             duration, rate, count, size, share, ports, address
+//!                  └─ choice            one of several words
+//! ```
+//! Nothing here reads the machine or prints: `verbs` does, with these values. A mistake that one argument shows is
+//! reported by its parser, one in a combination by clap or, for `load`, by `load/task.rs`.
+
+pub(crate) mod apply;
+pub(crate) mod boost;
+mod choice;
+pub(crate) mod completions;
+pub(crate) mod confirm;
+pub(crate) mod export;
+pub(crate) mod lab;
+pub(crate) mod load;
+pub(crate) mod man;
+pub(crate) mod place;
+pub(crate) mod plan;
+pub(crate) mod predict;
+pub(crate) mod profile;
+pub(crate) mod report;
+pub(crate) mod revert;
+pub(crate) mod serve;
+pub(crate) mod settings;
+pub(crate) mod show;
+pub(crate) mod status;
+pub(crate) mod support;
+pub(crate) mod top;
+pub(crate) mod undo;
+pub(crate) mod value;
+
+use clap::{Parser, Subcommand};
+
+/// Finds why a UDP service is slow on this machine, fixes it, and proves the gain.
+#[derive(Debug, Parser)]
+#[command(name = "udpath", version, max_term_width = 100, propagate_version = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Show the path of a datagram through this machine, hop by hop, and its problems
+    Show(show::Args),
+    /// Watch the path of a datagram live: CPUs, queues, sockets, and findings
+    Top(top::Args),
+    /// Export the machine's state and findings as metrics: over HTTP, to a file, or once to stdout
+    Export(export::Args),
+    /// Run a UDP service with any of the Ios
+    Serve(serve::Args),
+    /// Send transactions to a service; time and check each one
+    Load(load::Args),
+    /// Climb the ladder: find the fastest configuration and prove the gain
+    Boost(boost::Args),
+    /// Create, use and remove labs: network namespaces joined by links
+    Lab(lab::Args),
+    /// Show where CPU time goes: by class of work, lock, CPU and process, with a flame graph
+    Profile(profile::Args),
+    /// Predict which queue, CPU and socket a flow reaches, or which source ports reach one
+    Predict(predict::Args),
+    /// Show the effect of settings changes as a diff, as shell commands or as JSON
+    Plan(plan::Args),
+    /// Change settings: journaled, read back, and reverted if one fails
+    Apply(apply::Args),
+    /// Confirm an apply that was started with --confirm
+    Confirm(confirm::Args),
+    /// Undo an apply
+    Undo(undo::Args),
+    /// Show applied changes, which of them are still in effect, and what may have changed the others
+    Status(status::Args),
+    /// Started by `apply --confirm`: waits, and reverts unless confirmed
+    #[command(hide = true)]
+    Revert(revert::Args),
+    /// Capture this machine for analysis elsewhere with --sysroot; addresses and names are replaced
+    Support(support::Args),
+    /// Render a JSON result as HTML or text
+    Report(report::Args),
+    /// Print shell completions
+    Completions(completions::Args),
+    /// Write man pages
+    Man(man::Args),
+}

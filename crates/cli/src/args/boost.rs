@@ -1,0 +1,92 @@
+//! Arguments of `udpath boost`.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::TypedValueParser;
+use udpath_advise::Io;
+use udpath_load::Engine;
+
+use super::{choice, value};
+
+/// Length of a trial. Shorter: the first milliseconds dominate. Longer: a climb takes days.
+const TRIAL: RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_secs(3600);
+
+/// Arguments of `udpath boost`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Climb in a lab: two network namespaces joined by a veth pair; nothing outside it is changed
+    #[arg(long)]
+    pub(crate) lab: bool,
+    /// Receive and transmit queues of the link [default: one per CPU, at most 8]
+    #[arg(long, value_name = "N", value_parser = value::count::<u32>)]
+    pub(crate) queues: Option<u32>,
+    /// Interrupt moderation of the link, microseconds: how long an end waits for more frames; 0: off [default: 75 with
+    /// the kernel engine, 0 with the socket engine]
+    #[arg(long, value_name = "US", value_parser = value::count::<u32>)]
+    pub(crate) moderation: Option<u32>,
+    /// Ios to try, separated by commas
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "shared,reuseport,percpu,xdp",
+          value_parser = io())]
+    pub(crate) io: Vec<Io>,
+    /// Worker threads of the server [default: one per queue]
+    #[arg(long, value_name = "N", value_parser = value::count::<usize>)]
+    pub(crate) workers: Option<usize>,
+    /// Payload of a request
+    #[arg(long, value_name = "BYTES", default_value = "100", value_parser = value::size)]
+    pub(crate) size: usize,
+    /// Number of flows: sockets, each with its own source port
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = value::count::<u32>)]
+    pub(crate) flows: u32,
+    /// Requests in flight per flow [default: 384 over all flows]
+    #[arg(long, value_name = "N", value_parser = value::count::<u32>)]
+    pub(crate) inflight: Option<u32>,
+    // Earlier versions called it --seconds.
+    /// Length of one trial
+    #[arg(short, long, alias = "seconds", value_name = "TIME", default_value = "500ms",
+          value_parser = value::duration_within(TRIAL))]
+    pub(crate) duration: Duration,
+    /// Stop comparing once the half-width of the ratio's 95 % interval is below this, per cent
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.5)]
+    pub(crate) bound: f64,
+    /// Limit of blocks of four trials per rung; a rung undecided by then is "not shown"
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = value::count::<usize>)]
+    pub(crate) blocks: usize,
+    /// What sends the requests [default: kernel as root, otherwise socket]
+    #[arg(long, value_name = "ENGINE", value_parser = engine())]
+    pub(crate) engine: Option<Engine>,
+    /// Use IPv6
+    #[arg(short = '6', long)]
+    pub(crate) ipv6: bool,
+    /// Skip the profiles of the first and the best rung
+    #[arg(long)]
+    pub(crate) no_profile: bool,
+    /// Print everything: notes, latency, costs and CPU time of the rungs, classes of CPU time, load and machine
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) details: bool,
+    /// Also write the result as one self-contained HTML file
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) report: Option<PathBuf>,
+    /// Print one JSON document (udpath.boost/2)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn io() -> impl TypedValueParser<Value = Io> {
+    const IOS: &[(Io, &str)] = &[
+        (Io::Shared, "one socket that all workers read"),
+        (Io::Reuseport, "a socket per worker; the kernel chooses by flow hash"),
+        (Io::Percpu, "a socket per worker; the kernel chooses by the CPU that received the datagram"),
+        (Io::Xdp, "frames from the device's queues, bypassing the kernel's UDP (AF_XDP)"),
+    ];
+    choice::one_of(IOS, Io::name)
+}
+
+fn engine() -> impl TypedValueParser<Value = Engine> {
+    const ENGINES: &[(Engine, &str)] = &[
+        (Engine::Kernel, "closed loop in the driver, by BPF; needs root"),
+        (Engine::Socket, "kernel sockets"),
+    ];
+    choice::one_of(ENGINES, Engine::name)
+}

@@ -1,0 +1,70 @@
+//! One load: with progress while it runs, its result, and the failure if it is not a measurement.
+
+use std::sync::atomic::AtomicBool;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::anyhow;
+use udpath_load::Error;
+use udpath_load::plan::Plan;
+use udpath_load::result::LoadResult;
+use udpath_load::template::Protocol;
+use udpath_protocols::ProtocolEntry;
+use udpath_report::Render;
+
+use super::progress::ProgressLine;
+use crate::args::load::Args;
+use crate::args::load::task::Task;
+use crate::exit::{Done, Failure};
+use crate::terminal;
+
+/// The protocol's side of a load, with a run number that distinguishes its replies from those of other runs.
+pub(super) fn protocol(entry: &ProtocolEntry) -> Box<dyn Protocol> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (entry.load)(now.as_nanos() as u64 ^ u64::from(std::process::id()))
+}
+
+/// Carries out a plan, with a progress line.
+pub(super) fn watched(args: &Args, task: &Task, plan: &Plan, stop: &AtomicBool) -> Result<LoadResult, Error> {
+    let protocol = protocol(args.protocol);
+    let mut line = ProgressLine::new(1);
+    let run = udpath_load::run(plan, task.engine, &*protocol, &mut |p| line.show(0, p), stop);
+    line.clear();
+    run
+}
+
+/// Carries out the task's plan and prints the result.
+pub(super) fn once(args: &Args, task: &Task, stop: &AtomicBool) -> Done {
+    match watched(args, task, &task.plan, stop) {
+        Ok(result) => finish(args, &result, None),
+        Err(Error::Cut { result, why }) => finish(args, &result, Some(cut(&result, &why))),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Why a run is shorter than planned.
+pub(super) fn cut(result: &LoadResult, why: &impl std::fmt::Display) -> String {
+    format!("the run ended after {:.1} s: {why}", result.seconds)
+}
+
+/// Prints the result; fails if the run was cut short, or if no reply came back: that is not a measurement.
+pub(super) fn finish(args: &Args, result: &LoadResult, cut: Option<String>) -> Done {
+    let text = if args.json { result.json() } else { result.terminal(&terminal::style()) };
+    terminal::print(&text)?;
+    if let Some(why) = cut {
+        return Err(anyhow!(why).into());
+    }
+    if !result.unanswered() {
+        return Ok(());
+    }
+    let hint = result.warnings.first().map_or_else(String::new, |warning| format!(" ({warning})"));
+    let requests = format!("none of {} requests", result.counts.sent);
+    Err(no_answer(&result.targets.join(", "), &requests, args.protocol, &hint))
+}
+
+/// The servers answered nothing.
+pub(super) fn no_answer(servers: &str, what: &str, protocol: &ProtocolEntry, hint: &str) -> Failure {
+    let name = protocol.name;
+    Failure::Cannot(anyhow!(
+        "{servers} answered {what}: check that a server of protocol {name} is running there and reachable{hint}"
+    ))
+}

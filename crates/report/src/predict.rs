@@ -1,0 +1,118 @@
+//! Predictions as data: where a flow goes, which source ports go there, how many flows are distributed; and their JSON.
+
+use std::net::SocketAddr;
+
+use serde::Serialize;
+use udpath_host::processes::Thread;
+use udpath_steer::Flow;
+use udpath_steer::predict::{Amount, Path, SourcePorts, Spread, Verification, Wanted};
+
+use crate::json::to_pretty_json;
+
+/// Version of the JSON format; incremented when a field changes its meaning or is removed.
+const SCHEMA: &str = "udpath.predict/2";
+
+/// A socket that a flow may reach, and its readers.
+#[derive(Debug, Serialize)]
+pub struct Receiver<'a> {
+    /// Its place in bind order, from 0.
+    pub socket: usize,
+    /// Its address.
+    pub local: SocketAddr,
+    /// Its inode.
+    pub inode: u32,
+    /// The processes that have it open.
+    pub processes: Vec<Reader<'a>>,
+}
+
+/// A process that has a socket open.
+#[derive(Debug, Serialize)]
+pub struct Reader<'a> {
+    /// Its pid.
+    pub pid: u32,
+    /// Its name.
+    pub name: &'a str,
+    /// Its threads; the kernel does not report which of them reads.
+    pub threads: &'a [Thread],
+}
+
+/// How many flows are distributed over queues, CPUs and sockets.
+#[derive(Debug)]
+pub struct Spreads<'a> {
+    /// Over receive queues.
+    pub queue: Spread,
+    /// Over CPUs, after RPS.
+    pub cpu: Spread,
+    /// Over sockets.
+    pub socket: Spread,
+    /// The sockets of the `socket` spread, if they are the machine's.
+    pub receivers: Vec<Receiver<'a>>,
+    /// Number of queues, if known.
+    pub queues: Option<u32>,
+    /// Number of CPUs, if known.
+    pub cpus: Option<u32>,
+}
+
+/// The path of a flow and the candidate sockets, one of which gets the datagram.
+#[must_use]
+pub fn path_json(
+    flow: &Flow,
+    path: &Path,
+    receivers: &[Receiver<'_>],
+    verification: Option<&Verification>,
+) -> String {
+    #[derive(Serialize)]
+    struct Document<'a> {
+        schema: &'static str,
+        flow: &'a Flow,
+        path: &'a Path,
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        receivers: &'a [Receiver<'a>],
+        #[serde(skip_serializing_if = "Option::is_none")]
+        verification: Option<&'a Verification>,
+    }
+    to_pretty_json(&Document { schema: SCHEMA, flow, path, receivers, verification })
+}
+
+/// The source ports with which a flow reaches what is wanted.
+#[must_use]
+pub fn ports_json(flow: &Flow, wanted: &Wanted, found: &SourcePorts) -> String {
+    #[derive(Serialize)]
+    struct Document<'a> {
+        schema: &'static str,
+        flow: &'a Flow,
+        wanted: &'a Wanted,
+        #[serde(flatten)]
+        found: &'a SourcePorts,
+    }
+    // The source port is the result.
+    let flow = &flow.with_source_port(0);
+    to_pretty_json(&Document { schema: SCHEMA, flow, wanted, found })
+}
+
+/// The distribution of many flows.
+#[must_use]
+pub fn spreads_json(spreads: &Spreads<'_>, verification: Option<&Verification>) -> String {
+    #[derive(Serialize)]
+    struct Document<'a> {
+        schema: &'static str,
+        #[serde(flatten)]
+        total: Amount,
+        spread: Steps<'a>,
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        receivers: &'a [Receiver<'a>],
+        #[serde(skip_serializing_if = "Option::is_none")]
+        verification: Option<&'a Verification>,
+    }
+    #[derive(Serialize)]
+    struct Steps<'a> {
+        queues: Option<u32>,
+        queue: &'a Spread,
+        cpus: Option<u32>,
+        cpu: &'a Spread,
+        socket: &'a Spread,
+    }
+    let Spreads { queue, cpu, socket, receivers, queues, cpus } = spreads;
+    let spread = Steps { queues: *queues, queue, cpus: *cpus, cpu, socket };
+    to_pretty_json(&Document { schema: SCHEMA, total: queue.total(), spread, receivers, verification })
+}
