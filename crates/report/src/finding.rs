@@ -2,6 +2,8 @@
 
 use udpath_advise::{Finding, ProfileResult, Remedy};
 
+use crate::words;
+
 /// Is this finding already part of the profile's sentence?
 pub(crate) fn is_said(result: &ProfileResult, finding: &Finding) -> bool {
     // Without the share at its start, if there is one: the sentence says only once what shares are of.
@@ -34,17 +36,14 @@ fn fix(remedy: &Remedy) -> String {
     if settings.is_empty() {
         return remedy.what().to_owned();
     }
-    let shown: Vec<String> =
-        settings.iter().take(SETTINGS).map(|setting| format!("--set {}", quoted(setting))).collect();
+    let shown: Vec<String> = settings
+        .iter()
+        .take(SETTINGS)
+        .map(|setting| format!("--set {}", words::shell_quoted(setting)))
+        .collect();
     let more = settings.len().saturating_sub(SETTINGS);
     let more = if more > 0 { format!(" ... ({more} more: --json)") } else { String::new() };
     format!("{}: udpath plan {}{more}", remedy.what(), shown.join(" "))
-}
-
-/// Quoted for a shell.
-fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
-    if text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
 #[cfg(test)]

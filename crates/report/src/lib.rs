@@ -56,6 +56,7 @@ pub use terminal::search::text as search_text;
 pub use terminal::serve::{Started, started as started_text, summary as served_text};
 pub use terminal::support::{contents as capture_text, redactions as redactions_text};
 pub use units::date;
+pub use words::shell_quoted;
 
 /// A result that can be rendered.
 pub trait Render {

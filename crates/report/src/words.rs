@@ -1,9 +1,11 @@
 //! The sentences that the terminal and the HTML share, built from the figures.
 
+pub(crate) mod load;
+
 use udpath_advise::ProfileResult;
 use udpath_advise::result::{BoostResult, LeftOut, Profiles, Ratio, RungResult, Verdict};
 use udpath_load::cpu::CpuUse;
-use udpath_load::result::{Core, LoadResult};
+use udpath_load::result::Latency;
 use udpath_profile::Profile;
 
 use crate::units;
@@ -21,6 +23,27 @@ pub(crate) fn best(result: &BoostResult) -> Option<&RungResult> {
 /// A rung's ratio and interval as one value.
 pub(crate) const fn ratio(rung: &RungResult) -> Ratio {
     Ratio { ratio: rung.ratio, low: rung.ratio_low, high: rung.ratio_high }
+}
+
+/// A rung's latency, if it was measured.
+pub(crate) fn latency(rung: &RungResult, of: impl Fn(&Latency) -> u64) -> String {
+    rung.latency.as_ref().map_or_else(|| units::NONE.to_owned(), |latency| units::time(of(latency) as f64))
+}
+
+/// A rung's bandwidth, share of 10 GbE, three latencies, loss and CPU time per transaction. A failed one has none.
+pub(crate) fn costs(rung: &RungResult) -> [String; 7] {
+    if rung.verdict == Verdict::Failed {
+        return [units::NONE; 7].map(str::to_owned);
+    }
+    [
+        units::mbits(rung.wire_mbits),
+        units::share_in_column(rung.line_share),
+        latency(rung, |latency| latency.p50),
+        latency(rung, |latency| latency.p99),
+        latency(rung, |latency| latency.p99_9),
+        units::loss(rung.loss),
+        units::time(rung.cpu_ns_per_transaction),
+    ]
 }
 
 /// Was the rung tried and undone?
@@ -133,7 +156,7 @@ pub(crate) fn command(result: &BoostResult) -> String {
     }
     let (l, m) = (&result.load, &result.machine);
     let mut command = format!(
-        "udpath boost --lab --engine {} --queues {} --flows {} --inflight {} --size {} --seconds {}",
+        "udpath boost --lab --engine {} --queues {} --flows {} --inflight {} --size {} --duration {}s",
         l.engine,
         m.queues,
         l.flows,
@@ -142,13 +165,8 @@ pub(crate) fn command(result: &BoostResult) -> String {
         l.trial_seconds
     );
     let values = |key: &str| {
-        let mut values: Vec<&str> = Vec::new();
-        for (_, value) in result.rungs.iter().flat_map(|r| &r.settings).filter(|(k, _)| k == key) {
-            if !values.contains(&value.as_str()) {
-                values.push(value);
-            }
-        }
-        values.join(",")
+        let settings = result.rungs.iter().flat_map(|rung| &rung.settings);
+        distinct(settings.filter(|(name, _)| name == key).map(|(_, value)| value.as_str())).join(",")
     };
     for (option, list) in [("--io", values("io")), ("--workers", values("workers"))] {
         if !list.is_empty() {
@@ -156,92 +174,6 @@ pub(crate) fn command(result: &BoostResult) -> String {
         }
     }
     command + " --report again.html"
-}
-
-/// The result of a load in one sentence, which starts with whether the generator was the limit.
-pub(crate) fn load_conclusion(result: &LoadResult) -> String {
-    let rate = units::tps(result.tps);
-    let mut sentence = match (result.mode.as_str(), result.offered) {
-        ("rr", Some(offered)) => format!("{rate} of {} offered transactions/s", units::tps(offered)),
-        ("rr", None) => format!("{rate} transactions/s"),
-        (_, _) if result.transport == "tcp" => format!("{rate} messages/s sent"),
-        _ => format!("{rate} datagrams/s sent"),
-    };
-    if let Some(delivered) = result.delivered {
-        sentence += &format!(", {}/s", units::tps(delivered.per_second));
-        // Results of older versions do not have them.
-        if delivered.mbits > 0.0 {
-            sentence += &format!(" ({} Mbit/s)", units::mbits(delivered.mbits));
-        }
-        sentence += " received";
-    } else if result.mode == "rr" {
-        sentence += &match result.counts.loss() {
-            lost if lost > 0.0 => format!(", {} not answered in time", units::loss(lost)),
-            _ => ", none lost".to_owned(),
-        };
-    }
-    if let Some(latency) = result.intended_latency.as_ref().or(result.sent_latency.as_ref()) {
-        let (p50, p99) = (units::time(latency.p50 as f64), units::time(latency.p99 as f64));
-        sentence += &format!("; half answered within {p50}, 99 % within {p99}");
-    }
-    sentence.push('.');
-    if result.generator.limited {
-        sentence.insert_str(0, "Limited by the generator, not the server: ");
-    }
-    sentence
-}
-
-/// Throughput per core of the sender and of the receiver.
-pub(crate) fn per_core(result: &LoadResult) -> Vec<String> {
-    let what = match (result.mode.as_str(), result.transport.as_str()) {
-        ("rr", _) => "transactions/s",
-        (_, "tcp") => "messages/s",
-        _ => "datagrams/s",
-    };
-    let ends = [("sender", result.per_core.sender), ("receiver", result.per_core.receiver)];
-    if ends.iter().all(|(_, core)| core.is_none()) {
-        return Vec::new();
-    }
-    let line = |(end, core): (&str, Option<Core>)| match core {
-        Some(Core { cpu_seconds, per_second, mbits }) => format!(
-            "{end}: {} {what} and {} Mbit/s per core ({} of CPU time)",
-            units::tps(per_second),
-            units::mbits(mbits),
-            units::duration(cpu_seconds),
-        ),
-        None => format!("{end}: CPU time unknown"),
-    };
-    ends.map(line).into()
-}
-
-/// Throughput per busy CPU of this machine, if its CPU time is known.
-pub(crate) fn per_busy_cpu(result: &LoadResult) -> Option<String> {
-    let busy = result.busy_cpus();
-    (busy > 0.0).then(|| {
-        format!(
-            "per busy CPU ({busy:.2} were busy, generator included): {} tps, {} Mbit/s",
-            units::tps(result.tps / busy),
-            units::mbits(result.mbits / busy)
-        )
-    })
-}
-
-/// The load's plan, in words.
-pub(crate) fn plan(result: &LoadResult) -> String {
-    format!(
-        "{} {} over {} to {}, {} engine, {}, {} {}, {} bytes, {} measured, seed {}",
-        result.protocol,
-        result.mode,
-        result.transport.to_uppercase(),
-        result.targets.join(", "),
-        result.engine,
-        result.arrivals,
-        units::count(result.flows.into()),
-        plural(result.flows, "flow"),
-        units::count(result.size.into()),
-        units::duration(result.seconds),
-        result.seed
-    )
 }
 
 /// The extent of a profile, in words.
@@ -332,6 +264,28 @@ fn plural(number: u32, word: &str) -> String {
 /// A rung's name as part of a sentence or a table: one line, not long.
 pub(crate) fn name(rung: &RungResult) -> String {
     shortened(&one_line(&rung.name), 24)
+}
+
+/// Each once, in the order of first appearance.
+pub(crate) fn distinct<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut once: Vec<&str> = Vec::new();
+    for one in all {
+        if !once.contains(&one) {
+            once.push(one);
+        }
+    }
+    once
+}
+
+/// Quoted for a shell, where it needs it.
+#[must_use]
+pub fn shell_quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
 }
 
 /// Capitalised, for the beginning of a sentence.

@@ -10,7 +10,7 @@ use udpath_advise::statistics::Bound;
 use udpath_advise::{Config, Event};
 use udpath_load::Engine;
 use udpath_protocols::{ProtocolEntry, echo};
-use udpath_report::{Render, boost_text, rung_line, trial_line};
+use udpath_report::{Render, boost_text, rung_line, shell_quoted, trial_line};
 use udpath_serve::Io;
 
 use super::page;
@@ -110,15 +110,7 @@ fn moderation(args: &Args, engine: Engine) -> u32 {
 
 /// The command line of this run, quoted where a shell needs it.
 fn command() -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./,:".contains(c);
-    let quoted = |word: String| {
-        if !word.is_empty() && word.chars().all(plain) {
-            word
-        } else {
-            format!("'{}'", word.replace('\'', "'\\''"))
-        }
-    };
-    let words = std::env::args_os().skip(1).map(|word| quoted(word.to_string_lossy().into_owned()));
+    let words = std::env::args_os().skip(1).map(|word| shell_quoted(&word.to_string_lossy()));
     std::iter::once("udpath".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
 

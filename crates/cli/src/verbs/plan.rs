@@ -1,6 +1,6 @@
 //! `udpath plan`: shows the effect of settings changes. Changes nothing and needs no privileges.
 
-use anyhow::Context;
+use udpath_report::to_pretty_json;
 use udpath_tune::Live;
 
 use super::{machine, settings};
@@ -17,9 +17,7 @@ fn show(args: &Args) -> Done {
     let plan = settings::plan(&args.changes, &Live::new())?;
     let text = match (args.shell, args.json) {
         (true, _) => plan.shell(),
-        (_, true) => {
-            serde_json::to_string_pretty(&plan.document()).context("cannot write the plan as JSON")?
-        }
+        (_, true) => to_pretty_json(&plan.document()),
         _ => plan.diff(),
     };
     if !text.is_empty() {

@@ -5,13 +5,12 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use anyhow::Context;
 use udpath_advise::MapResult;
 use udpath_host::Snapshot;
 use udpath_host::map::{Selection, SelectionError};
 use udpath_host::process;
 use udpath_host::sockets::Socket;
-use udpath_report::{Extent, map_text};
+use udpath_report::{Extent, map_text, to_json};
 
 use super::captured::Captured;
 use super::machine;
@@ -38,13 +37,11 @@ pub(crate) fn run(args: &Args) -> Done {
         look_closer(&mut now, args.what.as_deref(), args.all)?;
     }
     if args.snapshot {
-        let text = serde_json::to_string(&now).context("cannot write the snapshot as JSON")?;
-        return terminal::print(&text);
+        return terminal::print(&to_json(&now));
     }
     let map = map(&now, earlier.as_ref(), args.what.as_deref())?;
     if args.json {
-        let text = serde_json::to_string(&map).context("cannot write the map as JSON")?;
-        return terminal::print(&text);
+        return terminal::print(&to_json(&map));
     }
     let extent = if args.all { Extent::All } else { Extent::Most };
     terminal::print(&map_text(&map, extent, &terminal::style()))
@@ -85,7 +82,7 @@ fn select(now: &Snapshot, what: Option<&str>) -> Result<(Selection, Option<Selec
     if let Some(pid) = what.strip_prefix("pid:") {
         let pid = pid
             .parse()
-            .map_err(|_| Failure::Usage(format!("'{pid}' is not a process number; give pid:N")))?;
+            .map_err(|_| Failure::Usage(format!("invalid PID `{pid}`: expected pid:N")))?;
         return Ok((Selection::Process(pid), None));
     }
     let digits = what.strip_prefix(':').unwrap_or(what);

@@ -58,7 +58,7 @@ fn once(args: &Args, source: &dyn Source) -> Done {
         )));
     };
     if args.json {
-        return terminal::print(&serde_json::to_string(&rates).context("cannot write JSON")?);
+        return terminal::print(&udpath_report::to_json(&rates));
     }
     terminal::print(&top::text(&rates, &terminal::style()))
 }

@@ -53,7 +53,9 @@ struct SettingRow<'a> {
 pub(crate) fn page<'a>(result: &'a BoostResult) -> String {
     let best = words::best(result);
     let is_best = |rung: &RungResult| best.is_some_and(|b| std::ptr::eq(b, rung));
-    let setting_names = setting_names(result);
+    // Every setting of any rung.
+    let settings = result.rungs.iter().flat_map(|rung| &rung.settings);
+    let setting_names = words::distinct(settings.map(|(name, _)| name.as_str()));
     let hostname = &result.machine.hostname;
     let (started, took) = (units::date(result.started), units::duration(result.seconds));
     let profiles = Section::of(result);
@@ -134,9 +136,7 @@ fn figures(result: &BoostResult) -> Vec<Figure> {
             format!("{before} on the first rung")
         }
     };
-    let p99 = |rung: &RungResult| {
-        rung.latency.as_ref().map_or_else(|| units::NONE.to_owned(), |l| units::time(l.p99 as f64))
-    };
+    let p99 = |rung: &RungResult| words::latency(rung, |latency| latency.p99);
     let cost = |rung: &RungResult| units::time(rung.cpu_ns_per_transaction);
     vec![
         Figure { what: "transactions/s", value: units::tps(best.tps), note: was(units::tps(first.tps)) },
@@ -153,9 +153,6 @@ fn figures(result: &BoostResult) -> Vec<Figure> {
 fn row(rung: &RungResult, is_best: bool) -> Row<'_> {
     let failed = rung.verdict == Verdict::Failed;
     let figure = |text: String| if failed { units::NONE.to_owned() } else { text };
-    let latency = |of: fn(&Latency) -> u64| {
-        figure(rung.latency.as_ref().map_or_else(|| units::NONE.to_owned(), |l| units::time(of(l) as f64)))
-    };
     Row {
         class: match (is_best, words::undone(rung)) {
             (true, _) => "best",
@@ -174,15 +171,7 @@ fn row(rung: &RungResult, is_best: bool) -> Row<'_> {
         verdict_class: ladder::verdict_class(rung.verdict),
         mark: ladder::mark(rung.verdict),
         trials: rung.trials.len(),
-        costs: [
-            figure(units::mbits(rung.wire_mbits)),
-            figure(units::share_in_column(rung.line_share)),
-            latency(|l| l.p50),
-            latency(|l| l.p99),
-            latency(|l| l.p99_9),
-            figure(units::loss(rung.loss)),
-            figure(units::time(rung.cpu_ns_per_transaction)),
-        ],
+        costs: words::costs(rung),
     }
 }
 
@@ -198,17 +187,6 @@ fn facts(result: &BoostResult) -> Vec<(&'static str, String)> {
         ("line rate", line_rate),
         ("measured", format!("{}, {} in all", units::date(result.started), units::duration(result.seconds))),
     ]
-}
-
-/// Every setting of any rung, in the order of first appearance.
-fn setting_names(result: &BoostResult) -> Vec<&str> {
-    let mut names: Vec<&str> = Vec::new();
-    for (name, _) in result.rungs.iter().flat_map(|rung| &rung.settings) {
-        if !names.contains(&name.as_str()) {
-            names.push(name);
-        }
-    }
-    names
 }
 
 fn setting_rows<'a>(result: &'a BoostResult, names: &[&str]) -> Vec<SettingRow<'a>> {

@@ -45,7 +45,7 @@ pub(crate) fn page(result: &LoadResult) -> String {
             title: format!("udpath load: {targets}"),
             kind: format!("udpath load · {targets} · {} measured", units::duration(result.seconds)),
             headline: headline(result),
-            lead: words::load_conclusion(result),
+            lead: words::load::conclusion(result),
             figures: figures(result),
             flames: false,
         },
@@ -145,7 +145,7 @@ fn generator(result: &LoadResult) -> String {
     } else {
         format!("No: the generator kept to its plan. It used {used} of CPU time.")
     };
-    for line in words::per_core(result) {
+    for line in words::load::per_core(result) {
         sentences += &format!(" {line}.");
     }
     for note in &result.generator.notes {

@@ -161,13 +161,7 @@ fn ladder(result: &BoostResult, bar_width: usize, is_best: impl Fn(&RungResult) 
     headings.extend([Cell::new("ratio (95 % interval)"), Cell::new("verdict")]);
     let mut table = Table::with(headings);
     for rung in &result.rungs {
-        let paint = if is_best(rung) {
-            Paint::Bold
-        } else if words::undone(rung) {
-            Paint::Dim
-        } else {
-            Paint::Plain
-        };
+        let paint = paint(rung, is_best(rung));
         let ran = rung.verdict != Verdict::Failed;
         let tps = if ran { units::tps(rung.tps) } else { units::NONE.to_owned() };
         let mut cells = vec![Cell::new(words::name(rung)).painted(paint), Cell::right(tps).painted(paint)];
@@ -199,33 +193,24 @@ fn ladder(result: &BoostResult, bar_width: usize, is_best: impl Fn(&RungResult) 
     table
 }
 
+/// The best rung stands out; one that was undone does not.
+fn paint(rung: &RungResult, is_best: bool) -> Paint {
+    match (is_best, words::undone(rung)) {
+        (true, _) => Paint::Bold,
+        (false, true) => Paint::Dim,
+        (false, false) => Paint::Plain,
+    }
+}
+
 /// Bandwidth, latency, loss and CPU time per transaction.
 fn costs(result: &BoostResult, is_best: impl Fn(&RungResult) -> bool) -> Table {
     let mut headings = vec![Cell::new("rung")];
     headings.extend(["Mbit/s", "of 10 GbE", "p50", "p99", "p99.9", "loss", "CPU/trans."].map(Cell::right));
     let mut table = Table::with(headings);
     for rung in result.rungs.iter().filter(|r| r.verdict != Verdict::Failed) {
-        let latency = |of: fn(&udpath_load::result::Latency) -> u64| {
-            rung.latency.as_ref().map_or_else(|| units::NONE.to_owned(), |l| units::time(of(l) as f64))
-        };
-        let paint = if is_best(rung) {
-            Paint::Bold
-        } else if words::undone(rung) {
-            Paint::Dim
-        } else {
-            Paint::Plain
-        };
-        let figures = [
-            units::mbits(rung.wire_mbits),
-            units::share_in_column(rung.line_share),
-            latency(|l| l.p50),
-            latency(|l| l.p99),
-            latency(|l| l.p99_9),
-            units::loss(rung.loss),
-            units::time(rung.cpu_ns_per_transaction),
-        ];
+        let paint = paint(rung, is_best(rung));
         let mut cells = vec![Cell::new(words::name(rung))];
-        cells.extend(figures.map(Cell::right));
+        cells.extend(words::costs(rung).map(Cell::right));
         table.row(cells.into_iter().map(|c| c.painted(paint)).collect());
     }
     table

@@ -9,7 +9,7 @@ use crate::{units, words};
 pub(crate) fn text(result: &LoadResult, style: &Style) -> String {
     let style = *style;
     let paint = if result.generator.limited { Paint::Warn } else { Paint::Bold };
-    let mut out = style.wrapped(paint, &words::load_conclusion(result), 0);
+    let mut out = style.wrapped(paint, &words::load::conclusion(result), 0);
     for reason in &result.generator.reasons {
         out += &style.wrapped(Paint::Warn, &format!("generator: {reason}"), 2);
     }
@@ -33,13 +33,13 @@ pub(crate) fn text(result: &LoadResult, style: &Style) -> String {
     out.push('\n');
     let generator = format!("generator: {} of CPU time", units::duration(result.generator.cpu_seconds));
     out += &style.wrapped(Paint::Dim, &generator, 2);
-    for line in words::per_core(result).into_iter().chain(words::per_busy_cpu(result)) {
+    for line in words::load::per_core(result).into_iter().chain(words::load::per_busy_cpu(result)) {
         out += &style.wrapped(Paint::Dim, &line, 2);
     }
     for note in &result.generator.notes {
         out += &style.wrapped(Paint::Dim, &format!("generator: {note}"), 2);
     }
-    out += &style.wrapped(Paint::Dim, &format!("load: {}", words::plan(result)), 2);
+    out += &style.wrapped(Paint::Dim, &format!("load: {}", words::load::plan(result)), 2);
     out
 }
 

@@ -8,7 +8,7 @@ use udpath_serve::{Counts, Status};
 
 use super::Style;
 use super::table::{Cell, Table};
-use crate::units;
+use crate::{units, words};
 
 /// Most rules listed as text; the JSON has all. More would push everything else off the screen.
 const MAX_RULES: usize = 20;
@@ -74,12 +74,7 @@ fn bypassed(filters: &Filters) -> String {
     if filters.bypassed.is_empty() {
         return text;
     }
-    let mut interfaces: Vec<&str> = Vec::new();
-    for found in &filters.bypassed {
-        if !interfaces.contains(&found.interface.as_str()) {
-            interfaces.push(&found.interface);
-        }
-    }
+    let interfaces = words::distinct(filters.bypassed.iter().map(|found| found.interface.as_str()));
     let _ = writeln!(
         text,
         "warning: packet filters do not apply to frames taken by xdp from {}; bypassed rules:",

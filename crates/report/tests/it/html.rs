@@ -121,7 +121,7 @@ fn a_climb_is_whole() {
     check(&html);
     check_charts(&html, &["The ladder", "CPU time by CPU and kind", "Latency by percentile"]);
     assert!(html.contains("<h1>1.52× the transactions per second</h1>"));
-    assert!(html.contains("udpath boost --lab --engine kernel --queues 2 --flows 16 --inflight 16 --size 100 --seconds 1 --io shared,reuseport"));
+    assert!(html.contains("udpath boost --lab --engine kernel --queues 2 --flows 16 --inflight 16 --size 100 --duration 1s --io shared,reuseport"));
     for rung in &result.rungs {
         assert!(html.contains(&format!("<th scope=\"row\">{}</th>", rung.name)), "{} in no table", rung.name);
         assert!(html.contains(&format!(">{}</text>", rung.name)), "{} in no chart", rung.name);
