@@ -41,27 +41,26 @@ struct Column {
     figure: fn(&HardwareCounts, f64) -> Option<String>,
 }
 
+/// A counter as it is, with three digits like a rate: a datagram costs thousands of cycles, and tenths of a cache miss.
+macro_rules! counted {
+    ($heading:literal, $counter:ident) => {
+        Column {
+            heading: $heading,
+            there: |hardware| has(hardware, Counter::$counter),
+            figure: |counts, scale| Some(units::tps(counts.of(Counter::$counter)? as f64 * scale)),
+        }
+    };
+}
+
 const COLUMNS: [Column; 5] = [
-    Column {
-        heading: "cycles",
-        there: |hardware| has(hardware, Counter::Cycles),
-        figure: |counts, scale| each(counts, Counter::Cycles, scale),
-    },
-    Column {
-        heading: "instructions",
-        there: |hardware| has(hardware, Counter::Instructions),
-        figure: |counts, scale| each(counts, Counter::Instructions, scale),
-    },
+    counted!("cycles", Cycles),
+    counted!("instructions", Instructions),
     Column {
         heading: "IPC",
         there: |hardware| has(hardware, Counter::Instructions) && has(hardware, Counter::Cycles),
         figure: |counts, _| counts.ipc().map(|ipc| format!("{ipc:.2}")),
     },
-    Column {
-        heading: "cache misses",
-        there: |hardware| has(hardware, Counter::CacheMisses),
-        figure: |counts, scale| each(counts, Counter::CacheMisses, scale),
-    },
+    counted!("cache misses", CacheMisses),
     Column {
         heading: "remote loads",
         there: |hardware| has(hardware, Counter::RemoteLoads) && has(hardware, Counter::LoadMisses),
@@ -71,9 +70,4 @@ const COLUMNS: [Column; 5] = [
 
 fn has(hardware: &Hardware, counter: Counter) -> bool {
     hardware.all.of(counter).is_some()
-}
-
-fn each(counts: &HardwareCounts, counter: Counter, scale: f64) -> Option<String> {
-    // With three digits, like rates: a datagram costs thousands of cycles, and tenths of a cache miss.
-    Some(units::tps(counts.of(counter)? as f64 * scale))
 }

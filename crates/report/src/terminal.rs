@@ -40,13 +40,9 @@ pub(crate) fn bar(share: f64, width: usize) -> String {
 /// Most CPUs with a line each; more are summarised by their mean and the busiest one.
 const CPU_LINES: usize = 4;
 
-/// Adds lines of CPU time by kind to a table that begins with a title column.
-pub(crate) fn cpu_lines(table: &mut Table, title: &str, cpus: &[CpuUse]) {
-    cpu_lines_over_time(table, title, cpus, &[]);
-}
-
-/// The same, with the load of each over time if `lanes` has lanes of the same CPUs.
-pub(crate) fn cpu_lines_over_time(table: &mut Table, title: &str, cpus: &[CpuUse], lanes: &[Lane]) {
+/// Adds lines of CPU time by kind to a table that begins with a title column; with the load of each over time if `lanes`
+/// has lanes of the same CPUs.
+pub(crate) fn cpu_lines(table: &mut Table, title: &str, cpus: &[CpuUse], lanes: &[Lane]) {
     let mut line = |title: &str, name: String, used: &CpuUse, marks: String| {
         let mut cells = vec![Cell::new(title), Cell::right(name)];
         let kinds = [used.usr, used.sys, used.soft, used.irq, used.steal, used.idle];

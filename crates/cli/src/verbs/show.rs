@@ -80,9 +80,7 @@ fn select(now: &Snapshot, what: Option<&str>) -> Result<(Selection, Option<Selec
         return Ok((Selection::Interface(what.into()), None));
     }
     if let Some(pid) = what.strip_prefix("pid:") {
-        let pid = pid
-            .parse()
-            .map_err(|_| Failure::Usage(format!("invalid PID `{pid}`: expected pid:N")))?;
+        let pid = pid.parse().map_err(|_| Failure::Usage(format!("invalid PID `{pid}`: expected pid:N")))?;
         return Ok((Selection::Process(pid), None));
     }
     let digits = what.strip_prefix(':').unwrap_or(what);

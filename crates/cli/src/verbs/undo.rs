@@ -15,23 +15,23 @@ use crate::terminal;
 const SCHEMA: &str = "udpath.undo/1";
 
 #[derive(Serialize)]
-struct Document {
+struct Document<'a> {
     schema: &'static str,
     id: u64,
     complete: bool,
-    left: Vec<Left>,
+    left: Vec<Left<'a>>,
     /// Settings that ended with their process, socket or thread.
-    ended: Vec<String>,
+    ended: &'a [String],
     /// Settings that were written but could not be read back.
-    untold: Vec<String>,
+    untold: &'a [String],
     /// Settings that an earlier boot had reset.
-    gone_with_boot: Vec<String>,
+    gone_with_boot: &'a [String],
 }
 
 #[derive(Serialize)]
-struct Left {
-    setting: String,
-    why: String,
+struct Left<'a> {
+    setting: &'a str,
+    why: &'a str,
 }
 
 /// Reverts, or prints.
@@ -51,18 +51,17 @@ fn undo(args: &Args, journal: &Journal) -> Done {
     let _signals = terminal::hold_signals()?;
     let undone = udpath_tune::undo(&Live::new(), &lock, args.id, "asked for", args.force)?;
     if args.json {
-        let left =
-            undone.left.iter().map(|left| Left { setting: left.setting.clone(), why: left.why.clone() });
-        let document = Document {
+        let Undone { id, complete, left, ended, untold, gone_with_boot } = &undone;
+        let left = left.iter().map(|left| Left { setting: &left.setting, why: &left.why }).collect();
+        terminal::print(&to_pretty_json(&Document {
             schema: SCHEMA,
-            id: undone.id,
-            complete: undone.complete,
-            left: left.collect(),
-            ended: undone.ended.clone(),
-            untold: undone.untold.clone(),
-            gone_with_boot: undone.gone_with_boot.clone(),
-        };
-        terminal::print(&to_pretty_json(&document))?;
+            id: *id,
+            complete: *complete,
+            left,
+            ended,
+            untold,
+            gone_with_boot,
+        }))?;
     }
     ended(&undone)
 }

@@ -49,19 +49,14 @@ impl<'a> Section<'a> {
             );
             graphs.push((title, change.graph.clone()));
         }
-        let mut notes: Vec<&str> = Vec::new();
-        for note in taken.iter().flat_map(|(_, result)| &result.profile.notes) {
-            if !notes.contains(&note.as_str()) {
-                notes.push(note);
-            }
-        }
+        let notes = taken.iter().flat_map(|(_, result)| &result.profile.notes);
         Some(Self {
             about: about(&taken),
             absent: words::not_profiled(profiles),
             sentences: taken.iter().map(|(name, result)| (*name, result.sentence.as_str())).collect(),
             change,
             graphs,
-            notes,
+            notes: words::distinct(notes.map(String::as_str)),
         })
     }
 

@@ -55,9 +55,9 @@ fn detailed(result: &BoostResult, style: Style) -> String {
         out.push('\n');
         out += &costs(result, |rung| is_best(result, rung)).text(style);
         let mut cpus = Table::with(cpu_headings("CPU time"));
-        cpu_lines(&mut cpus, &words::name(first), &first.cpus);
+        cpu_lines(&mut cpus, &words::name(first), &first.cpus, &[]);
         if let Some(best) = best.filter(|best| !std::ptr::eq(*best, first)) {
-            cpu_lines(&mut cpus, &words::name(best), &best.cpus);
+            cpu_lines(&mut cpus, &words::name(best), &best.cpus, &[]);
         }
         out.push('\n');
         out += &cpus.text(style);

@@ -26,7 +26,7 @@ pub(crate) fn text(result: &LoadResult, style: &Style) -> String {
     }
     if !result.cpus.is_empty() {
         let mut table = Table::with(cpu_headings("CPU time"));
-        cpu_lines(&mut table, "", &result.cpus);
+        cpu_lines(&mut table, "", &result.cpus, &[]);
         out.push('\n');
         out += &table.text(style);
     }

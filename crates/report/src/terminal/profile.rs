@@ -7,7 +7,7 @@ use udpath_profile::profile::{Accounted, CpuLine, ProcessShare, Profile, Share};
 
 use super::table::{Cell, Table};
 use super::traces;
-use super::{Paint, Style, bar, cpu_headings, cpu_lines, cpu_lines_over_time};
+use super::{Paint, Style, bar, cpu_headings, cpu_lines};
 use crate::hardware::counters;
 use crate::time_line::{self, Lane, folded, mark};
 use crate::{finding, units, words};
@@ -220,9 +220,9 @@ fn cpus(profile: &Profile, style: Style, extent: &Extent) -> Option<Table> {
         let mut headings = cpu_headings("CPU time by");
         headings.extend(timed.then(|| Cell::new("over time")));
         let mut table = Table::with(headings);
-        cpu_lines_over_time(&mut table, "samples", &used, if timed { &lanes } else { &[] });
+        cpu_lines(&mut table, "samples", &used, if timed { &lanes } else { &[] });
         if extent.stat {
-            cpu_lines(&mut table, "/proc/stat", &accounted(profile));
+            cpu_lines(&mut table, "/proc/stat", &accounted(profile), &[]);
         }
         table
     };
