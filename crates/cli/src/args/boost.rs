@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::TypedValueParser;
-use udpath_advise::Io;
 use udpath_load::Engine;
+use udpath_serve::Io;
 
 use super::{choice, value};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use udpath_bpf::{Watch, Way};
 use udpath_report::{accuracy, compared, mismatch};
 use udpath_steer::Flow;
