@@ -32,9 +32,9 @@ mod sys;
 mod thread;
 
 pub use error::Error;
-pub use find::{Group, Server, Socket, find};
+pub use find::{Group, Server, Socket, find, group};
 pub use held::{SocketId, identify, with_socket};
-pub use option::{MAX_BUFFER, Selection, SocketSetting, SocketValue, get, group, read};
+pub use option::{MAX_BUFFER, Selection, SocketSetting, SocketValue, get, read};
 pub use options::look_closer;
 pub use serving::{Waiting, serving, waiting};
 pub use thread::{Thread, ThreadId, affinity, online, possible};

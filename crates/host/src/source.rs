@@ -23,7 +23,8 @@ mod recorder;
 
 use std::fmt;
 
-pub use folder::{ANSWERS, Folder, INDEX, Index, MAX_FILE, sort};
+pub use beneath::MAX_FILE;
+pub use folder::{ANSWERS, Folder, INDEX, Index, sort};
 pub use question::{Answer, Question};
 pub use recorder::{Recorder, Recording, flat};
 

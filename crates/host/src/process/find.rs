@@ -169,9 +169,26 @@ fn inode(line: &str) -> Option<u32> {
     line.split_whitespace().nth(9)?.parse().ok()
 }
 
+/// The members of the socket's group, in their order; `None` without a group.
+///
+/// # Errors
+/// The process does not have the socket, or processes other than it and its workers have members of the group.
+pub fn group(pid: u32, socket: SocketId) -> Result<Option<Vec<SocketId>>, Error> {
+    let server = find(pid)?;
+    let Some(found) = server.sockets.iter().find(|found| found.id == socket) else {
+        return Err(Error::SocketGone { pid, inode: socket.inode, cookie: socket.cookie });
+    };
+    let Some(group) = found.group else { return Ok(None) };
+    let strangers = strangers(&server, found)?;
+    if strangers > 0 {
+        return Err(Error::Strangers { socket: found.to_string(), pid, strangers });
+    }
+    Ok(Some(server.groups[group].members.iter().map(|&at| server.sockets[at].id).collect()))
+}
+
 /// Number of sockets outside the server with the same binding and user: they may be in its group. The list has no
 /// interfaces, so sockets of others bound to an interface count as well.
-pub(super) fn strangers(server: &Server, socket: &Socket) -> Result<usize, Error> {
+fn strangers(server: &Server, socket: &Socket) -> Result<usize, Error> {
     let lines = listed(socket.pid)?;
     let column = |line: &'_ str, at| line.split_whitespace().nth(at).map(str::to_owned);
     // Bound address, peer address, user.

@@ -15,9 +15,8 @@ use std::os::fd::BorrowedFd;
 
 use serde::{Deserialize, Serialize};
 
-use super::find::strangers;
 use super::held::{self, SocketId};
-use super::{Error, find, sys};
+use super::{Error, sys};
 
 /// The capability to exceed the system's limits.
 const NEEDS: &str = "CAP_NET_ADMIN";
@@ -184,21 +183,4 @@ pub fn get(socket: BorrowedFd<'_>, setting: SocketSetting) -> io::Result<Option<
         }
         SocketSetting::BusyPollBudget | SocketSetting::Selection => return Ok(None),
     }))
-}
-
-/// The members of the socket's group, in their order; `None` without a group.
-///
-/// # Errors
-/// The process does not have the socket, or processes other than it and its workers have members of the group.
-pub fn group(pid: u32, socket: SocketId) -> Result<Option<Vec<SocketId>>, Error> {
-    let server = find(pid)?;
-    let Some(found) = server.sockets.iter().find(|found| found.id == socket) else {
-        return Err(Error::SocketGone { pid, inode: socket.inode, cookie: socket.cookie });
-    };
-    let Some(group) = found.group else { return Ok(None) };
-    let strangers = strangers(&server, found)?;
-    if strangers > 0 {
-        return Err(Error::Strangers { socket: found.to_string(), pid, strangers });
-    }
-    Ok(Some(server.groups[group].members.iter().map(|&at| server.sockets[at].id).collect()))
 }

@@ -16,8 +16,9 @@ use std::sync::Arc;
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};
 use rustix::io::Errno;
 
-use super::folder::MAX_FILE;
-
+/// Maximum size of one file of a capture, in bytes. The largest is the list of 10,000 sockets, some 5 MiB. Lower: a
+/// larger machine is refused. Higher: a hostile capture uses more memory before it is refused.
+pub const MAX_FILE: u64 = 32 << 20;
 /// Maximum number of names in one directory. Process directories are the longest: a machine has at most 4,194,304 PIDs
 /// (`PID_MAX_LIMIT`), and busy ones have some 50,000. Lower: such a machine's processes are not read. Higher: a hostile
 /// folder uses more memory.

@@ -41,9 +41,6 @@ pub struct Index {
 
 /// The directory in a capture that holds the answers and the file index.
 pub const ANSWERS: &str = "udpath";
-/// Maximum size of one file of a capture, in bytes. The largest is the list of 10,000 sockets, some 5 MiB. Lower: a
-/// larger machine is refused. Higher: a hostile capture uses more memory before it is refused.
-pub const MAX_FILE: u64 = 32 << 20;
 /// The index of links and absent files.
 pub const INDEX: &str = "files.json";
 
