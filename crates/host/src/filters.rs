@@ -15,9 +15,11 @@ mod bits;
 mod chain;
 mod nft;
 mod nft_rule;
+mod nft_set;
 mod nft_text;
 mod sys;
 mod xtables;
+mod xtables_match;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};

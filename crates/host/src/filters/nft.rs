@@ -11,11 +11,12 @@ use std::collections::BTreeMap;
 
 use udpath_netlink::netfilter::{be32, parts};
 use udpath_netlink::numbers::*;
-use udpath_netlink::{Attributes, Error, Writer};
+use udpath_netlink::{Error, Writer};
 
 use super::Datagram;
-use super::chain::{Action, Chain, Finding, Table};
-use super::nft_rule::Evaluation;
+use super::chain::{Chain, Finding, Table};
+use super::nft_rule::{Evaluation, RawRule, rule};
+use super::nft_set::{DROP, Element, elements};
 use crate::client::Client;
 use crate::client::netfilter::FAMILIES;
 
@@ -32,17 +33,6 @@ const INPUT: u32 = 1;
 const INGRESS: u32 = 5;
 /// `NFT_TABLE_F_DORMANT`: the table's chains are not hooked.
 const DORMANT: u32 = 1;
-/// Verdicts: `NF_*` of linux/netfilter.h, `NFT_*` of linux/netfilter/nf_tables.h.
-const DROP: i32 = 0;
-const ACCEPT: i32 = 1;
-const JUMP: i32 = -3;
-const GOTO: i32 = -4;
-const RETURN: i32 = -5;
-/// A flag of a set element: the end of an interval.
-const INTERVAL_END: u32 = 1;
-/// Most elements of a set that are read: larger sets are blocklists of sources, which are unknown anyway. A larger set
-/// may contain any value.
-const MOST_ELEMENTS: usize = 65_536;
 
 /// The whole ruleset.
 #[derive(Debug, Default)]
@@ -68,37 +58,6 @@ struct Hook {
     number: u32,
     priority: i32,
     devices: Vec<String>,
-}
-
-#[derive(Debug)]
-pub(super) struct RawRule {
-    family: u8,
-    table: String,
-    chain: String,
-    pub(super) handle: Option<u64>,
-    /// The list of expressions.
-    pub(super) expressions: Vec<u8>,
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct Element {
-    pub(super) key: Vec<u8>,
-    pub(super) flags: u32,
-    /// The upper end of a range over concatenated fields, each within its own bounds.
-    pub(super) to: bool,
-    pub(super) verdict: Option<Verdict>,
-}
-
-/// The verdict of a rule, or of an element of a verdict map.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Verdict {
-    pub(super) action: Action,
-    pub(super) text: String,
-}
-
-/// The elements of a list.
-pub(super) fn listed(list: Attributes<'_>) -> impl Iterator<Item = Attributes<'_>> {
-    list.iter().filter(|(kind, _)| *kind == NFTA_LIST_ELEM).map(|(_, value)| Attributes::new(value))
 }
 
 impl Ruleset {
@@ -202,59 +161,6 @@ fn chain(body: &[u8]) -> Option<RawChain> {
         }),
         drops: be32(is, NFTA_CHAIN_POLICY).map(u32::cast_signed) == Some(DROP),
     })
-}
-
-fn rule(body: &[u8]) -> Option<RawRule> {
-    let (family, is) = parts(body)?;
-    Some(RawRule {
-        family,
-        table: is.text(NFTA_RULE_TABLE)?,
-        chain: is.text(NFTA_RULE_CHAIN)?,
-        handle: is.bytes(NFTA_RULE_HANDLE).and_then(|bytes| Some(u64::from_be_bytes(bytes.try_into().ok()?))),
-        expressions: is.bytes(NFTA_RULE_EXPRESSIONS).unwrap_or_default().to_vec(),
-    })
-}
-
-pub(super) fn verdict(data: Attributes<'_>) -> Option<Verdict> {
-    let is = data.nested(NFTA_DATA_VERDICT);
-    let code = be32(is, NFTA_VERDICT_CODE)?.cast_signed();
-    let to = || is.text(NFTA_VERDICT_CHAIN).unwrap_or_default();
-    let (action, text) = match code {
-        DROP => (Action::End, "drop".to_owned()),
-        ACCEPT => (Action::Accept, "accept".to_owned()),
-        JUMP => (Action::Jump(to()), format!("jump {}", to())),
-        GOTO => (Action::Goto(to()), format!("goto {}", to())),
-        RETURN => (Action::Return, "return".to_owned()),
-        // Queues, and codes of later kernels; continuing is not a verdict.
-        code if code >= 0 => (Action::End, "queue".to_owned()),
-        _ => (Action::Nothing, String::new()),
-    };
-    Some(Verdict { action, text })
-}
-
-/// A set's elements; [`None`] if they cannot be read or are too many.
-fn elements(client: &mut Client, family: u8, table: &str, set: &str) -> Option<Vec<Element>> {
-    let mut body = Writer::default();
-    body.text(NFTA_SET_ELEM_LIST_TABLE, table).text(NFTA_SET_ELEM_LIST_SET, set);
-    let answers = client.nft_list(NFT_MSG_GETSETELEM, family, &body).ok()?;
-    let mut all: Vec<Element> = Vec::new();
-    for body in answers.bodies() {
-        let (_, is) = parts(body)?;
-        all.extend(listed(is.nested(NFTA_SET_ELEM_LIST_ELEMENTS)).filter_map(element));
-        if all.len() > MOST_ELEMENTS {
-            return None;
-        }
-    }
-    // An end sorts before a start at the same value.
-    all.sort_by(|a, b| (&a.key, a.flags & INTERVAL_END == 0).cmp(&(&b.key, b.flags & INTERVAL_END == 0)));
-    Some(all)
-}
-
-fn element(is: Attributes<'_>) -> Option<Element> {
-    let flags = be32(is, NFTA_SET_ELEM_FLAGS).unwrap_or(0);
-    let key = is.nested(NFTA_SET_ELEM_KEY).bytes(NFTA_DATA_VALUE).unwrap_or_default().to_vec();
-    let verdict = verdict(is.nested(NFTA_SET_ELEM_DATA));
-    Some(Element { key, flags, to: is.has(NFTA_SET_ELEM_KEY_END), verdict })
 }
 
 #[cfg(test)]

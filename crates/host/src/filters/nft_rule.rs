@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use udpath_netlink::Attributes;
-use udpath_netlink::netfilter::be32;
+use udpath_netlink::netfilter::{be32, parts};
 use udpath_netlink::numbers::*;
 
 use super::Datagram;
 use super::bits::{Bits, not};
 use super::chain::{Action, Applies, Rule};
-use super::nft::{Element, RawRule, Verdict, listed, verdict};
+use super::nft_set::{Element, INTERVAL_END, Verdict, listed, verdict};
 use super::nft_text::{self as text, Field};
-use super::xtables;
+use super::xtables_match;
 
 /// Families of linux/netfilter.h.
 const IPV4: u8 = 2;
@@ -19,9 +19,31 @@ const IPV6: u8 = 10;
 /// Registers: the verdict register; four of 16 bytes, or sixteen of 4 in the same space (`NFT_REG_1`, `NFT_REG32_00`).
 const VERDICT: u32 = 0;
 const REGISTERS: usize = 64;
-/// Flags of a set element: the end of an interval; the catch-all element.
-const INTERVAL_END: u32 = 1;
+/// A flag of a set element: the catch-all element.
 const CATCH_ALL: u32 = 2;
+
+/// A rule in the kernel's form.
+#[derive(Debug)]
+pub(super) struct RawRule {
+    pub(super) family: u8,
+    pub(super) table: String,
+    pub(super) chain: String,
+    pub(super) handle: Option<u64>,
+    /// The list of expressions.
+    pub(super) expressions: Vec<u8>,
+}
+
+/// Decodes a rule.
+pub(super) fn rule(body: &[u8]) -> Option<RawRule> {
+    let (family, is) = parts(body)?;
+    Some(RawRule {
+        family,
+        table: is.text(NFTA_RULE_TABLE)?,
+        chain: is.text(NFTA_RULE_CHAIN)?,
+        handle: is.bytes(NFTA_RULE_HANDLE).and_then(|bytes| Some(u64::from_be_bytes(bytes.try_into().ok()?))),
+        expressions: is.bytes(NFTA_RULE_EXPRESSIONS).unwrap_or_default().to_vec(),
+    })
+}
 
 /// State of evaluating one rule.
 pub(super) struct Evaluation<'a> {
@@ -129,13 +151,13 @@ impl<'a> Evaluation<'a> {
             "match" => {
                 let called = is.text(NFTA_MATCH_NAME).unwrap_or_default();
                 let info = is.bytes(NFTA_MATCH_INFO).unwrap_or_default();
-                let (applies, words) = xtables::match_of(&called, info, self.datagram);
+                let (applies, words) = xtables_match::match_of(&called, info, self.datagram);
                 self.meets(applies);
                 self.says(words);
             }
             "target" => {
                 let called = is.text(NFTA_TARGET_NAME).unwrap_or_default();
-                self.action = xtables::target_of(&called);
+                self.action = xtables_match::target_of(&called);
                 self.says(called);
             }
             // It loads something, or ends the rule here on a condition of its own.

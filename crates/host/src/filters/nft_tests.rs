@@ -1,7 +1,9 @@
 //! Any message from the kernel is read without a panic; real ones are in `tests/it/filters.rs`.
 
 use proptest::prelude::*;
+use udpath_netlink::Attributes;
 
+use super::super::nft_set::element;
 use super::*;
 
 fn datagram() -> Datagram {
