@@ -44,7 +44,7 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
         std::process::exit(0);
     }
     let folder = machines::folder();
-    machines::list::big(CPUS, QUEUES, SOCKETS).write(folder.path());
+    machines::big::big(CPUS, QUEUES, SOCKETS).write(folder.path());
     let (mut snapshot, mut files, mut here, mut memory) = (f64::MAX, f64::MAX, f64::MAX, 0.0_f64);
     for _ in 0..RUNS {
         let begin = Instant::now();

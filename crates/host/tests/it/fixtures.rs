@@ -253,7 +253,7 @@ fn a_reuseport_group_and_its_owner() {
 
 #[test]
 fn many_sockets_find_their_owners() {
-    let snapshot = read(&list::big(16, 16, 250));
+    let snapshot = read(&machines::big::big(16, 16, 250));
     let sockets = &snapshot.sockets;
     assert_eq!((sockets.list.len(), sockets.processes.len(), sockets.groups.len()), (250, 3, 3));
     assert_eq!(sockets.groups.iter().map(|group| group.members.len()).collect::<Vec<_>>(), [100, 100, 50]);

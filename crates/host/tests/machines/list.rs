@@ -30,14 +30,14 @@ fn set(list: &str) -> CpuSet {
 }
 
 /// A server in its own unit.
-fn server(pid: u32, name: &'static str, executable: &'static str, sockets: u32) -> Server {
+pub(super) fn server(pid: u32, name: &'static str, executable: &'static str, sockets: u32) -> Server {
     let group = format!("/system.slice/{name}.service");
     let inodes = 19_000..19_000 + sockets;
     Server { pid, name, executable, group, uid: 101, threads: sockets, inodes, port: 53, drops: 5 }
 }
 
 /// A machine with common defaults.
-fn machine(name: &'static str, release: &'static str, cpus: u32, nodes: &[&str]) -> Machine {
+pub(super) fn machine(name: &'static str, release: &'static str, cpus: u32, nodes: &[&str]) -> Machine {
     Machine {
         name,
         release,
@@ -54,7 +54,7 @@ fn machine(name: &'static str, release: &'static str, cpus: u32, nodes: &[&str])
 }
 
 /// A device with a receive and a transmit queue per interrupt; `irq`: number of the first interrupt.
-fn device(
+pub(super) fn device(
     name: &'static str,
     index: u32,
     device: Device,
@@ -376,27 +376,5 @@ fn igb_offline() -> Machine {
         interfaces: vec![device("em1", 2, on, 4, 60, label, |queue| [0, 1, 4, 5][queue as usize])],
         offline: set("2-3"),
         ..machine("igb-offline", "3.10.0-1160.el7.x86_64", 8, &["0-3", "4-7"])
-    }
-}
-
-/// A machine of any size: `queues` of one device, and `sockets` of servers with 100 each.
-pub fn big(cpus: u32, queues: u32, sockets: u32) -> Machine {
-    let on = Device { driver: "mlx5_core", bus: "0000:c1:00.0", node: 1 };
-    let label = |queue| format!("mlx5_comp{queue}@pci:0000:c1:00.0");
-    let half = cpus / 2;
-    let nodes = [format!("0-{}", half - 1), format!("{half}-{}", cpus - 1)];
-    let of = |(number, first): (u32, u32)| Server {
-        inodes: 100_000 + first..100_000 + sockets.min(first + 100),
-        port: 5_000 + u16::try_from(number).unwrap(),
-        pid: 1_000 + 50 * number,
-        threads: 16,
-        ..server(0, "resolver", "/usr/sbin/resolver", 0)
-    };
-    Machine {
-        interfaces: vec![device("eth0", 2, on, queues, 300, label, |queue| queue % cpus)],
-        threads: 2,
-        model: "AMD EPYC 9554 64-Core Processor",
-        servers: (0..).zip((0..sockets).step_by(100)).map(of).collect(),
-        ..machine("big", "6.12.0-amd64", cpus, &[&nodes[0], &nodes[1]])
     }
 }

@@ -59,7 +59,7 @@ fn a_server_as_found_has_the_findings_that_an_expert_made() {
 /// A machine with 128 queues and ten thousand sockets fits on two screens; all of it is shown on request.
 #[test]
 fn a_big_machine_is_drawn_on_two_screens() {
-    let snapshot = read(&list::big(64, 64, 2000));
+    let snapshot = read(&machines::big::big(64, 64, 2000));
     let map = MapResult::new(&snapshot, None, &Selection::All).unwrap();
     let lines = |extent| map_text(&map, extent, &Style::default()).lines().count();
     assert!(lines(Extent::Most) < 110, "{}", lines(Extent::Most));

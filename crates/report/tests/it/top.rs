@@ -169,7 +169,7 @@ fn colours_only_repeat_what_is_written() {
 
 #[test]
 fn ten_thousand_sockets_are_scrolled_filtered_and_ordered() {
-    let top = second(&list::big(64, 64, 10_000));
+    let top = second(&machines::big::big(64, 64, 10_000));
     let mut state = on(View::Sockets);
     state.scroll(isize::MAX);
     let last = text(&top, &state, (80, 24));
