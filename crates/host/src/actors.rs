@@ -72,7 +72,7 @@ pub(crate) use files::any as applied;
 #[cfg(test)]
 pub(crate) use network::any as network_files;
 
-/// Finds them. `seen`: the running processes.
+/// Finds the actors. `seen`: the running processes.
 pub fn read(source: &dyn Source, seen: &[Seen], missing: &mut Vec<Missing>) -> Actors {
     let mut there = There { source, folders: BTreeMap::new() };
     let list = KNOWN.iter().filter_map(|known| actor(&mut there, known, seen)).collect();

@@ -1,5 +1,5 @@
 //! The client of the kernel in one network namespace: turns questions into requests, and answers into facts of the
-//! snapshot. Each file holds the types of its answers and decodes them.
+//! snapshot. Each file holds types of answers, and fills them from the messages of a family.
 //!
 //! ```text
 //!  Question --> netlink: ethtool, netdev, route      first
@@ -196,8 +196,10 @@ impl Client {
     }
 
     fn rss_by_ioctl(&mut self, interface: &str) -> Result<rss::Rss, Error> {
-        let functions = self.generic().and_then(rss::functions).unwrap_or_default();
-        device::rss(self.control()?, interface, &functions)
+        let control = self.control.as_ref().map_err(Clone::clone)?;
+        let generic = self.generic.as_mut();
+        let functions = || generic.ok().and_then(|generic| rss::functions(generic).ok()).unwrap_or_default();
+        device::rss(control.as_fd(), interface, functions)
     }
 
     fn route(&mut self) -> Result<&mut Rtnetlink, Error> {

@@ -136,7 +136,7 @@ pub struct NapiDefaults {
     pub threaded: Option<u32>,
 }
 
-/// Reads them, by index. `irqs`: the machine's, which include those of queues.
+/// Reads the interfaces, by index. `irqs`: the machine's, which include those of queues.
 pub fn read(source: &dyn Source, irqs: &[Irq], missing: &mut Vec<Missing>) -> Vec<Interface> {
     let links = links::read(source, missing);
     // Kernels before 6.8 and 6.10 have none of these; if their substitute is missing too, that is noted.

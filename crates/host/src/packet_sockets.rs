@@ -44,7 +44,7 @@ pub struct PacketHandler {
     pub function: String,
 }
 
-/// Reads them.
+/// Reads the packet sockets and handlers.
 pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> PacketSockets {
     let handlers =
         wanted(source, missing, "packet handlers", "/proc/net/ptype", handlers).unwrap_or_default();

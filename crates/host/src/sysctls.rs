@@ -1,13 +1,14 @@
-//! Reads the [`Sysctl`]s that affect UDP.
+//! Kernel settings that affect UDP: files below `/proc/sys`.
 //!
 //! Many of `net.core` exist only in the initial network namespace. No file identifies the namespace; the absence of all
 //! of them does.
 
-use SysctlScope::{Host, HostReadable, Namespace};
 use serde::{Deserialize, Serialize};
 
 use crate::source::value;
 use crate::{Absence, Missing, Provenance, Source};
+
+use SysctlScope::{Host, HostReadable, Namespace};
 
 /// One setting below `/proc/sys`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,7 +84,7 @@ const SYSCTLS: [(&str, SysctlScope); 43] = [
 /// and `all`, for the other two it is enough that either is set.
 const OF_AN_INTERFACE: [&str; 3] = ["rp_filter", "accept_local", "src_valid_mark"];
 
-/// Reads them. What this kernel lacks is left out; that a namespace hides the host's is noted once.
+/// Reads the settings. What this kernel lacks is left out; that a namespace hides the host's is noted once.
 pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Vec<Sysctl> {
     let mut found = Vec::new();
     for (name, scope) in SYSCTLS {

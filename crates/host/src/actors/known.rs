@@ -1,4 +1,6 @@
-//! Table of programs that change settings, and the kinds of settings. Sources: their manuals and packaged configuration files.
+//! Table of programs that change settings, and the kinds of settings.
+//!
+//! Sources: their manuals and packaged configuration files.
 
 use serde::{Deserialize, Serialize};
 

@@ -136,16 +136,20 @@ pub fn driver_counters(socket: BorrowedFd<'_>, interface: &str) -> Result<Counte
     Ok(counters(&names, &values))
 }
 
-/// The main RSS context. `functions`: the names of the hash function bits.
+/// The main RSS context. `functions`: gives the names of the hash function bits, from bit 0.
 ///
 /// # Errors
 /// As [`call`].
-pub fn rss(socket: BorrowedFd<'_>, interface: &str, functions: &[String]) -> Result<Rss, Error> {
+pub fn rss(
+    socket: BorrowedFd<'_>,
+    interface: &str,
+    functions: impl FnOnce() -> Vec<String>,
+) -> Result<Rss, Error> {
     // Context 0 and no space: the answer contains only the sizes.
     let sizes = call(socket, interface, RSS, &words(&[0, 0, 0]))?;
     let (entries, key) = (word(&sizes, 8), word(&sizes, 12));
     let found = call(socket, interface, RSS, &words(&[0, entries, key]))?;
-    Ok(Rss { main: context(&found, functions), ..Rss::default() })
+    Ok(Rss { main: context(&found, &functions()), ..Rss::default() })
 }
 
 /// The UDP hash fields of the main RSS context.
