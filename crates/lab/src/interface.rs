@@ -1,4 +1,5 @@
-//! One end of a link: its addresses, its transmit mapping, its offloads, its interrupt moderation, its NAPI.
+//! One end of a link: its addresses, its transmit mapping, its receive steering, its offloads, its interrupt
+//! moderation, its NAPI.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -8,7 +9,9 @@ use std::sync::Arc;
 use udpath_steer::{CpuSet, xps as mapping};
 
 use crate::machine::Site;
-use crate::{End, Error, LinkSpec, MacAddress, Offloads, SpecError, ethtool, moderation, online_cpus, xps};
+use crate::{
+    End, Error, LinkSpec, MacAddress, Offloads, Rps, SpecError, ethtool, moderation, online_cpus, rps, xps,
+};
 
 /// One end of a link, in its machine. A clone is the same interface.
 #[derive(Clone)]
@@ -142,6 +145,22 @@ impl Interface {
     /// The same as [`set_xps`](Self::set_xps).
     pub fn clear_xps(&self) -> Result<(), Error> {
         self.set_xps(&vec![CpuSet::new(); self.queues() as usize])
+    }
+
+    /// Receive steering of each queue.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn rps(&self) -> Result<Vec<Rps>, Error> {
+        self.site.run(|| rps::read(&self.object(), self.name(), self.queues()))?
+    }
+
+    /// Sets the receive steering of every queue and reads it back. On failure the former one is restored.
+    ///
+    /// # Errors
+    /// CPUs that do not exist, or the kernel's error (it needs root in the initial user namespace).
+    pub fn set_rps(&self, wanted: &Rps) -> Result<(), Error> {
+        self.site.run(|| rps::write(&self.object(), self.name(), self.queues(), wanted))?
     }
 
     /// Current interrupt moderation in microseconds; 0: none.

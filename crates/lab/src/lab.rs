@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::blueprint::{IPV4_PREFIX, IPV6_PREFIX};
+use crate::flow_table::FlowTable;
 use crate::machine::Site;
 use crate::namespace::{self, Inside};
 use crate::record::Record;
@@ -43,6 +44,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(1);
 pub struct Lab {
     // Fields drop in this order: programs end first, then the machines they run on.
     spawner: Spawner,
+    flow_table: FlowTable,
     undo: Undo,
     topology: Topology,
 }
@@ -101,7 +103,8 @@ impl Lab {
             finish(&sites, link, Instant::now() + LINK_UP)?;
         }
         let spawner = Spawner::start(&blueprint.name)?;
-        Ok((Self { spawner, undo, topology: Topology::new(blueprint, sites) }, record))
+        let flow_table = FlowTable::new(Arc::clone(&record));
+        Ok((Self { spawner, flow_table, undo, topology: Topology::new(blueprint, sites) }, record))
     }
 
     /// Starts a program made with [`Machine::command`] so that it lives as long as the lab, whichever thread calls
@@ -113,20 +116,35 @@ impl Lab {
         self.spawner.spawn(command)
     }
 
+    /// Switches the flow table that RFS needs on or off ([`Rps::flows`](crate::Rps::flows)). The kernel has one for the
+    /// whole machine: it is switched on only if it is off, and off again at the end of the lab, also after a kill. Call
+    /// it outside of the lab's machines.
+    ///
+    /// # Errors
+    /// The kernel's error; a network namespace that is not the machine's own has no such table.
+    pub fn set_flow_table(&self, on: bool) -> Result<(), Error> {
+        self.flow_table.set(on)
+    }
+
     /// Takes the lab down, as dropping does, and reports errors. Whatever is left then stays in the record, and the
     /// next lab on this machine tries again.
     ///
     /// # Errors
     /// The first step that failed.
     pub fn down(self) -> Result<(), Error> {
-        let Self { spawner, mut undo, .. } = self;
+        let Self { spawner, flow_table, mut undo, .. } = self;
         drop(spawner);
-        undo.unwind()
+        let off = flow_table.set(false);
+        if off.is_err() {
+            // The record of it stays for the next sweep.
+            undo.keep_first();
+        }
+        off.and(undo.unwind())
     }
 }
 
 /// The record is written while the lab is built, and removed by the last inverse action.
-type SharedRecord = Arc<Mutex<Option<Record>>>;
+pub(crate) type SharedRecord = Arc<Mutex<Option<Record>>>;
 
 fn record(blueprint: &Blueprint, to_be_kept: bool, undo: &mut Undo) -> Result<SharedRecord, Error> {
     let record = Arc::new(Mutex::new(Some(Record::create(blueprint, to_be_kept)?)));
@@ -138,7 +156,10 @@ fn record(blueprint: &Blueprint, to_be_kept: bool, undo: &mut Undo) -> Result<Sh
     Ok(record)
 }
 
-fn with(record: &SharedRecord, write: impl FnOnce(&mut Record) -> Result<(), Error>) -> Result<(), Error> {
+pub(crate) fn with(
+    record: &SharedRecord,
+    write: impl FnOnce(&mut Record) -> Result<(), Error>,
+) -> Result<(), Error> {
     record.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map_or(Ok(()), write)
 }
 

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::machine::Site;
 use crate::namespace::{self, Identity, Inside};
 use crate::record::{Contents, Record};
-use crate::{Blueprint, Error, MachineBlueprint, Topology, processes, sys};
+use crate::{Blueprint, Error, MachineBlueprint, Topology, flow_table, processes, sys};
 
 /// How long [`down`] waits for a lock held briefly by another program's [`list`]. Too low: an idle lab is reported as
 /// busy. Too high: no harm, because a lab with a running owner is reported at once.
@@ -209,6 +209,9 @@ fn take_down(contents: &Contents) -> Result<(), Error> {
         return Err(Error::Inside { machine: machine.name.clone() });
     }
     let mut reasons = Vec::new();
+    if let Some(Err(error)) = contents.flow_table.map(flow_table::take_back) {
+        reasons.push(error.to_string());
+    }
     for machine in contents.blueprint.machines.iter().rev() {
         let made = contents
             .made

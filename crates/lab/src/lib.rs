@@ -15,7 +15,7 @@
 //!   plain data: two labs of one description differ only in the PID in the namespaces' names.
 //! - [`Lab`] is a running one, and its [`Topology`] what it consists of. Dropping it undoes every step in reverse order.
 //! - [`Machine`] runs closures ([`Machine::run`]) and programs ([`Machine::command`]) inside; [`Interface`] is one end
-//!   of a link, with its transmit mapping, offloads, interrupt moderation and NAPI.
+//!   of a link, with its transmit mapping, receive steering, offloads, interrupt moderation and NAPI.
 //! - [`sweep_stale`], [`list`], [`down`], [`attach`]: labs of other processes, and remains of killed ones.
 //! - [`enter_user_namespace`]: labs without root, as far as the kernel allows.
 //! - [`needs_root!`]: skips a test that needs root if there is none.
@@ -34,6 +34,7 @@ mod blueprint;
 mod builder;
 mod error;
 mod ethtool;
+mod flow_table;
 mod interface;
 mod lab;
 mod labs;
@@ -44,6 +45,7 @@ mod needs_root;
 mod offloads;
 mod processes;
 mod record;
+mod rps;
 mod rtnl;
 mod spawner;
 mod spec;
@@ -62,6 +64,7 @@ pub use labs::{Listed, State, Swept, attach, down, down_all, list, sweep_stale};
 pub use machine::Machine;
 pub use needs_root::skipped_without_root;
 pub use offloads::Offloads;
+pub use rps::Rps;
 pub use spec::{
     LinkSpec, MAX_ADDRESSES, MAX_LAB_NAME, MAX_LINKS, MAX_MACHINE_NAME, MAX_MODERATION, MAX_MTU, MAX_QUEUES,
     MIN_MTU, SpecError,

@@ -4,6 +4,7 @@
 //! /run/udpath/lab/4711-boost.record      flock held by the owner while it runs
 //!   {"blueprint":{"schema":1,...}}         written and synced before the first namespace exists
 //!   {"made":{"namespace":..,"inode":..}}   one line per namespace, once it has its name
+//!   {"flow_table":{"entries":..}}          before the machine's flow table is switched on
 //!   "kept"                                 only if the lab is to outlive its owner
 //! ```
 //!
@@ -41,6 +42,7 @@ const ATTEMPTS: u32 = 100;
 enum Line {
     Blueprint { schema: u32, blueprint: Blueprint },
     Made { namespace: String, inode: u64 },
+    FlowTable { entries: u32 },
     Kept,
 }
 
@@ -50,6 +52,8 @@ pub(crate) struct Contents {
     pub(crate) blueprint: Blueprint,
     /// Named namespaces, with their inodes.
     pub(crate) made: Vec<(String, u64)>,
+    /// Length of the machine's flow table, if the lab has switched it on.
+    pub(crate) flow_table: Option<u32>,
     pub(crate) kept: bool,
 }
 
@@ -149,6 +153,11 @@ impl Record {
         self.append(&Line::Made { namespace: namespace.to_owned(), inode })
     }
 
+    /// Records that the machine's flow table is about to be switched on.
+    pub(crate) fn flow_table(&mut self, entries: u32) -> Result<(), Error> {
+        self.append(&Line::FlowTable { entries })
+    }
+
     /// From now on the lab outlives its owner.
     pub(crate) fn keep(&mut self) -> Result<(), Error> {
         self.append(&Line::Kept)
@@ -204,10 +213,11 @@ fn parse(text: &str) -> Result<Option<Contents>, String> {
     if !blueprint.is_ours() {
         return Err("it names namespaces that are not the lab's own".to_owned());
     }
-    let mut contents = Contents { blueprint, made: Vec::new(), kept: false };
+    let mut contents = Contents { blueprint, made: Vec::new(), flow_table: None, kept: false };
     for line in lines {
         match read(line)? {
             Line::Made { namespace, inode } => contents.made.push((namespace, inode)),
+            Line::FlowTable { entries } => contents.flow_table = Some(entries),
             Line::Kept => contents.kept = true,
             Line::Blueprint { .. } => return Err("it has two blueprints".to_owned()),
         }
@@ -225,6 +235,7 @@ mod tests {
         let lines = [
             Line::Blueprint { schema: SCHEMA, blueprint },
             Line::Made { namespace: "n".into(), inode: 7 },
+            Line::FlowTable { entries: 32 },
             Line::Kept,
         ];
         lines.iter().map(|line| serde_json::to_string(line).unwrap() + "\n").collect()
@@ -234,7 +245,7 @@ mod tests {
     fn a_truncated_record_is_incomplete_but_not_wrong() {
         let text = text();
         let whole = parse(&text).unwrap().unwrap();
-        assert_eq!((whole.made.len(), whole.kept), (1, true));
+        assert_eq!((whole.made.len(), whole.flow_table, whole.kept), (1, Some(32), true));
         for cut in 0..text.len() {
             match parse(&text[..cut]).unwrap() {
                 None => assert!(!text[..cut].contains('\n')),

@@ -30,6 +30,13 @@ impl Undo {
         first
     }
 
+    /// Never runs the inverse of the first step.
+    pub(crate) fn keep_first(&mut self) {
+        if !self.steps.is_empty() {
+            drop(self.steps.remove(0));
+        }
+    }
+
     /// Keeps everything that was done.
     pub(crate) fn forget(&mut self) {
         self.steps.clear();

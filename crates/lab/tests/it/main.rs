@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use udpath_lab::{Error, Interface, Lab, LabBuilder, LinkSpec, Machine, Offloads, State, online_cpus};
+use udpath_lab::{Error, Interface, Lab, LabBuilder, LinkSpec, Machine, Offloads, Rps, State, online_cpus};
 use udpath_steer::{CpuSet, xps};
 
 /// Long enough for anything here on a machine busy with other tests.
@@ -223,6 +223,28 @@ fn one_queue_has_no_transmit_mapping() {
     let eth0 = lab.machine("client").unwrap().interface("eth0").unwrap();
     assert!(matches!(eth0.xps(), Err(Error::OneQueue { .. })));
     assert!(matches!(eth0.spread_xps(), Err(Error::OneQueue { .. })));
+}
+
+#[test]
+fn receive_steering_is_set_on_every_queue_and_read_back() {
+    udpath_lab::needs_root!();
+    let lab = pair("t-rps", &LinkSpec::with_queues(2));
+    let eth0 = lab.machine("server").unwrap().interface("eth0").unwrap();
+    assert_eq!(eth0.rps().unwrap(), [Rps::default(), Rps::default()]);
+    // The kernel rounds flows up to a power of two.
+    let wanted = Rps { cpus: CpuSet::from_iter([0]), flows: 1000 };
+    eth0.set_rps(&wanted).unwrap();
+    let found = Rps { flows: 1024, ..wanted.clone() };
+    assert_eq!(eth0.rps().unwrap(), [found.clone(), found.clone()]);
+    let file = "/sys/class/net/eth0/queues/rx-1/rps_flow_cnt";
+    assert_eq!(printed(lab.machine("server").unwrap(), "cat", &[file]).trim(), "1024");
+    // A set without a CPU that exists is refused, and what was there stays.
+    let impossible = Rps { cpus: CpuSet::from_iter([CpuSet::MAX_CPU]), flows: 0 };
+    let error = eth0.set_rps(&impossible).unwrap_err().to_string();
+    assert!(error.contains("rps_cpus of server/eth0 rx-0"), "{error}");
+    assert_eq!(eth0.rps().unwrap(), [found.clone(), found]);
+    eth0.set_rps(&Rps::default()).unwrap();
+    assert_eq!(eth0.rps().unwrap(), [Rps::default(), Rps::default()]);
 }
 
 #[test]
