@@ -61,10 +61,10 @@ pub const MAX_BYTES: usize = 1 << 30;
 pub enum Step {
     /// One queue; worker and reader take the lock for each datagram, and charge and release there.
     OneQueue,
+    /// The reader has a queue of its own and splices; it still takes the lock to release each datagram's bytes.
+    TwoQueues,
     /// The reader accumulates what it frees, the account uses the pool in quanta.
     BulkRelease,
-    /// The reader has a queue of its own and splices.
-    TwoQueues,
     /// Workers take the lock, and check for a sleeping reader, once per burst.
     Bursts,
     /// The producer queue is a ring, and the reader's own queue is the part of it that the reader has seen: a splice
@@ -160,12 +160,12 @@ pub fn queue<T: Charged + Send>(config: Config, pool: &Pool) -> Result<(Producer
         return Err(Error::Limit { limit });
     }
     let (waker, sleeper) = wake::pair().map_err(|cause| Error::Eventfd { cause })?;
-    let dealing = if step == Step::OneQueue { Dealing::Exact } else { Dealing::Quanta };
+    let dealing = if step < Step::BulkRelease { Dealing::Exact } else { Dealing::Quanta };
     // No more items than this can be charged at a time, in both queues together.
     let most_items = limit / MIN_CHARGE;
     let (producer_items, own_items, ring_items) = match step {
-        Step::OneQueue | Step::BulkRelease => (most_items, 0, 1),
-        Step::TwoQueues | Step::Bursts => (most_items, most_items, 1),
+        Step::OneQueue => (most_items, 0, 1),
+        Step::TwoQueues | Step::BulkRelease | Step::Bursts => (most_items, most_items, 1),
         Step::Ring => (0, 0, most_items.next_power_of_two()),
     };
     // The largest limit divided by the minimum charge is no more than a ring's maximum.

@@ -189,8 +189,15 @@ impl<T: Charged + Send> Reader<T> {
             return;
         }
         let count = self.own.len().min(wanted);
+        let in_bulk = self.shared.step >= Step::BulkRelease;
         for entry in self.own.drain(..count) {
             self.gathered.add(entry.charge as usize);
+            if !in_bulk {
+                let mut locked = lock(&self.shared.locked);
+                self.shared.release(&mut self.released, &mut self.gathered);
+                self.shared.settle(&mut locked);
+                self.shared.publish(&locked);
+            }
             into.push(entry);
         }
         if self.gathered.is_enough() {
@@ -221,7 +228,7 @@ impl<T: Charged + Send> Reader<T> {
         !self.own.is_empty()
     }
 
-    /// The steps with one queue: one item under the lock.
+    /// With one queue: one item under the lock, and its bytes released there.
     fn receive_locked<const N: usize>(&mut self, into: &mut ArrayVec<Received<T>, N>) -> bool {
         if !self.has_business() {
             return false;
@@ -232,10 +239,8 @@ impl<T: Charged + Send> Reader<T> {
         if let Some(entry) = &entry {
             self.gathered.add(entry.charge as usize);
         }
-        if shared.step == Step::OneQueue || self.gathered.is_enough() || locked.queue.is_empty() {
-            shared.release(&mut self.released, &mut self.gathered);
-            shared.settle(&mut locked);
-        }
+        shared.release(&mut self.released, &mut self.gathered);
+        shared.settle(&mut locked);
         shared.publish(&locked);
         drop(locked);
         entry.is_some_and(|entry| {
