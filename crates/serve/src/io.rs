@@ -24,9 +24,7 @@ use crate::probe::{ProbeError, Prober};
 
 pub(crate) use kernel::{BurstSocket, KernelSocket};
 pub use kind::{Io, IoChoice};
-#[cfg(test)]
-pub(crate) use socket::Sharing;
-pub(crate) use socket::{Socket, SocketConfig, WorkerSockets};
+pub(crate) use socket::{Sharing, Socket, SocketConfig, WorkerSockets};
 pub use xdp::XdpError;
 pub(crate) use xdp::{Devices, FastPath, FrameParts};
 

@@ -98,3 +98,4 @@ pub use request::Request;
 pub use server::Server;
 pub use service::{Service, StreamService, WorkerId};
 pub use status::{SocketStatus, Status, WorkerStatus, XdpPortStatus, XdpStatus};
+pub use worker::InProcessWorker;

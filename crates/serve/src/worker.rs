@@ -1,6 +1,7 @@
 //! One worker: a thread with its own service instance, which serves kernel sockets and, over `xdp`, frames.
 
 mod frames;
+mod in_process;
 mod runner;
 
 use std::io;
@@ -14,6 +15,7 @@ use crate::service::{Service, WorkerId};
 use crate::shared::Shared;
 
 pub(crate) use frames::FrameWorker;
+pub use in_process::InProcessWorker;
 pub(crate) use runner::SocketSource;
 
 use runner::ServiceRunner;

@@ -170,7 +170,7 @@ impl<P: Port, S: Service, F: Fn(WorkerId) -> S> FrameWorker<P, S, F> {
 
     /// Serves a burst of frames. Returns how many moved.
     #[inline]
-    fn turn(&mut self) -> usize {
+    pub(super) fn turn(&mut self) -> usize {
         self.datapath.handler().begin();
         let moved = self.datapath.poll();
         if moved > 0 {
