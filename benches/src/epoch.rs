@@ -17,8 +17,9 @@ use anyhow::{Context, Result};
 use udpath_advise::result::Ratio;
 use udpath_stack::epoch::{Domain, Table};
 
-use crate::Claim;
+use crate::claim::{Bound, Claim, Unit};
 use crate::race::{cpu_time, pin, quantile, race, words};
+use crate::results::Results;
 
 /// Packets looked up under one announcement.
 const BURST: usize = 32;
@@ -61,7 +62,7 @@ impl Ports {
 /// Looks up a burst of ports; returns a result, so that the compiler cannot remove the lookup.
 type Burst<'s> = Box<dyn FnMut(&[u16; BURST]) -> u32 + Send + 's>;
 
-pub(crate) fn run() -> Result<Vec<Claim>> {
+pub(crate) fn run(results: &mut Results) -> Result<()> {
     let plain = Ports::new(0);
     let unprotected = || {
         rate(
@@ -162,6 +163,7 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
 
     let times = RefCell::new((Vec::new(), Vec::new()));
     let over_plain = race(
+        "epoch / no protection",
         0.02,
         16,
         || unprotected().inspect(|rate| times.borrow_mut().0.push(1e9 / rate)),
@@ -169,33 +171,32 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
     )?;
     let (without, with) = times.into_inner();
     let (without, with) = (quantile(without, 0.5), quantile(with, 0.5));
-    let mut claims = vec![Claim {
-        what: "epoch: added to a lookup, ns per packet".into(),
-        measured: format!("{:.2} ({without:.2} -> {with:.2}; x {})", with - without, words(&over_plain)),
-        bound: format!("< {MOST_ADDED}"),
-        holds: with - without < MOST_ADDED,
-    }];
-    let mut claim = |what: &str, at_least: Option<f64>, ratio: Ratio| {
-        claims.push(Claim {
-            what: format!("epoch / {what}"),
-            measured: words(&ratio),
-            bound: at_least.map_or("shown".into(), |at_least| format!(">= {at_least}")),
-            holds: at_least.is_none_or(|at_least| ratio.ratio >= at_least),
-        });
+    let added = Claim::new(
+        "epoch.added",
+        "epoch: added to a lookup, per packet",
+        with - without,
+        Unit::Nanoseconds,
+        Bound::Below(MOST_ADDED),
+    );
+    results.add(&added.with(format!("{without:.2} -> {with:.2} ns, x {}", words(&over_plain))));
+    let mut claim = |id: &str, what: &str, bound: Bound, ratio: Ratio| {
+        results.add(&Claim::ratio(&format!("epoch.{id}"), format!("epoch / {what}"), &ratio, bound));
     };
     // The difference is a few nanoseconds per burst.
-    let loaded_once = race(0.01, 24, || theirs(true), || ours(true))?;
-    claim("crossbeam-epoch, table loaded once per burst", Some(1.0), loaded_once);
-    let loaded_each = race(0.01, 24, || theirs(false), || ours(false))?;
-    claim("crossbeam-epoch, table loaded per packet", None, loaded_each);
-    claim("read lock per packet", Some(OVER_LOCK), race(0.05, 12, lock, || ours(false))?);
-    claim("reference count per packet", Some(OVER_COUNT), race(0.05, 12, count, || ours(false))?);
+    let loaded_once = race("epoch / crossbeam-epoch", 0.01, 24, || theirs(true), || ours(true))?;
+    claim("crossbeam", "crossbeam-epoch, table loaded once per burst", Bound::AtLeast(1.0), loaded_once);
+    let loaded_each = race("epoch / crossbeam-epoch per packet", 0.01, 24, || theirs(false), || ours(false))?;
+    claim("crossbeam_each", "crossbeam-epoch, table loaded per packet", Bound::Shown, loaded_each);
+    let over_lock = race("epoch / read lock", 0.05, 12, lock, || ours(false))?;
+    claim("lock", "read lock per packet", Bound::AtLeast(OVER_LOCK), over_lock);
+    let over_count = race("epoch / reference count", 0.05, 12, count, || ours(false))?;
+    claim("count", "reference count per packet", Bound::AtLeast(OVER_COUNT), over_count);
     let refused = refused.into_inner();
     anyhow::ensure!(
         refused == 0,
         "{refused} tables were not published, so what was measured is not what it says"
     );
-    Ok(claims)
+    Ok(())
 }
 
 /// Packets per second of a reader's CPU time, while all readers work and `publish` is called with new versions.

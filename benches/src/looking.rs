@@ -15,16 +15,16 @@ use rustix::time::{ClockId, clock_gettime};
 use udpath_host::source::Folder;
 use udpath_host::{Snapshot, Watch};
 
-use crate::Claim;
 use crate::bed::udpath;
+use crate::claim::{Bound, Claim, Unit};
+use crate::results::Results;
 use crate::snapshot::open_sockets;
 
 /// Duration of each measurement: long enough for some complete updates. And the time before it starts.
 const RUN: Duration = Duration::from_secs(15);
 const FIRST: Duration = Duration::from_secs(2);
-/// Most CPU time, per cent of one CPU; and with ten thousand sockets.
+/// Most CPU time, per cent of one CPU, however many sockets there are.
 const MOST: f64 = 1.0;
-const CROWDED: f64 = 5.0;
 /// Updates of each kind that are compared, alternating; the cheapest counts.
 const LOOKS: usize = 9;
 /// Highest cost of an update, relative to reading everything.
@@ -40,33 +40,23 @@ const FILES: [&str; 7] = [
     "/proc/sys/net/ipv4/udp_mem",
 ];
 
-pub(crate) fn run() -> Result<Vec<Claim>> {
+pub(crate) fn run(results: &mut Results) -> Result<()> {
     let udpath = udpath()?;
-    let (top, export) = (top(&udpath)?, export(&udpath)?);
+    let mut claim = |id: &str, what: &str, share: f64| {
+        let id = format!("looking.{id}");
+        results.add(&Claim::new(&id, what, share, Unit::PerCent, Bound::Below(MOST)));
+    };
+    claim("top", "top, a look each second, of a CPU", top(&udpath)?);
+    claim("export", "export, asked each second, of a CPU", export(&udpath)?);
     let open = open_sockets()?;
-    let crowded = self::top(&udpath)?;
+    claim("top_crowded", "top with 10,000 sockets of one process, of a CPU", top(&udpath)?);
+    claim("export_crowded", "export with 10,000 sockets of one process, of a CPU", export(&udpath)?);
     drop(open);
     let [files, look, whole] = looks();
-    let claim = |what: &str, measured: String, bound: String, holds: bool| Claim {
-        what: what.into(),
-        measured,
-        bound,
-        holds,
-    };
-    let of_a_cpu = |what: &str, share: f64, most: f64| {
-        claim(what, format!("{share:.2} % of a CPU"), format!("< {most} %"), share < most)
-    };
-    Ok(vec![
-        of_a_cpu("top, a look each second", top, MOST),
-        of_a_cpu("export, asked each second", export, MOST),
-        of_a_cpu("top with 10,000 sockets of one process", crowded, CROWDED),
-        claim(
-            "a look, by reading everything",
-            format!("{:.2} ({:.2} ms; its files alone {:.2} ms)", look / whole, look, files),
-            format!("< {PART}"),
-            look < PART * whole,
-        ),
-    ])
+    let what = "a look / reading everything";
+    let claim = Claim::new("looking.part", what, look / whole, Unit::Ratio, Bound::Below(PART));
+    results.add(&claim.with(format!("{look:.2} ms; its files alone {files:.2} ms")));
+    Ok(())
 }
 
 /// CPU time of reading only the files, of an update, and of reading everything, milliseconds.
@@ -113,12 +103,12 @@ fn top(udpath: &str) -> Result<f64> {
 }
 
 /// tmux's server; killed when this is dropped.
-struct Terminal {
-    server: String,
+pub(crate) struct Terminal {
+    pub(crate) server: String,
 }
 
 impl Terminal {
-    fn tmux(&self, arguments: &[&str]) -> Result<String> {
+    pub(crate) fn tmux(&self, arguments: &[&str]) -> Result<String> {
         let output = Command::new("tmux")
             .args(["-u", "-L", &self.server, "-f", "/dev/null"])
             .args(arguments)
@@ -140,6 +130,12 @@ impl Drop for Terminal {
 
 /// `export`, queried once per second. Share of a CPU, per cent.
 fn export(udpath: &str) -> Result<f64> {
+    let (child, address) = exporting(udpath)?;
+    share(child.0.id(), || scrape(&address))
+}
+
+/// A running `export`, and the address where it answers.
+pub(crate) fn exporting(udpath: &str) -> Result<(Ended, String)> {
     let child = Command::new(udpath)
         .args(["export", "--queues", "--listen", "127.0.0.1:0"])
         .stderr(Stdio::piped())
@@ -150,21 +146,24 @@ fn export(udpath: &str) -> Result<f64> {
     let mut ready = String::new();
     std::io::BufRead::read_line(&mut said, &mut ready)?;
     let address = ready.trim().strip_prefix("ready http://").and_then(|rest| rest.strip_suffix("/metrics"));
-    let address = address.with_context(|| format!("export said: {ready}"))?;
-    share(child.0.id(), || {
-        let mut client = TcpStream::connect(address)?;
-        client.write_all(b"GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text\r\n\r\n")?;
-        let mut answer = String::new();
-        client.read_to_string(&mut answer)?;
-        if !answer.contains("# EOF") {
-            bail!("export answered: {answer}");
-        }
-        Ok(())
-    })
+    let address = address.with_context(|| format!("export said: {ready}"))?.to_owned();
+    Ok((child, address))
+}
+
+/// One query, to its last byte.
+pub(crate) fn scrape(address: &str) -> Result<()> {
+    let mut client = TcpStream::connect(address)?;
+    client.write_all(b"GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text\r\n\r\n")?;
+    let mut answer = String::new();
+    client.read_to_string(&mut answer)?;
+    if !answer.contains("# EOF") {
+        bail!("export answered: {answer}");
+    }
+    Ok(())
 }
 
 /// A process that is killed when this is dropped.
-struct Ended(std::process::Child);
+pub(crate) struct Ended(pub(crate) std::process::Child);
 
 impl Drop for Ended {
     fn drop(&mut self) {

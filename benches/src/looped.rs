@@ -1,6 +1,6 @@
 //! A link within the process that turns replies into the next requests, without a device or the kernel.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use anyhow::{Context, Result, ensure};
 use udpath_stack::frame::{Burst, Offloads};
@@ -11,6 +11,8 @@ use udpath_stack::wire::{Flow, LinkHeader, Mac, Tags, UdpChecksum, build};
 
 /// Port of all of them, clients and servers.
 const PORT: u16 = 7;
+/// Address of the server.
+const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
 /// The service.
 pub(crate) fn echo(datagram: Datagram<'_>, room: &mut [u8]) -> Outcome {
@@ -28,17 +30,29 @@ pub(crate) enum Hash {
     Given,
 }
 
+/// One binding for all of the link's addresses, and these: its server's, and that of each of `frames` clients.
+pub(crate) fn wildcard(frames: usize) -> ([SocketAddr; 1], Vec<IpAddr>) {
+    let clients = (0..u16::try_from(frames).unwrap_or(u16::MAX)).map(|made| client(made).ip());
+    let locals = std::iter::once(SERVER.into()).chain(clients).collect();
+    ([SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT))], locals)
+}
+
+/// The address of the client whose request is the frame number `made`.
+fn client(made: u16) -> SocketAddr {
+    let [high, low] = made.to_be_bytes();
+    SocketAddr::from(([198, 51, 100 + high, low], PORT))
+}
+
 /// A link with `frames` requests in 64-byte frames, each from its own address, which is served as well.
 pub(crate) fn filled(frames: usize, hash: Hash) -> Result<(End, Vec<SocketAddr>)> {
     let mut end = looped(frames)?;
-    let mut binds = vec![SocketAddr::from(([192, 0, 2, 1], PORT))];
+    let mut binds = vec![SocketAddr::from((SERVER, PORT))];
     let mut burst = Burst::new();
     let mut made = 0_u16;
     while usize::from(made) < frames {
         end.supply(&mut burst, frames);
         for frame in &mut burst {
-            let [high, low] = made.to_be_bytes();
-            let client = SocketAddr::from(([198, 51, 100 + high, low], PORT));
+            let client = client(made);
             let link = LinkHeader {
                 source: Mac([2, 0, 0, 0, 0, 9]),
                 destination: Mac([2, 0, 0, 0, 0, 1]),

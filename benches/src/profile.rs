@@ -1,9 +1,16 @@
-//! The cost of profiling: the server's rate while every CPU is sampled, and the time to resolve and classify samples.
+//! The cost of profiling: a server's rate while `udpath profile` runs as a user runs it, and the time to resolve and classify
+//! samples.
+//!
+//! The process runs with its defaults: sampling, traced locks and drops, symbols, snapshots, the text at the end. Its whole
+//! life counts, from its start to its exit; the periods without it have the same length. Sampling alone is shown beside it.
 
+use std::cell::Cell;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use udpath_advise::result::Ratio;
 use udpath_host::Snapshot;
 use udpath_host::source::Folder;
 use udpath_profile::Profile;
@@ -13,8 +20,10 @@ use udpath_profile::recorder::{RATE, Recording};
 use udpath_profile::samples::Samples;
 use udpath_profile::symbols::kernel::Kernel;
 
-use crate::Claim;
-use crate::race::{race, words};
+use crate::bed::udpath;
+use crate::claim::{Bound, Claim, Unit};
+use crate::race::race;
+use crate::results::Results;
 use crate::steady::Steady;
 
 /// The server's rate with sampling over that without.
@@ -24,6 +33,10 @@ const MOMENT: Duration = Duration::from_millis(200);
 /// Sufficient half-width of the interval, and most blocks of four periods.
 const WIDTH: f64 = 0.002;
 const BLOCKS: usize = 200;
+/// The same for the process, whose periods take its default length, and a first period until that is known.
+const PROCESS_WIDTH: f64 = 0.003;
+const PROCESS_BLOCKS: usize = 16;
+const FIRST_PERIOD: Duration = Duration::from_secs(6);
 /// Samples to classify, how many of them are different, and frames of each.
 const SAMPLES: usize = 1_000_000;
 const DIFFERENT: usize = 5_000;
@@ -31,12 +44,52 @@ const FRAMES: usize = 24;
 /// Most seconds for that.
 const SECONDS: f64 = 1.0;
 
-pub(crate) fn run() -> Result<Vec<Claim>> {
-    Ok(vec![overhead()?, classing()?])
+pub(crate) fn run(results: &mut Results) -> Result<()> {
+    let steady = Steady::start(7400)?;
+    let whole = process(&steady)?;
+    let what = "transactions while `udpath profile` runs, with its defaults / while it does not";
+    results.add(&Claim::ratio("profile.process", what, &whole, Bound::AtLeast(WITHIN)));
+    // A new load: one lasts ten minutes at most.
+    drop(steady);
+    let steady = Steady::start(7401)?;
+    let sampling = sampling(&steady)?;
+    let what = format!("transactions while sampled at {RATE} Hz / not sampled");
+    results.add(&Claim::ratio("profile.sampling", what, &sampling, Bound::AtLeast(WITHIN)));
+    drop(steady);
+    let seconds = classing()?;
+    let what = format!("a million samples of {DIFFERENT} stacks, named and classed");
+    results.add(&Claim::new("profile.classing", what, seconds, Unit::Seconds, Bound::Below(SECONDS)));
+    Ok(())
 }
 
-fn overhead() -> Result<Claim> {
-    let steady = Steady::start(7400)?;
+/// The server's rate while the process runs, over that in periods of the same length without it.
+fn process(steady: &Steady) -> Result<Ratio> {
+    let udpath = udpath()?;
+    let length = Cell::new(FIRST_PERIOD);
+    let plain = || {
+        steady.tps_while(|| {
+            thread::sleep(length.get());
+            Ok(())
+        })
+    };
+    let profiled = || {
+        steady.tps_while(|| {
+            let begin = Instant::now();
+            let output = Command::new(&udpath).arg("profile").stdin(Stdio::null()).output();
+            let output = output.context("cannot start udpath profile")?;
+            length.set(begin.elapsed());
+            let text = String::from_utf8_lossy(&output.stdout);
+            // It exits with 1 if it has findings.
+            let done = matches!(output.status.code(), Some(0 | 1)) && text.contains("CPU time by");
+            ensure!(done, "udpath profile printed: {text}{}", String::from_utf8_lossy(&output.stderr));
+            Ok(())
+        })
+    };
+    race("udpath profile / nothing", PROCESS_WIDTH, PROCESS_BLOCKS, plain, profiled)
+}
+
+/// The server's rate while every CPU is sampled, over that without.
+fn sampling(steady: &Steady) -> Result<Ratio> {
     let cpus = Snapshot::read(&Folder::live()).cpus.online;
     let mut event = Event::cpus(&cpus, RATE)?;
     let mut samples = Samples::new(Kernel::running()?, 0, u64::MAX);
@@ -66,17 +119,13 @@ fn overhead() -> Result<Claim> {
         event.stop()?;
         Ok(tps)
     };
-    let ratio = race(WIDTH, BLOCKS, plain, sampled)?;
+    let ratio = race("sampled / not sampled", WIDTH, BLOCKS, plain, sampled)?;
     ensure!(lost == 0, "{lost} samples were lost");
-    Ok(Claim {
-        what: format!("tps while sampled at {RATE} Hz / not sampled"),
-        measured: words(&ratio),
-        bound: format!(">= {WITHIN}"),
-        holds: ratio.ratio >= WITHIN,
-    })
+    Ok(ratio)
 }
 
-fn classing() -> Result<Claim> {
+/// Seconds for a million samples.
+fn classing() -> Result<f64> {
     let kernel = Kernel::running()?;
     let (ring, now) = (ring()?, Snapshot::read(&Folder::live()));
     let begin = Instant::now();
@@ -93,12 +142,7 @@ fn classing() -> Result<Claim> {
     let profile = Profile::new(&recording, Rules::built_in(), &now, &now);
     let seconds = begin.elapsed().as_secs_f64();
     ensure!(profile.samples.taken == SAMPLES as u64, "{} samples were counted", profile.samples.taken);
-    Ok(Claim {
-        what: format!("a million samples of {DIFFERENT} stacks, named and classed"),
-        measured: format!("{seconds:.2} s"),
-        bound: format!("< {SECONDS} s"),
-        holds: seconds < SECONDS,
-    })
+    Ok(seconds)
 }
 
 /// Sample records in the kernel's format, each with another chain of functions of this kernel.

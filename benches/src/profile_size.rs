@@ -21,9 +21,10 @@ use udpath_profile::symbols::kernel::Kernel;
 use udpath_profile::{Profile, folded};
 use udpath_report::{Render, Style};
 
-use crate::Claim;
 use crate::bed::udpath;
+use crate::claim::{Bound, Claim, Unit};
 use crate::memory::{peak, peak_of};
+use crate::results::Results;
 use crate::steady::Steady;
 
 #[path = "../../crates/profile/tests/rings/mod.rs"]
@@ -43,7 +44,7 @@ const VOLUME: &str = "UDPATH_BENCH_RINGS";
 /// More JSON than a pipe holds, bytes: with less, the program may end before its memory is read.
 const LONG: usize = 65_536 + 4096;
 
-pub(crate) fn run() -> Result<Vec<Claim>> {
+pub(crate) fn run(results: &mut Results) -> Result<()> {
     if env::var_os(VOLUME).is_some() {
         volume()?;
         std::process::exit(0);
@@ -59,21 +60,16 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
     let (seconds, memory) = (screen(&profile)?, resident(profile(&["--json"]))?);
     drop(steady);
     let [large, taken] = child()?;
-    let claim =
-        |what: String, measured: String, bound: String, holds: bool| Claim { what, measured, bound, holds };
-    let of_memory = |what: String, mib: f64| {
-        claim(what, format!("{mib:.1} MiB"), format!("< {MEMORY} MiB"), mib < MEMORY)
-    };
-    Ok(vec![
-        claim(
-            "a profile of 5 s, from its start to its first screen".to_owned(),
-            format!("{seconds:.2} s"),
-            format!("< {SCREEN} s"),
-            seconds < SCREEN,
-        ),
-        of_memory("memory of it".to_owned(), memory),
-        of_memory(format!("memory of what 128 CPUs write in 5 s, {taken} samples"), large),
-    ])
+    let what = "a profile of 5 s, from its start to its first screen";
+    results.add(&Claim::new("profile_size.screen", what, seconds, Unit::Seconds, Bound::Below(SCREEN)));
+    let large_what = format!("memory of what 128 CPUs write in 5 s, {taken} samples");
+    for (id, what, mib) in [
+        ("profile_size.memory", "memory of a profile of 5 s".to_owned(), memory),
+        ("profile_size.large", large_what, large),
+    ] {
+        results.add(&Claim::new(id, what, mib, Unit::MebiBytes, Bound::Below(MEMORY)));
+    }
+    Ok(())
 }
 
 /// Seconds of the slowest run.

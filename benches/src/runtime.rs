@@ -2,19 +2,19 @@
 
 use anyhow::Result;
 
-use crate::bed::{Bed, udpath};
-use crate::race::{race, words};
-use crate::{Claim, bed};
+use crate::bed::{self, Bed, udpath};
+use crate::claim::{Bound, Claim};
+use crate::race::race;
+use crate::results::Results;
 
 /// Receive buffer of both, bytes: room for every request in flight in one socket, at slightly more than a page each.
 const RECEIVE_BUFFER: &str = "2400000";
 /// Lowest acceptable rate of the runtime relative to the bare loop.
 const WITHIN: f64 = 0.97;
 
-pub(crate) fn run() -> Result<Vec<Claim>> {
+pub(crate) fn run(results: &mut Results) -> Result<()> {
     let bed = Bed::new(true)?;
     let udpath = udpath()?;
-    let mut claims = Vec::new();
     let mut port = 7100;
     for (io, batch) in [("shared", 1), ("shared", 32), ("reuseport", 1), ("reuseport", 32)] {
         port += 2;
@@ -43,13 +43,9 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
                 RECEIVE_BUFFER,
             ],
         )?;
-        let ratio = race(0.015, 16, || Ok(bed.loop_tps(bare)?.tps), || Ok(bed.loop_tps(ours)?.tps))?;
-        claims.push(Claim {
-            what: format!("runtime / bare C loop, {io}, batch {batch}"),
-            measured: words(&ratio),
-            bound: format!(">= {WITHIN}"),
-            holds: ratio.ratio >= WITHIN,
-        });
+        let what = format!("runtime / bare C loop, {io}, batch {batch}");
+        let ratio = race(&what, 0.015, 16, || Ok(bed.loop_tps(bare)?.tps), || Ok(bed.loop_tps(ours)?.tps))?;
+        results.add(&Claim::ratio(&format!("runtime.{io}-{batch}"), what, &ratio, Bound::AtLeast(WITHIN)));
     }
-    Ok(claims)
+    Ok(())
 }

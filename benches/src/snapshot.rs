@@ -16,8 +16,9 @@ use udpath_host::Snapshot;
 use udpath_host::sockets::Socket;
 use udpath_host::source::Folder;
 
-use crate::Claim;
+use crate::claim::{Bound, Claim, Unit};
 use crate::memory::peak;
+use crate::results::Results;
 
 #[path = "../../crates/host/tests/machines/mod.rs"]
 #[allow(dead_code, reason = "of the machines this uses one")]
@@ -38,7 +39,7 @@ const RATIO: f64 = 2.0;
 /// Most milliseconds that the sockets of a busy machine may add.
 const CROWD: f64 = 200.0;
 
-pub(crate) fn run() -> Result<Vec<Claim>> {
+pub(crate) fn run(results: &mut Results) -> Result<()> {
     if let Some(folder) = env::var_os(FOLDER) {
         read(Path::new(&folder))?;
         std::process::exit(0);
@@ -60,34 +61,16 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
         crowded = crowded.min(live(open.len())?);
     }
     drop(open);
-    let claim = |what: &str, measured: String, bound: String, holds: bool| Claim {
-        what: what.into(),
-        measured,
-        bound,
-        holds,
-    };
-    Ok(vec![
-        claim(
-            "snapshot of 128 CPUs, 128 queues, 10,000 sockets",
-            format!("{snapshot:.0} ms"),
-            format!("< {BIG} ms"),
-            snapshot < BIG,
-        ),
-        claim("memory of it", format!("{memory:.1} MiB"), format!("< {MEMORY} MiB"), memory < MEMORY),
-        claim(
-            "time of it, by that of reading its files unseen",
-            format!("{:.2} ({files:.0} ms)", snapshot / files),
-            format!("< {RATIO}"),
-            snapshot < RATIO * files,
-        ),
-        claim("snapshot of this machine", format!("{here:.1} ms"), format!("< {HERE} ms"), here < HERE),
-        claim(
-            "what 10,000 sockets of one process add to it",
-            format!("{:.1} ms", crowded - here),
-            format!("< {CROWD} ms"),
-            crowded - here < CROWD,
-        ),
-    ])
+    for (id, what, value, unit, most) in [
+        ("big", "snapshot of 128 CPUs, 128 queues, 10,000 sockets", snapshot, Unit::Milliseconds, BIG),
+        ("memory", "memory of it", memory, Unit::MebiBytes, MEMORY),
+        ("files", "time of it, by that of reading its files unseen", snapshot / files, Unit::Ratio, RATIO),
+        ("here", "snapshot of this machine", here, Unit::Milliseconds, HERE),
+        ("crowd", "what 10,000 sockets of one process add to it", crowded - here, Unit::Milliseconds, CROWD),
+    ] {
+        results.add(&Claim::new(&format!("snapshot.{id}"), what, value, unit, Bound::Below(most)));
+    }
+    Ok(())
 }
 
 /// Time of a snapshot of this machine, milliseconds; it must contain at least `wanted` sockets of this process.

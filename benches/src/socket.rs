@@ -11,9 +11,10 @@ use anyhow::{Context, Result, bail};
 use udpath_protocols::echo::Echo;
 use udpath_serve::{Config, DropReason, IoChoice, Outcome, Reply, Request, Server, Service};
 
-use crate::Claim;
 use crate::bed::{Bed, udpath};
-use crate::race::{race, words};
+use crate::claim::{Bound, Claim};
+use crate::race::race;
+use crate::results::Results;
 
 /// How much more the socket engine must send per core.
 const AT_LEAST: f64 = 1.2;
@@ -39,7 +40,7 @@ impl Service for Answerer {
     }
 }
 
-pub(crate) fn run() -> Result<Vec<Claim>> {
+pub(crate) fn run(results: &mut Results) -> Result<()> {
     let bed = Bed::new(false)?;
     let (echo_at, dns_at) = (bed.server(7200)?, bed.server(7201)?);
     let config = |at| {
@@ -100,16 +101,13 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
         let result: serde_json::Value = serde_json::from_str(&text)?;
         result["tps"].as_f64().context("load told no rate")
     };
-    let ratio = race(0.03, 6, dnsperf, ours)?;
+    let what = "socket engine / dnsperf, transactions on one core";
+    let ratio = race(what, 0.03, 6, dnsperf, ours)?;
     std::fs::remove_file(&queries.0)?;
     drop((echo, dns));
     std::thread::sleep(Duration::from_millis(10));
-    Ok(vec![Claim {
-        what: "socket engine / dnsperf, transactions on one core".into(),
-        measured: words(&ratio),
-        bound: format!(">= {AT_LEAST}"),
-        holds: ratio.ratio >= AT_LEAST,
-    }])
+    results.add(&Claim::ratio("socket.dnsperf", what, &ratio, Bound::AtLeast(AT_LEAST)));
+    Ok(())
 }
 
 /// A temporary file for dnsperf's queries.

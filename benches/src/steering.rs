@@ -25,8 +25,9 @@ use udpath_stack::worker::{Parts, Worker};
 use udpath_steer::rps::RpsMap;
 use udpath_steer::toeplitz::Key;
 
-use crate::Claim;
+use crate::claim::{Bound, Claim, Unit};
 use crate::looped::{Hash, echo, filled};
+use crate::results::Results;
 
 /// Frames in the link: four bursts, so that both cores have one in progress and one waiting.
 const FRAMES: usize = 256;
@@ -35,11 +36,11 @@ const RUN: Duration = Duration::from_millis(200);
 /// Measurements of each kind; the median counts.
 const PAIRS: usize = 9;
 /// Most nanoseconds of both cores that handing over may cost per frame.
-const BOUND: f64 = 60.0;
+const MOST: f64 = 60.0;
 /// Highest relative cost of a frame with a given hash. At 1, there is no reason to request it from the device.
-const GIVEN_BOUND: f64 = 1.0;
+const GIVEN_MOST: f64 = 1.0;
 
-pub(crate) fn run() -> Result<Vec<Claim>> {
+pub(crate) fn run(results: &mut Results) -> Result<()> {
     let (mut prices, mut ratios) = (Vec::new(), Vec::new());
     for _ in 0..PAIRS {
         let here = cost("0", Hash::Computed)?;
@@ -50,20 +51,13 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
     }
     let (price, low, high) = spread(&mut prices);
     let (ratio, least, most) = spread(&mut ratios);
-    Ok(vec![
-        Claim {
-            what: "steering to another worker, both cores, per frame".into(),
-            measured: format!("{price:.0} ns ({low:.0}-{high:.0})"),
-            bound: format!("< {BOUND} ns"),
-            holds: price < BOUND,
-        },
-        Claim {
-            what: "a frame steered by a given hash / by a computed one".into(),
-            measured: format!("{ratio:.3} ({least:.3}-{most:.3})"),
-            bound: format!("< {GIVEN_BOUND}"),
-            holds: ratio < GIVEN_BOUND,
-        },
-    ])
+    let what = "steering to another worker, both cores, per frame";
+    let claim = Claim::new("steering.price", what, price, Unit::Nanoseconds, Bound::Below(MOST));
+    results.add(&claim.within(low, high));
+    let what = "a frame steered by a given hash / by a computed one";
+    let claim = Claim::new("steering.given", what, ratio, Unit::Ratio, Bound::Below(GIVEN_MOST));
+    results.add(&claim.within(least, most));
+    Ok(())
 }
 
 /// The median, and the range without the lowest and the highest value.

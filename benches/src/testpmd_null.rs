@@ -1,7 +1,8 @@
 //! The limit of one core without device and kernel: a worker on a link within the process, against testpmd on net_null.
 //!
 //! ```text
-//!   ours      64-byte frame ─▸ parse, both checksums, hash, RPS decision, lookup under the epoch, echo, checksums ─▸ link
+//!   ours      64-byte frame ─▸ parse, both checksums, hash, RPS decision, lookup under the epoch,
+//!             serve's dispatch ─▸ Service (echo) ─▸ checksums, counters ─▸ link
 //!   testpmd   64-byte buffer ─▸ 5tswap ─▸ freed
 //! ```
 //! testpmd has far less to do: its frames are all zeros, an EtherType that it does not know, so 5tswap only swaps the
@@ -17,17 +18,20 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use udpath_protocols::echo::Echo;
+use udpath_serve::InProcessWorker;
 use udpath_stack::epoch::{Domain, Table};
 use udpath_stack::groups::Groups;
 use udpath_stack::mesh::{self, mesh};
 use udpath_stack::steering::Steering;
-use udpath_stack::worker::{Parts, Worker};
+use udpath_stack::worker::Parts;
 use udpath_steer::rps::RpsMap;
 use udpath_steer::toeplitz::Key;
 
-use crate::Claim;
-use crate::looped::{Hash, echo, filled};
-use crate::race::{cpu_time, pin, quantile, race, words};
+use crate::claim::{Bound, Claim, Unit};
+use crate::looped::{Hash, filled, wildcard};
+use crate::race::{cpu_time, pin, quantile, race};
+use crate::results::Results;
 use crate::testpmd::{CPU, Testpmd, cpu_time_of};
 
 /// Transactions per second: 64-byte frames on a wire of 10 Gbit/s.
@@ -41,7 +45,7 @@ const TRIAL: Duration = Duration::from_millis(300);
 /// Turns between two clock reads: about ten microseconds.
 const TURNS: usize = 8;
 
-pub(crate) fn run() -> Result<Vec<Claim>> {
+pub(crate) fn run(results: &mut Results) -> Result<()> {
     let mut best: Option<(f64, Testpmd, String)> = None;
     for copy in [0, 1] {
         for burst in [32, 64] {
@@ -57,10 +61,12 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
         }
     }
     let (_, mut testpmd, what) = best.context("four were tried")?;
-    let mut claims = Vec::new();
-    for (steered, name) in [(true, "with hash and RPS"), (false, "without steering")] {
+    for (steered, id, name) in [(true, "steered", "with hash and RPS"), (false, "plain", "without steering")]
+    {
         let mut rates = Vec::new();
+        let against = format!("the same / testpmd net_null ({what})");
         let ratio = race(
+            &against,
             0.02,
             16,
             || forward(&mut testpmd),
@@ -70,21 +76,16 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
                 Ok(rate)
             },
         )?;
-        let rate = quantile(rates, 0.5);
-        claims.push(Claim {
-            what: format!("one core, 64-byte frames, echo, {name}"),
-            measured: format!("{:.1} M/s", rate / 1e6),
-            bound: format!(">= {:.2} M/s", WIRE / 1e6),
-            holds: rate >= WIRE,
-        });
-        claims.push(Claim {
-            what: format!("the same / testpmd net_null ({what})"),
-            measured: words(&ratio),
-            bound: format!(">= {AT_LEAST}"),
-            holds: ratio.ratio >= AT_LEAST,
-        });
+        let (low, rate, high) =
+            (quantile(rates.clone(), 0.1), quantile(rates.clone(), 0.5), quantile(rates, 0.9));
+        let claimed = format!("a Service on one core, in memory, 64-byte frames, checksums, {name}");
+        let claim =
+            Claim::new(&format!("testpmd_null.{id}"), claimed, rate, Unit::Rate, Bound::AtLeast(WIRE));
+        results.add(&claim.within(low, high));
+        let id = format!("testpmd_null.{id}_ratio");
+        results.add(&Claim::ratio(&id, against, &ratio, Bound::AtLeast(AT_LEAST)));
     }
-    Ok(claims)
+    Ok(())
 }
 
 /// Packets that testpmd forwards per second of its CPU time.
@@ -102,16 +103,16 @@ fn forward(testpmd: &mut Testpmd) -> Result<f64> {
 fn transactions(steered: bool) -> Result<f64> {
     let trial = thread::spawn(move || -> Result<f64> {
         pin(CPU)?;
-        let (port, binds) = filled(FRAMES, Hash::Computed)?;
+        let (port, _) = filled(FRAMES, Hash::Computed)?;
         let domain = Domain::new(1, 8);
-        let groups = Arc::new(Table::new(&domain, Groups::new(&binds, [])?));
+        let (binds, locals) = wildcard(FRAMES);
+        let groups = Arc::new(Table::new(&domain, Groups::new(&binds, locals)?));
         let rings = mesh(1, mesh::Config { backlog: 64, frames: FRAMES })?.remove(0);
         let reader = domain.register("worker 0")?;
         let steering =
             steered.then(|| Steering::new(Key::microsoft(), RpsMap::new(&[0].into_iter().collect(), None)));
-        let parts = Parts { port: Some(port), handler: echo, reader, groups, rings, steering };
-        let mut worker = Worker::new(parts);
-        let counters = worker.counters();
+        let parts = Parts { port: Some(port), handler: (), reader, groups, rings, steering };
+        let mut worker = InProcessWorker::new(|_| Echo, parts)?;
         let (begin, before) = (Instant::now(), cpu_time());
         while begin.elapsed() < TRIAL {
             for _ in 0..TURNS {
@@ -119,7 +120,14 @@ fn transactions(steered: bool) -> Result<f64> {
             }
         }
         let used = cpu_time() - before;
-        Ok(counters.snapshot().answered as f64 / used.as_secs_f64())
+        let counts = worker.counts();
+        ensure!(
+            counts.answered == counts.received,
+            "{} of {} were answered",
+            counts.answered,
+            counts.received
+        );
+        Ok(counts.answered as f64 / used.as_secs_f64())
     });
     trial.join().ok().context("the worker panicked")?
 }

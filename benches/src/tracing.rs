@@ -10,8 +10,9 @@ use udpath_profile::classes::Rules;
 use udpath_profile::symbols::kernel::Kernel;
 use udpath_profile::trace::{self, Source};
 
-use crate::Claim;
-use crate::race::{race, words};
+use crate::claim::{Bound, Claim};
+use crate::race::race;
+use crate::results::Results;
 use crate::steady::Steady;
 
 /// At the start, the kernel counts the cost of tracing for 250 ms, which also has a cost; this is longer.
@@ -30,7 +31,7 @@ const SETS: [(&[Source], f64); 4] = [
     (&Source::ALL, 0.8),
 ];
 
-pub(crate) fn run() -> Result<Vec<Claim>> {
+pub(crate) fn run(results: &mut Results) -> Result<()> {
     let steady = Steady::start(7)?;
     let kernel = Kernel::running()?;
     let moment = || {
@@ -39,7 +40,6 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
             Ok(())
         })
     };
-    let mut claims = Vec::new();
     for (sources, least) in SETS {
         let sources: BTreeSet<Source> = sources.iter().copied().collect();
         let traced = || {
@@ -54,14 +54,11 @@ pub(crate) fn run() -> Result<Vec<Claim>> {
             thread::sleep(METERED);
             moment()
         };
-        let ratio = race(WIDTH, BLOCKS, plain, traced)?;
         let names: Vec<&str> = sources.iter().map(|source| source.name()).collect();
-        claims.push(Claim {
-            what: format!("transactions with tracing of {} / without", names.join(", ")),
-            measured: words(&ratio),
-            bound: format!(">= {least}"),
-            holds: ratio.ratio >= least,
-        });
+        let what = format!("transactions with tracing of {} / without", names.join(", "));
+        let ratio = race(&what, WIDTH, BLOCKS, plain, traced)?;
+        let id = format!("tracing.{}", names.join("-"));
+        results.add(&Claim::ratio(&id, what, &ratio, Bound::AtLeast(least)));
     }
-    Ok(claims)
+    Ok(())
 }

@@ -1,7 +1,10 @@
 //! A socket under flood: the gain of each step from one locked queue to two queues and bulk accounting.
 //!
-//! One worker, pinned to CPU 1, floods the socket in bursts and never waits; one reader, pinned to CPU 0, polls it. The
-//! result is the reader's rate, as in the kernel's measurements with a flood and `udp_sink`.
+//! One, two or four workers flood the socket in bursts and never wait; one reader, pinned to CPU 0, polls it. The workers
+//! share the other CPUs. The result is the reader's rate, as in the kernel's measurements with a flood and `udp_sink`.
+//!
+//! A trial's rate is the median of its windows, and a step's rate the median of its trials; the figure is the ratio of
+//! two such medians, from trials in alternation (A B B A).
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -14,8 +17,9 @@ use crossbeam_queue::ArrayQueue;
 use udpath_stack::socket::memory::{Charged, Pool, RELEASE_SHARE};
 use udpath_stack::socket::queue::{Config, Received, Step, queue};
 
-use crate::Claim;
-use crate::race::{pin, quantile, race, words};
+use crate::claim::{Bound, Claim};
+use crate::race::{medians, pin, quantile};
+use crate::results::Results;
 
 /// Burst size of the worker and of the reader.
 const BURST: usize = 32;
@@ -25,16 +29,18 @@ const LIMIT: usize = 212_992;
 const CHARGE: usize = 832;
 /// Length of one trial.
 const TRIAL: Duration = Duration::from_millis(80);
-/// A trial is cut into windows, because on a shared machine both sides only sometimes have their CPUs at the same time.
-/// Shorter: datagrams queued before the window have too much weight. Longer: few windows are undisturbed.
+/// A trial is cut into windows. Shorter: datagrams queued before the window have too much weight. Longer: a disturbance
+/// affects more of the trial.
 const WINDOW: Duration = Duration::from_millis(1);
-/// The trial's rate is exceeded by this share of its windows. Lower: windows in which the reader found datagrams that
-/// had accumulated while it did not run. Higher: windows in which one side did not run.
-const EXCEEDED_BY: f64 = 0.1;
+/// Blocks of four trials of each comparison.
+const BLOCKS: usize = 12;
+/// Floods: how many workers.
+const PRODUCERS: [usize; 3] = [1, 2, 4];
 /// How long the reader polls before it checks the trial's clock.
 const BUDGET: Duration = Duration::from_micros(20);
-/// Required gain of both queues, bulk accounting and bursts together.
+/// Required gain of two queues and bulk accounting together, under this many workers.
 const AT_LEAST: f64 = 3.0;
+const UNDER: usize = 2;
 
 /// As large as a frame's handle with its addresses.
 #[derive(Clone, Copy)]
@@ -46,40 +52,47 @@ impl Charged for Datagram {
     }
 }
 
-pub(crate) fn run() -> Result<Vec<Claim>> {
+pub(crate) fn run(results: &mut Results) -> Result<()> {
     let steps = [
-        (Step::BulkRelease, "+ bulk release", None),
-        (Step::TwoQueues, "+ second queue", None),
-        (Step::Bursts, "+ a lock per burst", None),
-        (Step::Ring, "+ splice without the lock", Some(AT_LEAST)),
+        (Step::TwoQueues, "two_queues", "two queues"),
+        (Step::BulkRelease, "bulk", "two queues, bulk accounting"),
+        (Step::Bursts, "bursts", "the same, a lock per burst"),
+        (Step::Ring, "ring", "the same, a ring instead of the splice"),
     ];
-    let mut claims = Vec::new();
-    for (step, what, at_least) in steps {
-        let ratio = race(0.05, 12, || flood(Step::OneQueue), || flood(step))?;
-        claims.push(Claim {
-            what: format!("two_queue: {what} / one locked queue"),
-            measured: words(&ratio),
-            bound: at_least.map_or("shown".into(), |at_least| format!(">= {at_least}")),
-            holds: at_least.is_none_or(|at_least| ratio.ratio >= at_least),
-        });
-    }
-    let ratio = race(0.05, 12, flood_lock_free, || flood(Step::default()))?;
-    claims.push(Claim {
-        what: "two_queue: all / lock-free queue, atomic accounting".into(),
-        measured: words(&ratio),
+    for producers in PRODUCERS {
+        let workers = if producers == 1 { "worker" } else { "workers" };
+        let mut before = (Step::OneQueue, "one locked queue");
+        for (step, id, name) in steps {
+            let what = format!("two_queue, {producers} {workers}: {name} / one locked queue");
+            let ratio =
+                medians(&what, BLOCKS, || flood(Step::OneQueue, producers), || flood(step, producers))?;
+            let judged = step == Step::BulkRelease && producers == UNDER;
+            let bound = if judged { Bound::AtLeast(AT_LEAST) } else { Bound::Shown };
+            results.add(&Claim::ratio(&format!("two_queue.{id}.{producers}"), what, &ratio, bound));
+            if before.0 != Step::OneQueue {
+                let what = format!("two_queue, {producers} {workers}: {name} / {}", before.1);
+                let ratio = medians(&what, BLOCKS, || flood(before.0, producers), || flood(step, producers))?;
+                let id = format!("two_queue.{id}_alone.{producers}");
+                results.add(&Claim::ratio(&id, what, &ratio, Bound::Shown));
+            }
+            before = (step, name);
+        }
         // With one worker the lock-free queue is faster; `socket::queue` explains what the lock provides.
-        bound: "shown".into(),
-        holds: true,
-    });
-    Ok(claims)
+        let what = format!("two_queue, {producers} {workers}: all / lock-free queue, atomic accounting");
+        let ours = || flood(Step::default(), producers);
+        let ratio = medians(&what, BLOCKS, || flood_lock_free(producers), ours)?;
+        results.add(&Claim::ratio(&format!("two_queue.lock_free.{producers}"), what, &ratio, Bound::Shown));
+    }
+    Ok(())
 }
 
 /// Datagrams per second that the reader gets.
-fn flood(step: Step) -> Result<f64> {
+fn flood(step: Step, producers: usize) -> Result<f64> {
     let pool = Pool::new(64 * LIMIT);
     let (producer, mut reader) = queue(Config { limit: LIMIT, step }, &pool)?;
     let mut received: ArrayVec<Received<Datagram>, BURST> = ArrayVec::new();
-    let rate = race_of_two(
+    let rate = race_of_sides(
+        producers,
         |burst| {
             producer.enqueue_burst(burst);
         },
@@ -94,11 +107,12 @@ fn flood(step: Step) -> Result<f64> {
 }
 
 /// The same with a lock-free multi-producer queue, with the charge in an atomic, released in bulk.
-fn flood_lock_free() -> Result<f64> {
+fn flood_lock_free(producers: usize) -> Result<f64> {
     let queue = ArrayQueue::new(LIMIT / CHARGE);
     let charged = AtomicUsize::new(0);
     let mut gathered = 0;
-    race_of_two(
+    race_of_sides(
+        producers,
         |burst| {
             for datagram in burst.drain(..) {
                 if charged.load(Ordering::Relaxed) + CHARGE > LIMIT {
@@ -131,30 +145,38 @@ fn flood_lock_free() -> Result<f64> {
     )
 }
 
-/// Calls `send` with full bursts on CPU 1 and `receive` on CPU 0 for the length of a trial; returns the rate of
-/// `receive` while both were running.
-fn race_of_two(
-    mut send: impl FnMut(&mut ArrayVec<Datagram, BURST>) + Send,
+/// Calls `send` with full bursts in `producers` threads on the other CPUs and `receive` on CPU 0 for the length of a trial;
+/// returns the rate of `receive`: the median of its windows.
+fn race_of_sides(
+    producers: usize,
+    send: impl Fn(&mut ArrayVec<Datagram, BURST>) + Sync,
     mut receive: impl FnMut() -> (u64, u64) + Send,
 ) -> Result<f64> {
-    let start = Barrier::new(2);
+    let others = std::thread::available_parallelism()?.get() - 1;
+    anyhow::ensure!(others > 0, "this needs two CPUs");
+    let start = Barrier::new(producers + 1);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let worker = scope.spawn(|| {
-            let pinned = pin(1);
-            start.wait();
-            let mut number = 0;
-            let mut burst = ArrayVec::new();
-            while !stop.load(Ordering::Relaxed) {
-                burst.clear();
-                while !burst.is_full() {
-                    burst.push(Datagram([number; 3]));
-                    number += 1;
-                }
-                send(&mut burst);
-            }
-            pinned
-        });
+        let workers: Vec<_> = (0..producers)
+            .map(|worker| {
+                let (send, start, stop) = (&send, &start, &stop);
+                scope.spawn(move || {
+                    let pinned = pin(1 + worker % others);
+                    start.wait();
+                    let mut number = 0;
+                    let mut burst = ArrayVec::new();
+                    while !stop.load(Ordering::Relaxed) {
+                        burst.clear();
+                        while !burst.is_full() {
+                            burst.push(Datagram([number; 3]));
+                            number += 1;
+                        }
+                        send(&mut burst);
+                    }
+                    pinned
+                })
+            })
+            .collect();
         let reader = scope.spawn(|| -> Result<f64> {
             let pinned = pin(0);
             start.wait();
@@ -176,10 +198,12 @@ fn race_of_two(
                 }
             }
             stop.store(true, Ordering::Relaxed);
-            pinned.map(|()| quantile(rates, 1.0 - EXCEEDED_BY))
+            pinned.map(|()| quantile(rates, 0.5))
         });
         let rate = reader.join().ok().context("the reader panicked")?;
-        worker.join().ok().context("the worker panicked")??;
+        for worker in workers {
+            worker.join().ok().context("a worker panicked")??;
+        }
         rate
     })
 }

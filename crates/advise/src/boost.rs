@@ -12,7 +12,7 @@ use crate::config::{Config, Event};
 use crate::ladder::Step;
 use crate::machine::{facts, line_rate_10g, wire_bytes};
 use crate::result::{BoostResult, LoadSummary, SCHEMA};
-use crate::server_under_test::{CLIENT, FAST, NARROW, SERVER};
+use crate::server_under_test::{CLIENT, FAST, NARROW, RSS_OFF, SERVER};
 use crate::{ConfigError, Error, trial};
 
 impl Config {
@@ -42,13 +42,17 @@ impl Config {
 
     fn blueprint(&self) -> LabBuilder {
         let link = LinkSpec { moderation: self.moderation, ..LinkSpec::with_queues(self.queues) };
-        let narrow = LinkSpec { queues: 1, ..link.clone() };
+        let narrow_link = LinkSpec { queues: 1, ..link.clone() };
         let needs = |step: fn(Step) -> bool| self.ladder.iter().any(|rung| step(rung.step));
         let fast = FAST.map(|machine| (machine, &link)).into_iter().filter(|_| needs(Step::needs_xdp));
-        let narrow =
-            NARROW.map(|machine| (machine, &narrow)).into_iter().filter(|_| needs(Step::needs_one_queue));
+        let narrow = NARROW
+            .map(|machine| (machine, &narrow_link))
+            .into_iter()
+            .filter(|_| needs(Step::needs_one_queue));
         let builder = LabBuilder::new("boost").machine(CLIENT).machine(SERVER).link(CLIENT, SERVER, &link);
+        let rss_off = needs(|step| step == Step::RssOff).then_some((RSS_OFF, &narrow_link));
         fast.chain(narrow)
+            .chain(rss_off)
             .fold(builder, |builder, (machine, link)| builder.machine(machine).link(CLIENT, machine, link))
     }
 }
@@ -68,6 +72,9 @@ pub fn boost(
     let begin = Instant::now();
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let lab = config.blueprint().up()?;
+    if config.xps {
+        spread(&lab)?;
+    }
     let napi = napi(&lab, config)?;
     let climb = Climb { lab: &lab, config, protocol, stop, watch };
     let ClimbResult { rungs, best, gain, profiles, warnings } = climb.run()?;
@@ -100,11 +107,25 @@ pub fn boost(
     })
 }
 
-/// NAPI on the server's end, so that it accepts frames from the in-kernel loop; other engines do not need it.
-fn napi(lab: &Lab, config: &Config) -> Result<Option<NapiGuard>, Error> {
+/// XPS on both ends of every link that has queues to map, for requests and replies alike.
+fn spread(lab: &Lab) -> Result<(), Error> {
+    for machine in lab.machines().iter().filter(|machine| machine.name() != CLIENT) {
+        for interface in [machine.towards(CLIENT)?, lab.machine(CLIENT)?.towards(machine.name())?] {
+            if interface.queues() > 1 {
+                interface.spread_xps()?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// NAPI on the ends of servers over kernel sockets, so that they accept frames from the in-kernel loop; other engines do
+/// not need it.
+fn napi(lab: &Lab, config: &Config) -> Result<Vec<NapiGuard>, Error> {
+    let servers = lab.machines().iter().filter(|machine| [SERVER, RSS_OFF].contains(&machine.name()));
     match config.engine {
-        Engine::Kernel => Ok(Some(lab.machine(SERVER)?.towards(CLIENT)?.ensure_napi()?)),
-        Engine::Socket | Engine::Xdp | Engine::XdpRings => Ok(None),
+        Engine::Kernel => servers.map(|machine| Ok(machine.towards(CLIENT)?.ensure_napi()?)).collect(),
+        Engine::Socket | Engine::Xdp | Engine::XdpRings => Ok(Vec::new()),
     }
 }
 
@@ -115,5 +136,6 @@ fn link(config: &Config) -> String {
         0 => "interrupts not moderated".to_owned(),
         microseconds => format!("interrupts moderated to one in {microseconds} us"),
     };
-    format!("veth pair, {} {plural} each way, {moderation}, two namespaces", config.queues)
+    let mapped = if config.xps && config.queues > 1 { "each CPU sends on its own (XPS), " } else { "" };
+    format!("veth pair, {} {plural} each way, {mapped}{moderation}, two namespaces", config.queues)
 }

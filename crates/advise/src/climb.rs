@@ -12,7 +12,7 @@ use crate::config::{Config, Event};
 use crate::ladder::{Rung, Settings, Step};
 use crate::machine::{line_rate_10g, wire_bytes};
 use crate::result::{Profiles, Ratio, RungResult, Verdict};
-use crate::server_under_test::{FAST, NARROW, SERVER, ServerUnderTest};
+use crate::server_under_test::{FAST, NARROW, RSS_OFF, SERVER, ServerUnderTest};
 use crate::statistics::{Comparison, State};
 use crate::trial::{self, Trials};
 use crate::{Error, profiled};
@@ -66,6 +66,7 @@ fn machine_for(candidate: &Settings, incumbent: &ServerUnderTest) -> &'static st
     let [one, other] = match candidate.io {
         Io::Xdp if candidate.one_queue => NARROW,
         Io::Xdp => FAST,
+        _ if candidate.one_queue => return RSS_OFF,
         Io::Shared | Io::Reuseport | Io::Percpu => return SERVER,
     };
     if incumbent.machine == one { other } else { one }
@@ -84,7 +85,9 @@ impl Climb<'_> {
 
         // The first rung's server runs to the end: the gain is measured against it.
         let base = Settings::base(self.config.workers, self.config.flows * self.config.inflight);
-        let mut first = self.start(&rungs[0], base, SERVER, next_port())?;
+        let settings = rungs[0].step.apply(&base, self.config.workers);
+        let machine = if settings.one_queue { RSS_OFF } else { SERVER };
+        let mut first = self.start(&rungs[0], settings, machine, next_port())?;
         (self.watch)(&Event::Rung { step: 1, steps, name: &first.name, against: None });
         let (result, trials) = self.measure_first(&rungs[0], &mut first)?;
         let mut results = vec![result];
@@ -103,7 +106,7 @@ impl Climb<'_> {
             }
             (self.watch)(&Event::Rung { step: index + 1, steps, name: &rung.name, against: Some(&against) });
             let machine = machine_for(&settings, incumbent);
-            let raced = self.start(rung, settings.clone(), machine, next_port()).and_then(|mut candidate| {
+            let raced = self.start(rung, settings, machine, next_port()).and_then(|mut candidate| {
                 let race = self.race(incumbent, &mut candidate)?;
                 Ok((candidate, race))
             });
@@ -207,7 +210,7 @@ impl Climb<'_> {
             port,
         )?;
         // Each trial sets it again; this call checks that it can be set at all.
-        trial::set_transmit_mapping(self.lab, &server)
+        trial::set_receive_steering(self.lab, &server)
             .map_err(|cause| Error::NotPossible { rung: rung.name.to_string(), cause: cause.into() })?;
         Ok(server)
     }

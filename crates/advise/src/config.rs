@@ -16,6 +16,9 @@ pub struct Config {
     pub program: PathBuf,
     /// Receive and transmit queues of the link.
     pub queues: u32,
+    /// Each CPU sends on its own queue of the link, at both ends (XPS): this stands for RSS. Needs root in the initial
+    /// user namespace.
+    pub xps: bool,
     /// Interrupt moderation of the link's ends, microseconds ([`udpath_lab::LinkSpec::moderation`]).
     pub moderation: u32,
     /// The rungs, in order, beginning with the base. See [`crate::ladder::ladder`].

@@ -4,6 +4,11 @@
 //! brings its prerequisites along, because the ladder is not monotonic: a change that loses alone may win with another.
 //! The order matters: the socket is split before anything spreads the load, and the CPU selects the socket before
 //! workers are pinned to CPUs. New rungs are added here and nowhere else.
+//!
+//! The link is a NIC's with RSS: several queues, each with its CPU. On a veth the sender's transmit mapping (XPS) selects
+//! the receiver's queue, so XPS on both ends stands for RSS; without it all flows drift to one CPU, and every later rung
+//! would be measured on one core. The rung before the first real one, `one-queue`, shows what lack of RSS costs. It is
+//! a reference, never a base: every later rung spreads again.
 
 use std::borrow::Cow;
 
@@ -19,7 +24,7 @@ const CHARGED: usize = 4096 + 512;
 const DEFAULT_RECEIVE_BUFFER: usize = 212_992;
 
 /// All settings a rung can change.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
     /// How the service moves datagrams.
     pub io: Io,
@@ -35,10 +40,14 @@ pub struct Settings {
     pub steer: bool,
     /// With `xdp`: busy polling.
     pub busy_poll: bool,
-    /// With `xdp`: the link has one queue, like a device without RSS.
+    /// With `xdp`: replies are sent as live frames, without an skb for each, where the kernel can.
+    pub live_frames: bool,
+    /// The link has one queue, like a device without RSS.
     pub one_queue: bool,
-    /// XPS on both ends of the link: each CPU sends on its own queue.
-    pub xps: bool,
+    /// RPS: every CPU processes what the server's queues receive, by flow hash.
+    pub rps: bool,
+    /// RFS: with RPS, the CPU that last read from a flow's socket processes the flow.
+    pub rfs: bool,
     /// Receive buffer of each socket, bytes. The same for every rung: the ladder compares speed, not buffering.
     pub receive_buffer: usize,
 }
@@ -56,8 +65,10 @@ impl Settings {
             pin: false,
             steer: false,
             busy_poll: false,
+            live_frames: true,
             one_queue: false,
-            xps: false,
+            rps: false,
+            rfs: false,
             receive_buffer,
         }
     }
@@ -74,8 +85,10 @@ impl Settings {
             ("pin".into(), on(self.pin)),
             ("steer".into(), on(self.steer)),
             ("busy_poll".into(), on(self.busy_poll)),
+            ("live_frames".into(), on(self.live_frames)),
             ("one_queue".into(), on(self.one_queue)),
-            ("xps".into(), on(self.xps)),
+            ("rps".into(), on(self.rps)),
+            ("rfs".into(), on(self.rfs)),
             ("rcvbuf".into(), self.receive_buffer.to_string()),
         ]
     }
@@ -95,12 +108,18 @@ pub struct Rung {
 /// A change to the settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// No change: the first rung.
+    /// A link of one queue, as without RSS.
+    RssOff,
+    /// No change: a link of all queues.
     Base,
     /// Another Io, with its prerequisites.
     Io(Io),
-    /// XPS on.
-    Xps,
+    /// RPS on, over all CPUs.
+    Rps,
+    /// RPS on, and a socket per worker.
+    RpsReuseport,
+    /// RPS and RFS on, and a socket per worker.
+    Rfs,
     /// Pinning on.
     Pin,
     /// Another batch size.
@@ -115,39 +134,60 @@ pub enum Step {
     Steer,
     /// Busy polling of `xdp` on.
     BusyPoll,
+    /// These settings, whatever won before: for races outside of the ladder.
+    Exactly(Settings),
 }
 
 impl Step {
     /// True if it uses AF_XDP.
     #[must_use]
     pub fn needs_xdp(self) -> bool {
-        matches!(self, Self::Io(Io::Xdp) | Self::OneQueue | Self::Steer | Self::BusyPoll)
+        match self {
+            Self::Io(Io::Xdp) | Self::OneQueue | Self::Steer | Self::BusyPoll => true,
+            Self::Exactly(settings) => settings.io == Io::Xdp,
+            _ => false,
+        }
     }
 
-    /// True if it needs a link of one queue.
+    /// True if it needs AF_XDP on a link of one queue.
     #[must_use]
     pub fn needs_one_queue(self) -> bool {
         matches!(self, Self::OneQueue | Self::Steer)
     }
 
+    /// True if it changes receive steering, which only root of the initial user namespace may.
+    #[must_use]
+    pub fn needs_rps(self) -> bool {
+        matches!(self, Self::Rps | Self::RpsReuseport | Self::Rfs)
+    }
+
     /// Applies this step to `best`. `workers` is the usual number of workers of a server.
     #[must_use]
     pub fn apply(self, best: &Settings, workers: usize) -> Settings {
-        let mut next = best.clone();
+        // RSS is the link's property, not something that has to win.
+        let mut next = Settings { one_queue: false, ..*best };
         match self {
+            Self::RssOff => next.one_queue = true,
+            Self::Exactly(settings) => next = settings,
             Self::Base => {}
             Self::Io(io) => {
                 next.io = io;
                 next.workers = workers;
                 // Settings of xdp alone are reset.
-                (next.steer, next.busy_poll, next.one_queue) = (false, false, false);
-                // A prerequisite, even if it did not win alone: without XPS all flows drift to one CPU, and so to one
-                // socket or queue.
-                next.xps |= matches!(io, Io::Percpu | Io::Xdp);
+                (next.steer, next.busy_poll) = (false, false);
+                // By CPU means by the CPU that the device selected; frames of AF_XDP never reach RPS.
+                if matches!(io, Io::Percpu | Io::Xdp) {
+                    (next.rps, next.rfs) = (false, false);
+                }
                 // A worker per queue, each on its own CPU: two on one CPU would wait for each other.
                 next.pin |= io == Io::Xdp;
             }
-            Self::Xps => next.xps = true,
+            Self::Rps => next.rps = true,
+            // With one socket for all, spreading only makes more CPUs contend for it.
+            Self::RpsReuseport => {
+                next = Self::Rps.apply(&Self::Io(Io::Reuseport).apply(best, workers), workers)
+            }
+            Self::Rfs => next = Settings { rfs: true, ..Self::RpsReuseport.apply(best, workers) },
             Self::Pin => next.pin = true,
             Self::Batch(batch) => next.batch = batch,
             // Settings of xdp alone bring xdp along, even where it did not win.
@@ -160,7 +200,6 @@ impl Step {
             // that few consecutive replies go to one peer; split sockets win once there are few system calls.
             Self::Together => {
                 next = Self::Gso.apply(&Self::Io(Io::Reuseport).apply(best, workers), workers);
-                next.xps = true;
             }
             Self::Gso => {
                 next.gso = true;
@@ -178,28 +217,36 @@ impl Step {
 /// 32 no more than 16), and each datagram waits longer for its burst.
 const BATCH: usize = 32;
 
-/// The ladder for the Io in `ios` on a link of `queues` queues. It always has the first rung.
+/// The ladder for the Io in `ios` on a link of `queues` queues. It always has the rung `shared`.
 #[must_use]
 pub fn ladder(ios: &[Io], queues: u32) -> Vec<Rung> {
     let all = [
+        ("one-queue", "a link of one queue, as without RSS; one socket, one datagram per call", Step::RssOff),
         ("shared", "one socket, every worker reads it, one datagram per call", Step::Base),
-        ("xps", "each CPU sends on its own transmit queue", Step::Xps),
+        (
+            "rps",
+            "RPS: every CPU processes what any queue received (one socket: more contend for it)",
+            Step::Rps,
+        ),
         ("reuseport", "a socket per worker, chosen by flow hash", Step::Io(Io::Reuseport)),
-        ("percpu", "a socket per worker, chosen by the CPU that received (needs xps)", Step::Io(Io::Percpu)),
+        ("rps+reuseport", "RPS, with a socket per worker", Step::RpsReuseport),
+        ("rfs", "the same with RFS: a flow is processed on the CPU of its reader", Step::Rfs),
+        ("percpu", "a socket per worker, chosen by the CPU that received", Step::Io(Io::Percpu)),
         ("pinned", "each worker pinned to its own CPU", Step::Pin),
         ("batched", "32 datagrams per system call", Step::Batch(BATCH)),
         ("gso", "consecutive replies to one peer sent as one message (UDP_SEGMENT; needs batch)", Step::Gso),
-        ("together", "reuseport, batched, gso and xps at once", Step::Together),
+        ("together", "reuseport, batched and gso at once", Step::Together),
         ("xdp-1-queue", "AF_XDP on a link of one queue, one pinned worker", Step::OneQueue),
         ("steered", "the same, with frames spread over all workers by flow", Step::Steer),
-        ("xdp", "AF_XDP on all queues, a pinned worker for each (needs xps)", Step::Io(Io::Xdp)),
+        ("xdp", "AF_XDP on all queues, a pinned worker for each", Step::Io(Io::Xdp)),
         ("busy-poll", "AF_XDP with busy polling", Step::BusyPoll),
     ];
     all.into_iter()
         .filter(|(_, _, step)| match step {
             Step::Io(Io::Percpu) => queues > 1 && ios.contains(&Io::Percpu),
             Step::Io(io) => ios.contains(io),
-            Step::Xps => queues > 1,
+            Step::RssOff => queues > 1,
+            Step::RpsReuseport | Step::Rfs => ios.contains(&Io::Reuseport),
             Step::OneQueue => queues > 1 && ios.contains(&Io::Xdp),
             Step::Together => queues > 1 && ios.contains(&Io::Reuseport),
             step if step.needs_xdp() => ios.contains(&Io::Xdp),
@@ -212,13 +259,14 @@ pub fn ladder(ios: &[Io], queues: u32) -> Vec<Rung> {
 /// Splits a ladder into the rungs that a process without root can try in a user namespace, and those it cannot.
 #[must_use]
 pub fn without_root(ladder: Vec<Rung>) -> (Vec<Rung>, Vec<LeftOut>) {
-    let base = Settings::base(1, 1);
     let (mut possible, mut left_out) = (Vec::new(), Vec::new());
     for rung in ladder {
         let reason = if rung.step.needs_xdp() {
             "AF_XDP needs CAP_BPF in the initial user namespace; run as root"
-        } else if rung.step.apply(&base, 1).xps {
-            "XPS needs CAP_NET_ADMIN in the initial user namespace; run as root"
+        } else if rung.step.needs_rps() {
+            "RPS needs CAP_NET_ADMIN in the initial user namespace; run as root"
+        } else if rung.step == Step::Io(Io::Percpu) {
+            "it needs XPS on the link, and so CAP_NET_ADMIN in the initial user namespace; run as root"
         } else {
             possible.push(rung);
             continue;
@@ -233,37 +281,61 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_unique_and_the_first_rung_changes_nothing() {
+    fn names_are_unique_and_only_the_base_changes_nothing() {
         let ladder = ladder(&Io::ALL, 2);
         let names: std::collections::HashSet<_> = ladder.iter().map(|r| &r.name).collect();
         assert_eq!(names.len(), ladder.len());
         let base = Settings::base(2, 64);
-        assert_eq!(ladder[0].step.apply(&base, 2), base);
-        for rung in &ladder[1..] {
+        assert_eq!((&*ladder[1].name, ladder[1].step.apply(&base, 2)), ("shared", base));
+        for rung in ladder.iter().filter(|rung| rung.step != Step::Base) {
             assert_ne!(rung.step.apply(&base, 2), base, "{} changes nothing", rung.name);
+        }
+    }
+
+    /// Whatever won before, also where RSS off did.
+    #[test]
+    fn rss_is_off_in_its_own_rungs_alone() {
+        let without = Step::RssOff.apply(&Settings::base(2, 64), 2);
+        assert!(without.one_queue);
+        for rung in ladder(&Io::ALL, 2) {
+            let own = rung.step == Step::RssOff || rung.step.needs_one_queue();
+            assert_eq!(rung.step.apply(&without, 2).one_queue, own, "{}", rung.name);
+        }
+    }
+
+    #[test]
+    fn rps_brings_its_prerequisites_along_and_goes_with_them() {
+        let base = Settings::base(2, 64);
+        let rps = Step::Rps.apply(&base, 2);
+        assert_eq!(rps, Settings { rps: true, ..base }, "the shared socket stays");
+        let rfs = Step::Rfs.apply(&base, 2);
+        assert_eq!((rfs.io, rfs.rps, rfs.rfs), (Io::Reuseport, true, true));
+        for io in [Io::Percpu, Io::Xdp] {
+            let next = Step::Io(io).apply(&rfs, 2);
+            assert!(!next.rps && !next.rfs, "{io}");
         }
     }
 
     #[test]
     fn only_the_wanted_io_are_tried() {
-        assert!(Step::Io(Io::Percpu).apply(&Settings::base(2, 64), 2).xps, "its prerequisite comes with it");
-        assert!(!ladder(&Io::ALL, 1).iter().any(|r| r.step == Step::Xps), "one queue has nothing to map");
+        assert!(!ladder(&Io::ALL, 1).iter().any(|r| r.step == Step::RssOff), "one queue is all there is");
         let names: Vec<_> = ladder(&[Io::Shared, Io::Percpu], 2).iter().map(|r| r.name.to_string()).collect();
-        assert_eq!(names, ["shared", "xps", "percpu", "pinned", "batched", "gso"]);
+        assert_eq!(names, ["one-queue", "shared", "rps", "percpu", "pinned", "batched", "gso"]);
     }
 
     #[test]
     fn without_root_kernel_sockets_remain_and_every_other_rung_has_a_reason() {
         let (possible, left_out) = without_root(ladder(&Io::ALL, 2));
         let names: Vec<_> = possible.iter().map(|rung| rung.name.to_string()).collect();
-        assert_eq!(names, ["shared", "reuseport", "pinned", "batched", "gso"]);
+        assert_eq!(names, ["one-queue", "shared", "reuseport", "pinned", "batched", "gso", "together"]);
         let reason = |name: &str| &left_out.iter().find(|rung| rung.name == name).expect(name).reason;
         for name in ["xdp-1-queue", "steered", "xdp", "busy-poll"] {
             assert!(reason(name).contains("AF_XDP"), "{}", reason(name));
         }
-        for name in ["xps", "percpu", "together"] {
-            assert!(reason(name).contains("XPS"), "{}", reason(name));
+        for name in ["rps", "rps+reuseport", "rfs"] {
+            assert!(reason(name).contains("RPS"), "{}", reason(name));
         }
+        assert!(reason("percpu").contains("XPS"), "{}", reason("percpu"));
         assert_eq!(possible.len() + left_out.len(), ladder(&Io::ALL, 2).len());
     }
 }

@@ -20,9 +20,11 @@ use crate::ladder::Settings;
 
 /// The machine of servers over kernel sockets.
 pub(crate) const SERVER: &str = "server";
+/// The same, with a link of one queue.
+pub(crate) const RSS_OFF: &str = "rss-off";
 /// The machines of servers over AF_XDP: an interface has one XDP program, and two servers are measured in turn.
 pub(crate) const FAST: [&str; 2] = ["fast-a", "fast-b"];
-/// The same, with a link of one queue.
+/// Those, with a link of one queue.
 pub(crate) const NARROW: [&str; 2] = ["narrow-a", "narrow-b"];
 /// The machine that sends the load.
 pub(crate) const CLIENT: &str = "client";
@@ -70,6 +72,7 @@ impl ServerUnderTest {
             .arg(if settings.gso { "--gso" } else { "--no-gso" })
             .args(settings.steer.then_some("--steer"))
             .args(settings.busy_poll.then_some("--busy-poll"))
+            .args((!settings.live_frames).then_some("--no-live-frames"))
             .arg(if settings.pin { "--pin" } else { "--no-pin" })
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -3,12 +3,13 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use udpath_lab::Lab;
+use udpath_lab::{Lab, Rps, online_cpus};
 use udpath_load::Progress;
 use udpath_load::cpu::CpuUse;
 use udpath_load::plan::{Arrivals, Plan};
 use udpath_load::result::{Counts, Latency, LoadResult};
 use udpath_load::template::Protocol;
+use udpath_steer::CpuSet;
 
 use crate::Error;
 use crate::config::Config;
@@ -49,7 +50,7 @@ pub(crate) fn run(
     watch: &mut (dyn FnMut(&Progress) + Send),
     stop: &AtomicBool,
 ) -> Result<Option<LoadResult>, Error> {
-    set_transmit_mapping(lab, server)?;
+    set_receive_steering(lab, server)?;
     let engine = config.engine;
     let done = lab.machine(CLIENT)?.run(|| udpath_load::run(plan, engine, protocol, watch, stop))?;
     match done {
@@ -61,23 +62,22 @@ pub(crate) fn run(
     }
 }
 
-/// Sets the transmit mapping on both ends of the link, for requests and replies alike, where it differs. A link of one
-/// queue needs none: every CPU sends on that queue.
-pub(crate) fn set_transmit_mapping(lab: &Lab, server: &ServerUnderTest) -> Result<(), udpath_lab::Error> {
-    let on = server.settings.xps;
-    for (machine, peer) in [(CLIENT, server.machine), (server.machine, CLIENT)] {
-        let interface = lab.machine(machine)?.towards(peer)?;
-        if interface.queues() < 2 {
-            continue;
-        }
-        let is_on = interface.xps()?.iter().any(|cpus| !cpus.is_empty());
-        match (is_on, on) {
-            (false, true) => drop(interface.spread_xps()?),
-            (true, false) => interface.clear_xps()?,
-            _ => {}
-        }
+/// Flows that each queue follows, with RFS: enough for every flow of a climb to have its own entry. Fewer: flows share
+/// an entry and move between CPUs. More: memory, eight bytes each.
+const RFS_FLOWS: u32 = 4096;
+
+/// Sets RPS and RFS on the server's end of the link as its rung has them, where they differ.
+pub(crate) fn set_receive_steering(lab: &Lab, server: &ServerUnderTest) -> Result<(), udpath_lab::Error> {
+    let settings = &server.settings;
+    let wanted = Rps {
+        cpus: if settings.rps { online_cpus()? } else { CpuSet::new() },
+        flows: if settings.rfs { RFS_FLOWS } else { 0 },
+    };
+    let interface = lab.machine(server.machine)?.towards(CLIENT)?;
+    if interface.rps()?.iter().any(|found| *found != wanted) {
+        interface.set_rps(&wanted)?;
     }
-    Ok(())
+    lab.set_flow_table(settings.rfs)
 }
 
 /// All trials of one rung.

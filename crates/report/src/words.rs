@@ -98,11 +98,14 @@ fn setting(key: &str, value: &str) -> String {
         "steer" => "steering",
         "busy_poll" => "busy polling",
         "pin" => "pinned workers",
+        "one_queue" => "one queue",
+        "live_frames" => "live frames",
         other => other,
     };
     match (key, value) {
         ("io", io) => io.to_owned(),
         ("pin", "off" | "no" | "false") => "unpinned workers".to_owned(),
+        ("one_queue", "off") => "all queues".to_owned(),
         (_, "on" | "yes" | "true") => shown.to_owned(),
         (_, "off" | "no" | "false" | "none") => format!("no {shown}"),
         _ => format!("{shown} {value}"),
@@ -324,6 +327,10 @@ mod tests {
         assert_eq!(say("io", "reuseport"), "reuseport");
         assert_eq!(say("xps", "on"), "XPS");
         assert_eq!(say("xps", "off"), "no XPS");
+        assert_eq!(
+            (say("one_queue", "on"), say("one_queue", "off")),
+            ("one queue".into(), "all queues".into())
+        );
         assert_eq!(say("batch", "32"), "batch 32");
         assert_eq!(
             (say("pin", "on"), say("pin", "off")),

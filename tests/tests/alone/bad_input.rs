@@ -310,23 +310,25 @@ fn without_permission_the_climb_goes_as_far_as_it_can() {
         let warnings = result["warnings"].to_string();
         assert!(warnings.contains("not root: the socket engine sends the load"), "{warnings}");
         let rungs = result["rungs"].as_array().unwrap();
-        let names: Vec<_> = rungs.iter().map(|rung| rung["name"].as_str().unwrap()).collect();
-        assert_eq!(names, ["shared", "reuseport", "pinned", "batched", "gso"]);
+        // Whether "together" has anything left to try depends on which of the others won.
+        let names = rungs.iter().map(|rung| rung["name"].as_str().unwrap());
+        let names: Vec<_> = names.filter(|name| *name != "together").collect();
+        assert_eq!(names, ["one-queue", "shared", "reuseport", "pinned", "batched", "gso"]);
         for rung in rungs {
             assert!(rung["verdict"] != "failed" && rung["tps"].as_f64().unwrap() > 0.0, "{rung}");
         }
         let left_out = result["left_out"].as_array().unwrap();
         let names: Vec<_> = left_out.iter().map(|rung| rung["name"].as_str().unwrap()).collect();
-        assert_eq!(names, ["xps", "together"]);
+        assert_eq!(names, ["rps", "rps+reuseport", "rfs"]);
         for rung in left_out {
             let reason = rung["reason"].as_str().unwrap();
-            assert!(reason.contains("XPS") && reason.contains("run as root"), "{reason}");
+            assert!(reason.contains("RPS") && reason.contains("run as root"), "{reason}");
         }
         let profiles = &result["profiles"];
         let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap();
         if paranoid.trim().parse::<i32>().unwrap() > 0 {
             let absent = profiles["absent"].as_str().unwrap();
-            assert!(absent.starts_with("shared: cannot sample CPU"), "{absent}");
+            assert!(absent.starts_with("one-queue: cannot sample CPU"), "{absent}");
             assert!(profiles["first"].is_null() && profiles["best"].is_null(), "{absent}");
         } else {
             assert!(profiles["first"]["samples"]["taken"].as_u64().unwrap() > 0);

@@ -15,10 +15,13 @@ const SHORT: [&str; 9] = ["boost", "--lab", "--json", "--seconds", "0.05", "--bl
 /// A short climb finishes within this on any usable machine.
 const CLIMB: Duration = Duration::from_secs(120);
 /// Rungs of the whole ladder on a link with two queues.
-const RUNGS: [&str; 11] = [
+const RUNGS: [&str; 14] = [
+    "one-queue",
     "shared",
-    "xps",
+    "rps",
     "reuseport",
+    "rps+reuseport",
+    "rfs",
     "percpu",
     "pinned",
     "batched",
@@ -133,7 +136,7 @@ fn the_first_and_the_best_rung_are_profiled() {
     assert_eq!(page.matches("class=\"flame\"").count(), if taken.len() == 2 { 3 } else { 1 });
 }
 
-/// The smallest possible machine has a link with one queue, so there is no transmit mapping to try.
+/// The smallest possible machine has a link with one queue, so RSS cannot be off.
 #[test]
 fn a_link_with_one_queue_is_climbed_too() {
     udpath_lab::needs_root!();
@@ -146,7 +149,7 @@ fn a_link_with_one_queue_is_climbed_too() {
     let result: Value = serde_json::from_str(&ended.out).unwrap();
     let rungs = result["rungs"].as_array().unwrap();
     let names: Vec<_> = rungs.iter().map(|rung| rung["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["shared", "reuseport", "pinned", "batched", "gso"]);
+    assert_eq!(names, ["shared", "rps", "reuseport", "rps+reuseport", "rfs", "pinned", "batched", "gso"]);
     assert!(rungs.iter().all(|rung| rung["verdict"] != "failed"), "{result}");
     assert!(result["profiles"].is_null(), "profiled though nobody asked for it");
     host.is_as_before(&[ended.pid]);

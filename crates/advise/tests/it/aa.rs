@@ -39,6 +39,7 @@ fn equal_rungs_get_no_verdict() {
     let config = Config {
         program: program(),
         queues: 2,
+        xps: true,
         moderation: 75,
         ladder: names.map(rung).collect(),
         left_out: Vec::new(),

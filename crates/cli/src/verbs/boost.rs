@@ -53,6 +53,7 @@ pub(crate) fn run(args: &Args) -> Done {
         }
         udpath_lab::enter_user_namespace().context("boost without root needs a user namespace")?;
         config.engine = Engine::Socket;
+        config.xps = false;
         config.moderation = moderation(args, config.engine);
         let (possible, left_out) = without_root(config.ladder);
         config.ladder = possible;
@@ -86,6 +87,7 @@ fn config(args: &Args) -> Result<Config, Failure> {
     Ok(Config {
         program: std::env::current_exe().context("cannot find this program's own file")?,
         queues,
+        xps: true,
         moderation: moderation(args, engine),
         ladder: ladder(&args.io, queues),
         left_out: Vec::new(),

@@ -1,0 +1,83 @@
+//! Climbs and races of `udpath boost`, as the benchmark needs them.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use udpath_advise::ladder::{Rung, Settings, Step};
+use udpath_advise::result::{BoostResult, Ratio, RungResult, Verdict};
+use udpath_advise::statistics::Bound;
+use udpath_advise::{Config, Event};
+use udpath_load::Engine;
+use udpath_protocols::echo::EchoLoad;
+
+use crate::bed::udpath;
+
+/// Queues of the link, and workers of the servers.
+pub(super) const QUEUES: u32 = 2;
+pub(super) const WORKERS: usize = 2;
+/// Flows, and requests in flight in each: as in `udpath boost`.
+pub(super) const FLOWS: u32 = 64;
+pub(super) const INFLIGHT: u32 = 6;
+/// Length of a trial: as in `udpath boost`.
+const TRIAL: Duration = Duration::from_millis(500);
+/// Sufficient half-width of an interval, and the most blocks of four trials.
+const WIDTH: f64 = 0.015;
+const BLOCKS: usize = 16;
+
+/// Climbs `rungs` over a link with XPS on both ends.
+pub(super) fn climb(rungs: Vec<Rung>, moderation: u32) -> Result<BoostResult> {
+    let config = Config {
+        program: udpath()?.into(),
+        queues: QUEUES,
+        xps: true,
+        moderation,
+        ladder: rungs,
+        left_out: Vec::new(),
+        workers: WORKERS,
+        size: 100,
+        flows: FLOWS,
+        inflight: INFLIGHT,
+        trial: TRIAL,
+        bound: Bound::new(WIDTH, BLOCKS)?,
+        engine: Engine::Kernel,
+        ipv6: false,
+        profile: false,
+        command: None,
+    };
+    let mut watch = |event: &Event<'_>| {
+        let Event::Done(rung) = event else { return };
+        let verdict = match rung.verdict {
+            Verdict::Base => "first",
+            Verdict::Better => "better",
+            Verdict::Worse => "worse",
+            Verdict::NotShown => "not shown",
+            Verdict::Failed => "failed",
+        };
+        let (tps, ratio, low, high) = (rung.tps, rung.ratio, rung.ratio_low, rung.ratio_high);
+        eprintln!("  {:<13} {tps:>8.0} tps  {ratio:.3} ({low:.3}-{high:.3})  {verdict}", rung.name);
+        if let (Verdict::Failed, Some(note)) = (rung.verdict, &rung.note) {
+            eprintln!("    {note}");
+        }
+    };
+    Ok(udpath_advise::boost(&config, &EchoLoad::new(1), &mut watch, &AtomicBool::new(false))?)
+}
+
+/// `other` over `one`.
+pub(super) fn race(one: Settings, other: Settings, moderation: u32) -> Result<Ratio> {
+    let rung = |name: &'static str, settings| Rung {
+        name: name.into(),
+        change: "exactly these settings".into(),
+        step: Step::Exactly(settings),
+    };
+    let result = climb(vec![rung("one", one), rung("other", other)], moderation)?;
+    let raced = result.rungs.get(1).context("two equal settings are not a race")?;
+    let note = || raced.note.clone().unwrap_or_else(|| "it failed".into());
+    anyhow::ensure!(raced.verdict != Verdict::Failed, "{}", note());
+    Ok(ratio(raced))
+}
+
+/// The ratio of a rung.
+pub(super) fn ratio(rung: &RungResult) -> Ratio {
+    Ratio { ratio: rung.ratio, low: rung.ratio_low, high: rung.ratio_high }
+}
