@@ -5,7 +5,9 @@
 # make loom    the concurrent parts of the datapath under the model checker, a few seconds
 # make miri    the unsafe code of the datapath's frames, rings and epochs under Miri, some minutes; needs a nightly Rust:
 #              rustup toolchain install nightly --profile minimal -c miri -c rust-src
-# make bench   every performance claim, measured again here
+# make bench   every performance claim, measured again here; writes benches/results/MACHINE-DATE.json; a bound that is missed is
+#              a result (the last line counts them), a benchmark that cannot run is an error; make bench BENCH=ladder: one
+# make figures the newest results of make bench, copied into README and docs
 # make soak    every test with its campaigns whole; writes benches/results/soak.txt; an hour and more
 # make fuzz    every parser under the fuzzer, for FUZZ_SECONDS each
 # make docs    rustdoc and the book (target/doc, target/book); make book: the book alone
@@ -16,7 +18,7 @@ FUZZ_SECONDS ?= 60
 # Each test binary runs in a root as new as that of a fresh machine.
 FRESH_ROOT := $(CURDIR)/scripts/fresh-root.sh
 
-.PHONY: demo test check loom bench soak fuzz setup build lint docs rustdoc book transcripts unit deny
+.PHONY: demo test check loom bench figures soak fuzz setup build lint docs rustdoc book transcripts unit deny
 
 demo: build
 	@mkdir -p out
@@ -42,7 +44,11 @@ miri:
 
 bench: build
 	@scripts/setup.sh bench
-	@cargo run --release --locked -q -p udpath-bench -- $(BENCH)
+	@cargo build --release --locked --quiet -p udpath-bench
+	@target/release/udpath-bench $(BENCH) || [ $$? -eq 1 ]
+
+figures:
+	@scripts/figures.sh
 
 soak: setup
 	bash scripts/soak.sh

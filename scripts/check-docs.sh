@@ -3,12 +3,14 @@
 #   links        every relative link, and every link to a file of this repository, leads to a file that exists; #anchors to a heading
 #   book         pages in docs/ link to pages in docs/ only; docs/SUMMARY.md lists each of them once
 #   transcripts  a block that shows a shell prompt has a marker for scripts/transcripts.sh
+#   figures      the blocks of scripts/figures.sh are those of the newest results of make bench
 #   words        no word that hides who does what (see CONTRIBUTING.md, English)
 #
 #     scripts/check-docs.sh          this tree; first proves on small broken trees that each check can fail
 #     scripts/check-docs.sh ROOT     the Markdown files below ROOT, only checked
 set -euo pipefail
 script=$(realpath "${BASH_SOURCE[0]}")
+figures=$(dirname "$script")/figures.sh
 here=https://github.com/udpath/udpath/blob/main/
 
 # Prints the text of a page without code blocks and code spans; keeps line numbers.
@@ -107,6 +109,7 @@ check() {
         case $page in CHANGELOG.md | */tests/*) ;; *) words "$page" ;; esac
     done
     summary
+    ROOT=. "$figures" --check || complain "figures of README.md or docs/ differ from the results of make bench"
     return $status
 }
 
@@ -115,9 +118,12 @@ prove() {
     local work text
     work=$(mktemp -d)
     trap 'rm -rf "$work"' RETURN
-    mkdir -p "$work/docs"
+    mkdir -p "$work/docs" "$work/benches/results"
+    printf '  "%s": "%s",\n' started 2026-01-01T00:00:00Z machine m kernel k commit c steal_percent 0 > "$work/benches/results/m.json"
+    printf '    {"claim":"x","id":"a.b","measured":"1","required":"< 2","verdict":"held"}\n' >> "$work/benches/results/m.json"
     sound() {
-        printf '# Good page\n[here](docs/page.md#a-heading)\n' > "$work/README.md"
+        printf '# Good page\n[here](docs/page.md#a-heading)\n<!-- figures a.b -->\n<!-- end figures -->\n' > "$work/README.md"
+        ROOT=$work "$figures" 2>/dev/null
         printf '# Page\n## A heading\n<!-- transcript host: true -->\n```\n$ true\n```\n' > "$work/docs/page.md"
         printf -- '- [page](page.md)\n' > "$work/docs/SUMMARY.md"
     }
@@ -135,6 +141,9 @@ README.md|[gone](docs/gone.md)\n
 README.md|[gone](docs/page.md#gone)\n
 README.md|[gone](https://github.com/udpath/udpath/blob/main/gone.md)\n
 README.md|[gone](#gone)\n
+README.md|<!-- figures a.b -->\n| x | 3 | < 2 | held |\n<!-- end figures -->\n
+README.md|<!-- figures a.c -->\n<!-- end figures -->\n
+README.md|<!-- figures a.b -->\n
 docs/page.md|[out](../README.md)\n
 docs/page.md|```\n$ unmarked\n```\n
 docs/page.md|<!-- transcript host: true -->\nno block\n
