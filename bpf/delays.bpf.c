@@ -17,6 +17,7 @@
  * is at one step at a time, so no two programs write the same slot. A line is written only by the holder of its gate.
  */
 #include "kernel.h"
+#include "verifier.h"
 
 /* A power of two. Maximum number of sampled packets in flight. */
 #define SLOTS 4096
@@ -265,6 +266,7 @@ static __always_inline void add(struct spread *spread, __u64 ns)
 {
 	__u32 at = bucket(ns);
 
+	OPAQUE(at);
 	if (at >= BUCKETS)
 		return;
 	__sync_fetch_and_add(&spread->count, 1);

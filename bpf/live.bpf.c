@@ -14,6 +14,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "maps.h"
+#include "verifier.h"
 
 /* FRAMES and FRAME_LEN of crates/bpf/src/live.rs. */
 #define FRAMES 256
@@ -54,7 +55,7 @@ SHARED_ARRAY(lens, 1, struct lens);
 SEC("xdp")
 int live(struct xdp_md *ctx)
 {
-	__u32 zero = 0, next, stride, len, longest;
+	__u32 zero = 0, next, stride, len, longest, offset;
 	struct control *c = bpf_map_lookup_elem(&control, &zero);
 	struct frames *f = bpf_map_lookup_elem(&frames, &zero);
 	struct lens *l = bpf_map_lookup_elem(&lens, &zero);
@@ -68,14 +69,19 @@ int live(struct xdp_md *ctx)
 	len = l->of[next];
 	longest = c->longest;
 	/* Otherwise the compiler uses the bounds of the 64-bit words, which the verifier does not know for their halves. */
-	asm volatile("" : "+r"(next), "+r"(stride), "+r"(len));
+	OPAQUE(next);
+	OPAQUE(len);
 	if (next >= FRAMES || stride > FRAME_LEN || len < SHORTEST || len > FRAME_LEN)
+		return XDP_DROP;
+	offset = next * stride;
+	OPAQUE(offset);
+	if (offset > (FRAMES - 1) * FRAME_LEN)
 		return XDP_DROP;
 	c->next++;
 	/* The kernel resets the page's end before it reuses the page. */
 	if (len < longest && bpf_xdp_adjust_tail(ctx, (int)len - (int)longest))
 		return XDP_DROP;
-	if (bpf_xdp_store_bytes(ctx, 0, f->bytes + next * stride, len))
+	if (bpf_xdp_store_bytes(ctx, 0, f->bytes + offset, len))
 		return XDP_DROP;
 	c->cpu = bpf_get_smp_processor_id();
 	c->open++;

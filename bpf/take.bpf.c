@@ -26,6 +26,7 @@
  * only through a kfunc: frames of every VLAN then look untagged here, so that offload must be off.
  */
 #include "frame.h"
+#include "verifier.h"
 
 #include <linux/in6.h>
 
@@ -216,14 +217,16 @@ static __always_inline int is_left(const __u32 *address, int ipv6, __u16 vlan)
 	__u32 zero = 0;
 	struct checks *all = bpf_map_lookup_elem(&checks, &zero);
 	__u32 bits = address[0];
-	__u32 at;
+	__u32 at, word;
 
 	if (!all)
 		return 1;
 	if (ipv6)
 		bits ^= address[1] ^ address[2] ^ address[3];
 	at = spot(bpf_ntohl(bits));
-	if (all->maybe[at / 64 % (SPOTS / 64)] >> at % 64 & 1) {
+	word = at / 64;
+	OPAQUE(word);
+	if (all->maybe[word % (SPOTS / 64)] >> at % 64 & 1) {
 		struct source source = { .version = ipv6 ? 6 : 4 };
 
 		__builtin_memcpy(source.words, address, ipv6 ? 16 : 4);
