@@ -21,13 +21,21 @@ package() {
         "$1" "$2" > "$work/$1/DEBIAN/control"
     dpkg-deb --build "$work/$1" "$packages/$1_$2_all.deb" >/dev/null
 }
-image=linux-image-6.12.99-amd64
-modules=$work/$image/lib/modules/6.12.99
-mkdir -p "$work/$image/boot" "$modules"/kernel/{crypto,fs,lib,net,sound} "$modules"/kernel/drivers/{char,net,virtio,gpu}
-echo kernel > "$work/$image/boot/vmlinuz-6.12.99"
-echo kernel/fs/ext4.ko > "$modules/modules.builtin"
-echo module | xz > "$modules/kernel/net/udp_diag.ko.xz"
-package "$image" 6.12.99-1
+# kernel_package VERSION: builds that of a kernel, with one module.
+kernel_package() {
+    local image=linux-image-$1-amd64 modules
+    modules=$work/$image/lib/modules/$1
+    mkdir -p "$work/$image/boot" "$modules"/kernel/{crypto,fs,lib,net,sound} "$modules"/kernel/drivers/{char,net,virtio,gpu}
+    echo "kernel $1" > "$work/$image/boot/vmlinuz-$1"
+    echo kernel/fs/ext4.ko > "$modules/modules.builtin"
+    echo module > "$modules/kernel/net/udp_diag.ko"
+    package "$image" "$1-1"
+}
+kernel_package 6.12.99
+xz "$work"/linux-image-6.12.99-amd64/lib/modules/*/kernel/net/udp_diag.ko
+package linux-image-6.12.99-amd64 6.12.99-1
+# Not compressed.
+kernel_package 6.1.0-99
 mkdir -p "$work/prometheus/usr/bin"
 printf '#!/bin/sh\n' > "$work/prometheus/usr/bin/promtool"
 chmod 755 "$work/prometheus/usr/bin/promtool"
@@ -37,15 +45,18 @@ cat > "$work/bin/apt-get" <<'STUB'
 #!/bin/sh
 echo "apt-get $*" >> "$log"
 case $1 in
-    update) ;;
+    update) [ ! -e "$log.offline" ] ;;
     install) for name; do touch "$packages/$name.installed"; done ;;
     download) for name; do :; done; cp "$packages/$name"_*.deb . ;;
     *) exit 100 ;;
 esac
 STUB
-cat > "$work/bin/apt-cache" <<STUB
+cat > "$work/bin/apt-cache" <<'STUB'
 #!/bin/sh
-echo "  Depends: $image"
+case $2 in
+    linux-image-6.12-amd64) echo "  Depends: linux-image-6.12.99-amd64" ;;
+    linux-image-amd64) echo "  Depends: linux-image-6.1.0-99-amd64" ;;
+esac
 STUB
 cat > "$work/bin/dpkg-query" <<'STUB'
 #!/bin/sh
@@ -93,7 +104,18 @@ demo=$(make --no-print-directory -n demo | grep -o 'scripts/setup.sh.*' || true)
 said=$(scripts/setup.sh build 2>&1) || fail "build, the second run: exit $?"
 [ -z "$said" ] && [ ! -s "$log" ] || fail "build, the second run is not silent: $said $(cat "$log")"
 
-# For tests: also the peers, the kernel and promtool.
+# Without a network: one line names what is missing, and nothing changes.
+touch "$log.offline"
+said=$(scripts/setup.sh 2>&1) && fail "test: succeeds without a network"
+case $said in
+    "setup: missing: "*"kernel kernel-6.1 promtool; apt's sources cannot be read") ;;
+    *) fail "test: without a network it says: $said" ;;
+esac
+[ ! -e /var/cache/udpath ] || fail "test: leaves $(ls /var/cache/udpath) without a network"
+rm "$log.offline"
+: > "$log"
+
+# For tests: also the peers, the kernels and promtool.
 (umask 077 && scripts/setup.sh) 2>"$work/said" || fail "test: exit $?: $(cat "$work/said")"
 grep -q '^apt-get update' "$log" || fail "test: installs without an update of the lists: $(cat "$log")"
 for name in iproute2 qemu-system-x86 nsd chromium; do
@@ -103,11 +125,14 @@ for name in clang dpdk-dev; do
     ! installed | grep -qx "$name" || fail "test installs $name"
 done
 cd /var/cache/udpath
-[ "$(cat kernel/boot/vmlinuz-*)" = kernel ] || fail "no kernel in $(pwd)"
-[ "$(cat kernel/lib/modules/*/kernel/net/udp_diag.ko)" = module ] || fail "modules are not unpacked as they are loaded"
+for each in "kernel 6.12.99" "kernel-6.1 6.1.0-99"; do
+    read -r name version <<< "$each"
+    [ "$(cat $name/boot/vmlinuz-*)" = "kernel $version" ] || fail "no Linux $version in $(pwd)/$name"
+    [ "$(cat $name/lib/modules/*/kernel/net/udp_diag.ko)" = module ] || fail "$name: modules are not unpacked as they are loaded"
+    [ "$(stat -c %a $name)" = 755 ] || fail "the folder of $name is closed to others"
+done
 [ -x promtool ] || fail "no promtool in $(pwd)"
-[ "$(stat -c %a kernel)" = 755 ] || fail "the kernel's folder is closed to others"
-[ "$(echo *)" = "kernel promtool" ] || fail "leaves behind: $(echo *)"
+[ "$(echo *)" = "kernel kernel-6.1 promtool" ] || fail "leaves behind: $(echo *)"
 cd - >/dev/null
 
 # If nothing is missing, nothing is run or printed.

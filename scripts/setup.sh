@@ -5,7 +5,7 @@
 #     scripts/setup.sh test     also test peers, a kernel to boot and promtool: `make test`, `make check` (default)
 #     scripts/setup.sh bench    also packages that only `make bench` needs
 #
-# The kernel for the tests' emulated machine and promtool are unpacked below /var/cache/udpath, not installed. If
+# The kernels for the tests' emulated machine and promtool are unpacked below /var/cache/udpath, not installed. If
 # nothing is missing, nothing is changed. Needs root only to install.
 set -euo pipefail
 
@@ -59,26 +59,34 @@ done < <(for each in "${levels[@]}"; do
     [ "$each" != "$level" ] || break
 done)
 
-# Debian 12's newest kernel: it reports queues and NAPI over netlink, which 6.1 does not.
-kernel=linux-image-6.12-amd64
+# The kernels of Debian 12: its own, and its newest, which reports queues and NAPI over netlink. Each is the newest
+# package of its version in the archive, on which the package named here depends.
+# name           package                  version
+kernels="
+kernel           linux-image-6.12-amd64   6.12
+kernel-6.1       linux-image-amd64        6.1
+"
 # One download for all checkouts of a machine; it can be removed at any time.
-cache=/var/cache/udpath/kernel
+caches=/var/cache/udpath
 
-# Unpacks the parts of the kernel package that the emulated machine needs, the modules uncompressed, and then moves
-# them into place, so that a partial copy is never visible.
-fetch_kernel() {
-    local package work tree
-    package=$(apt-cache depends "$kernel" | sed -n 's/^ *Depends: \(linux-image-[^ ]*\)$/\1/p')
+# fetch_kernel NAME PACKAGE VERSION: unpacks the parts of the kernel package that the emulated machine needs, the modules
+# uncompressed, and then moves them into place, so that a partial copy is never visible.
+fetch_kernel() (
+    cache=$caches/$1
+    package=$(apt-cache depends "$2" | sed -n "s/^ *Depends: \\(linux-image-$3\\.[^ ]*\\)$/\\1/p")
     if [ -z "$package" ]; then
-        echo "setup: there is no package $kernel; are the security updates of Debian 12 among apt's sources?" >&2
-        return 1
+        echo "setup: $2 depends on no package of Linux $3; are Debian 12 and its security updates among apt's sources?" >&2
+        exit 1
     fi
     echo "setup: unpacking $package into $cache" >&2
     mkdir -p "$(dirname "$cache")"
     work=$(mktemp -d "$cache.XXXXXX")
     # Remove the package and its directory in any case.
     trap "rm -rf '$work'" EXIT
-    (cd "$work" && apt-get download -qq -o APT::Sandbox::User=root "$package" >/dev/null)
+    if ! (cd "$work" && apt-get download -qq -o APT::Sandbox::User=root "$package" >/dev/null); then
+        echo "setup: cannot download $package; without it the tests of Linux $3 fail" >&2
+        exit 1
+    fi
     dpkg-deb -x "$work/$package"_*.deb "$work/all"
     tree=$(cd "$work/all" && echo lib/modules/*)
     mkdir -p "$work/wanted/boot" "$work/wanted/$tree/kernel/drivers"
@@ -86,15 +94,16 @@ fetch_kernel() {
     mv "$work/all/$tree/modules.builtin" "$work/wanted/$tree/"
     mv "$work/all/$tree"/kernel/{crypto,fs,lib,net} "$work/wanted/$tree/kernel/"
     mv "$work/all/$tree"/kernel/drivers/{char,net,virtio} "$work/wanted/$tree/kernel/drivers/"
+    # 6.1's are not compressed.
     find "$work/wanted" -name '*.ko.xz' -exec xz -d -T 0 {} +
     rm -rf "$cache"
     mv "$work/wanted" "$cache"
     chmod 755 "$cache"
-}
+)
 
 # promtool checks the Prometheus files in tests. Its package would start a server at each boot, so only that program
 # is extracted.
-promtool=/var/cache/udpath/promtool
+promtool=$caches/promtool
 
 fetch_promtool() (
     echo "setup: unpacking promtool into $(dirname "$promtool")" >&2
@@ -114,7 +123,9 @@ for package in "${wanted[@]}"; do
 done
 unpack=()
 if [ "$level" != build ]; then
-    [ -d "$cache" ] || unpack+=(kernel)
+    while read -r name _; do
+        [ -z "$name" ] || [ -d "$caches/$name" ] || unpack+=("$name")
+    done <<< "$kernels"
     [ -x "$promtool" ] || unpack+=(promtool)
 fi
 
@@ -127,12 +138,20 @@ if [ "$(id -u)" -ne 0 ]; then
     exit 1
 fi
 export DEBIAN_FRONTEND=noninteractive
-apt-get update -qq
+if ! apt-get update -qq; then
+    absent=("${missing[@]}" "${unpack[@]}")
+    echo "setup: missing: ${absent[*]}; apt's sources cannot be read" >&2
+    exit 1
+fi
 if [ ${#missing[@]} -gt 0 ]; then
     echo "setup: installing ${missing[*]}" >&2
     # Installing a server must not start it: the tests start their own, in their own namespaces.
     RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
 for name in "${unpack[@]}"; do
-    "fetch_$name"
+    case $name in
+        promtool) fetch_promtool ;;
+        # shellcheck disable=SC2046
+        *) fetch_kernel $(grep "^$name " <<< "$kernels") ;;
+    esac
 done
