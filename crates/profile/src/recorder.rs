@@ -54,6 +54,9 @@ pub struct Recording {
     pub threads: Threads,
     /// Hardware counter values; `None` without counters.
     pub counted: Option<Counted>,
+    /// CPUs that were sampled, including those without a sample: a hypervisor's timer does not run on an idle CPU that it
+    /// has parked. Empty if only threads were sampled.
+    pub cpus: CpuSet,
     /// CPUs that went offline, and when, in seconds after the beginning: from then on they were not sampled.
     pub gone: BTreeMap<u32, f64>,
     /// CPUs that came online and were not sampled.
@@ -129,6 +132,9 @@ pub fn record_with(
         ..Recording::new(samples, event.clock(), event.rate())
     };
     let counters: Vec<_> = event.counters().collect();
+    if event.sight() == Sight::Machine {
+        recording.cpus = event.sampled_cpus();
+    }
     if !counters.is_empty() {
         recording.counted = Some(Counted::new(counters, event.absent()));
     }
@@ -167,6 +173,7 @@ impl Recording {
             programs: Programs::default(),
             threads: Threads::default(),
             counted: None,
+            cpus: CpuSet::new(),
             gone: BTreeMap::new(),
             came: CpuSet::new(),
             left_out: 0,

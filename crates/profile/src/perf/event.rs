@@ -125,6 +125,12 @@ impl Event {
         self.how.rate
     }
 
+    /// The CPUs with an open event, whether or not they take samples: an idle one may take none.
+    #[must_use]
+    pub fn sampled_cpus(&self) -> CpuSet {
+        self.sources.iter().map(|source| source.cpu).collect()
+    }
+
     /// The counters beside the samples: each one's id in readings.
     pub fn counters(&self) -> impl Iterator<Item = (u64, Counter)> + '_ {
         self.sources

@@ -14,7 +14,12 @@ use crate::recorder::Recording;
 /// sampling have an error of one point, a timer that waits for interrupts has two or three, and a tick of /proc/stat is
 /// one point of a second. Higher: a quarter of a CPU's interrupts may be missing without a note.
 const DISAGREE: f64 = 0.05;
-/// Part of the interval without samples or steal time that is reported. Lower: the start and the end of a recording are
+/// Busy share of a CPU, by samples and by /proc/stat, below which the two are not compared. A tick is charged whole to what
+/// it interrupts and an idle CPU has few, so a wake-up per tick is counted in full or not at all; at the default rate, five
+/// seconds have less than a hundred samples of so little work. No figure of a profile depends on it. Lower: an idle CPU gets
+/// a note about shares of almost nothing; higher: a CPU with a tenth of a service's work is not checked.
+const QUIET: f64 = 0.1;
+/// Part of the interval without samples, steal time or idle time that is reported. Lower: the start and the end of a recording are
 /// reported; higher: a CPU that went offline near the end counts as idle.
 const UNSEEN: f64 = 0.1;
 
@@ -126,13 +131,19 @@ fn sampled(profile: &Profile, line: &CpuLine, contexts: &[Context]) -> f64 {
     ns as f64 / 1e9 / profile.seconds.max(1e-9)
 }
 
+/// Time of a CPU that was not idle, by its samples, as a share of the interval.
+fn busy(profile: &Profile, line: &CpuLine) -> f64 {
+    sampled(profile, line, &Context::ALL) - sampled(profile, line, &[Context::Idle])
+}
+
 /// The CPUs whose time differs between samples and /proc/stat, and the CPU with the largest difference.
 fn disagreement(profile: &Profile, kind: &Kind) -> Option<String> {
     let pairs = profile.cpus.iter().filter_map(|line| {
         // For a CPU that went offline and came back, /proc/stat counts only a part of the interval.
         let accounted = line.accounted.as_ref().filter(|_| line.until.is_none())?;
         let pair = [sampled(profile, line, kind.contexts), (kind.accounted)(accounted)];
-        Some((line.cpu, pair)).filter(|(_, [ours, theirs])| (ours - theirs).abs() > DISAGREE)
+        let quiet = busy(profile, line).max(1.0 - accounted.idle - accounted.steal) < QUIET;
+        Some((line.cpu, pair)).filter(|(_, [ours, theirs])| !quiet && (ours - theirs).abs() > DISAGREE)
     });
     let pairs: Vec<(u32, [f64; 2])> = pairs.collect();
     let apart = |pair: &[f64; 2]| (pair[0] - pair[1]).abs();
@@ -165,14 +176,16 @@ fn came_or_went(profile: &Profile) -> Option<String> {
     Some(format!("{which} came or went during the interval: /proc/stat does not count them at both ends"))
 }
 
-/// CPUs whose samples do not cover the interval. A clock also samples idle CPUs; cycles do not.
+/// CPUs whose samples do not cover the interval. A clock also samples idle CPUs, unless a hypervisor parks them: what
+/// /proc/stat calls idle is idle. Cycles are not counted while idle.
 fn unseen(profile: &Profile) -> Option<String> {
     if profile.clock != Clock::CpuClock {
         return None;
     }
     let missing = |line: &CpuLine| {
-        let stolen = line.accounted.map_or(0.0, |times| times.steal);
-        1.0 - stolen - sampled(profile, line, &Context::ALL)
+        let Accounted { steal, idle, .. } = line.accounted.unwrap_or_default();
+        let parked = (idle - sampled(profile, line, &[Context::Idle])).max(0.0);
+        1.0 - steal - parked - sampled(profile, line, &Context::ALL)
     };
     let lines = profile.cpus.iter().filter(|line| line.until.is_none());
     let found: Vec<(u32, f64)> = lines.map(|line| (line.cpu, missing(line))).collect();
@@ -180,7 +193,7 @@ fn unseen(profile: &Profile) -> Option<String> {
     let (worst, most) = found.iter().max_by(|(_, a), (_, b)| a.total_cmp(b)).copied()?;
     let which = which(found.iter().map(|(cpu, _)| *cpu).collect(), Some(worst));
     Some(format!(
-        "{which}: no samples for {:.0} % of the interval, and no steal time to explain it: interrupts were off, samples were \
+        "{which}: no samples for {:.0} % of the interval, and neither steal nor idle time to explain it: interrupts were off, samples were \
          lost, or the CPU was taken away",
         100.0 * most
     ))
@@ -244,13 +257,49 @@ mod tests {
         *accounted(&mut profile, 0) = Accounted { soft: 0.5, steal: 0.4, idle: 0.1, ..Accounted::default() };
         profile.cpus[0].sampled.insert(Context::Idle, 500_000_000);
         assert_eq!(of(&profile), [""; 0]);
-        // The same samples, and no steal.
-        *accounted(&mut profile, 0) = Accounted { soft: 0.5, idle: 0.5, ..Accounted::default() };
+        // The same samples, and neither steal nor idle time: it worked, and that is missing.
+        *accounted(&mut profile, 0) = Accounted { soft: 0.9, idle: 0.1, ..Accounted::default() };
         let notes = of(&profile);
         assert!(
-            notes.len() == 1 && notes[0].starts_with("CPU 0: no samples for 40 % of the interval"),
+            notes.len() == 2
+                && notes[0] == "CPU 0: 50 % of the time in interrupts by samples, 90 % by /proc/stat"
+                && notes[1].starts_with("CPU 0: no samples for 40 % of the interval"),
             "{notes:?}"
         );
+    }
+
+    /// A hypervisor does not run the timer of an idle CPU that it parks.
+    #[test]
+    fn a_parked_cpu_is_idle_where_the_kernel_says_so() {
+        let mut profile = agreed(2);
+        profile.cpus[1].sampled = BTreeMap::from([(Context::Kernel, 10_000_000)]);
+        *accounted(&mut profile, 1) = Accounted { sys: 0.004, idle: 0.996, ..Accounted::default() };
+        assert_eq!(of(&profile), [""; 0]);
+        profile.cpus[1].sampled.clear();
+        assert_eq!(of(&profile), [""; 0]);
+        // Unknown, or busy: the samples are missing.
+        for times in [None, Some(Accounted { sys: 0.996, idle: 0.004, ..Accounted::default() })] {
+            profile.cpus[1].accounted = times;
+            let notes = of(&profile);
+            assert!(notes.iter().any(|note| note.starts_with("CPU 1: no samples for")), "{notes:?}");
+        }
+    }
+
+    #[test]
+    fn shares_of_almost_nothing_are_not_compared() {
+        let mut profile = agreed(2);
+        let most = 4_700_000_000;
+        profile.cpus[1].sampled = BTreeMap::from([(Context::HardIrq, 300_000_000), (Context::Idle, most)]);
+        *accounted(&mut profile, 1) = Accounted { sys: 0.004, idle: 0.996, ..Accounted::default() };
+        assert_eq!(of(&profile), [""; 0]);
+        // The same difference on a CPU that either of them calls busy.
+        *accounted(&mut profile, 1) = Accounted { sys: 0.2, idle: 0.8, ..Accounted::default() };
+        let told = "CPU 1: 0 % of the time in the kernel for programs by samples, 20 % by /proc/stat";
+        assert_eq!(of(&profile)[0], told);
+        profile.cpus[1].sampled =
+            BTreeMap::from([(Context::HardIrq, 600_000_000), (Context::Idle, most - 300_000_000)]);
+        *accounted(&mut profile, 1) = Accounted { sys: 0.004, idle: 0.996, ..Accounted::default() };
+        assert_eq!(of(&profile), ["CPU 1: 12 % of the time in interrupts by samples, 0 % by /proc/stat"]);
     }
 
     #[test]

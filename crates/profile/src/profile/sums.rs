@@ -12,6 +12,10 @@ use crate::perf::{Clock, Sight};
 use crate::recorder::{Recording, SLICE};
 use crate::samples::{Place, Tally};
 
+/// Busy share, by /proc/stat, up to which a CPU without any sample counts as idle for the whole interval. It covers the
+/// hundredths that a tick or a wake-up is charged. Higher: a CPU whose events did not work passes for idle; lower: one
+/// tick in an interval of half a second leaves the profile without figures per datagram.
+const PARKED: f64 = 0.05;
 /// Most stacks kept in a result; the rest are merged. A flame graph cannot show more, and a file of them is 10 MB.
 const MOST_STACKS: usize = 20_000;
 
@@ -186,14 +190,21 @@ pub(super) fn cpu_lines(
     units: &Units,
 ) -> Vec<CpuLine> {
     let slices = slices(recording.seconds);
-    let mut lines: Vec<CpuLine> = sums
-        .cpus
-        .iter()
+    // Idle by /proc/stat and without samples: the hypervisor has parked it, or its cycles stand still.
+    let parked = |cpu: &u32| {
+        let busy = accounted.get(cpu).map(|times| 1.0 - times.idle - times.steal);
+        !sums.cpus.contains_key(cpu) && busy.is_some_and(|busy| busy <= PARKED)
+    };
+    let parked = recording.cpus.iter().filter(parked).map(|cpu| (cpu, BTreeMap::new()));
+    let sampled: BTreeMap<u32, BTreeMap<Context, u64>> =
+        sums.cpus.clone().into_iter().chain(parked).collect();
+    let mut lines: Vec<CpuLine> = sampled
+        .into_iter()
         .map(|(cpu, sampled)| CpuLine {
-            cpu: *cpu,
-            until: recording.gone.get(cpu).copied(),
-            sampled: sampled.clone(),
-            accounted: accounted.get(cpu).copied(),
+            cpu,
+            until: recording.gone.get(&cpu).copied(),
+            sampled,
+            accounted: accounted.get(&cpu).copied(),
             time_line: vec![BTreeMap::new(); slices],
         })
         .collect();
@@ -290,5 +301,22 @@ mod tests {
         let mut left = recording(Clock::Cycles);
         left.gone.insert(1, 0.5);
         assert_eq!(Units::new(&left, &half).ns(1, 20_000_000), 10_000_000);
+    }
+    /// CPU 1 sent samples, CPUs 0 and 2 were sampled and sent none.
+    #[test]
+    fn a_cpu_without_samples_is_in_the_result_if_the_kernel_calls_it_idle() {
+        let recording = Recording { cpus: [0, 1, 2].into_iter().collect(), ..recording(Clock::CpuClock) };
+        let lines = |busy: f64, steal: f64| {
+            let times = Accounted { sys: busy, steal, idle: 1.0 - busy - steal, ..Accounted::default() };
+            let accounted = BTreeMap::from([(0, times), (1, times)]);
+            let mut sums = Sums::default();
+            sums.cpus.insert(1, BTreeMap::from([(Context::Kernel, 20_000_000)]));
+            let lines = cpu_lines(&sums, &recording, &accounted, &Units::new(&recording, &accounted));
+            lines.into_iter().map(|line| (line.cpu, line.sampled.len())).collect::<Vec<_>>()
+        };
+        assert_eq!(lines(0.004, 0.0), [(0, 0), (1, 1)]);
+        assert_eq!(lines(0.004, 0.9), [(0, 0), (1, 1)]);
+        // It was busy: its samples are missing.
+        assert_eq!(lines(0.3, 0.0), [(1, 1)]);
     }
 }
