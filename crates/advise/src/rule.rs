@@ -46,6 +46,11 @@ impl<'a> Observed<'a> {
 /// was up for a year has findings. Higher: a slow leak goes unnoticed.
 const OLD_LOSS: f64 = 1e-4;
 
+/// Samples that a share of CPU time must rest on to be a finding: the 95 % interval of ten is from half to twice. Lower: an
+/// idle machine, with a few dozen samples in all, has findings of one or two. Higher: half a second of a busy service is too
+/// short to find a tenth of it.
+const FEWEST_SAMPLES: f64 = 10.0;
+
 /// What a rule looks at, and the function that fires or does not.
 pub(crate) enum Look {
     /// A machine.
@@ -81,12 +86,20 @@ impl Rule {
     pub(crate) fn of_profile(&self, profile: &Profile) -> Vec<Finding> {
         match self.look {
             Look::Map(_) => Vec::new(),
-            Look::Profile(find) => find(profile).into_iter().map(|found| self.finding(found)).collect(),
+            Look::Profile(find) => {
+                let samples: u64 = profile.stacks.iter().map(|stack| stack.samples).sum();
+                // A result without stacks does not tell how many there were.
+                let enough = |found: &Found| {
+                    let share = found.share.filter(|_| found.of_cpu_time && samples > 0);
+                    share.is_none_or(|share| share * samples as f64 >= FEWEST_SAMPLES)
+                };
+                find(profile).into_iter().filter(enough).map(|found| self.finding(found)).collect()
+            }
         }
     }
 
     fn finding(&self, found: Found) -> Finding {
-        let Found { locations, share, rate, evidence, cause, mut remedies } = found;
+        let Found { locations, share, of_cpu_time: _, rate, evidence, cause, mut remedies } = found;
         remedies.extend(self.fix.iter().map(|fix| Remedy::Advice((*fix).to_owned())));
         Finding {
             id: self.id.to_owned(),
@@ -106,6 +119,8 @@ impl Rule {
 pub(crate) struct Found {
     locations: Vec<Location>,
     share: Option<f64>,
+    /// The share is one of CPU time, by samples.
+    of_cpu_time: bool,
     rate: Option<f64>,
     evidence: String,
     cause: Option<String>,
@@ -120,7 +135,8 @@ impl Found {
 
     /// A part of the CPU time used: `12 % of CPU time` and what it does.
     pub(crate) fn cpu_time(share: f64, does: &str) -> Self {
-        Self::new(format!("{} of CPU time {does}", percent(share))).share(share)
+        let evidence = format!("{} of CPU time {does}", percent(share));
+        Self { of_cpu_time: true, ..Self::new(evidence).share(share) }
     }
 
     pub(crate) fn at(mut self, location: Location) -> Self {

@@ -79,8 +79,24 @@ pub fn of_profile(profile: &Profile) -> Vec<Finding> {
 mod tests {
     use std::collections::BTreeSet;
 
+    use udpath_profile::classes::Class;
+    use udpath_profile::context::Context;
+
     use super::*;
     use crate::rule::Look;
+
+    /// The same shares: of ten samples, and of a thousand.
+    #[test]
+    fn a_share_of_a_few_samples_is_no_finding() {
+        let found = |times: u64| {
+            let profile = testing::of(&[
+                (Context::Syscall, Class::Security, None, Some("x"), "security_socket_sendmsg", 3 * times),
+                (Context::User, Class::User, None, Some("x"), "main@", 7 * times),
+            ]);
+            of_profile(&profile).into_iter().filter(|finding| finding.evidence.contains("security")).count()
+        };
+        assert_eq!((found(1), found(100)), (0, 1));
+    }
 
     #[test]
     fn ids_are_kebab_case_and_unique_per_evidence() {

@@ -27,23 +27,33 @@ pub(crate) fn sentence(profile: &Profile, findings: &[Finding]) -> String {
         return "Nothing ran on the sampled CPUs.".to_owned();
     }
     let used = profile.busy() as f64 / profile.available().max(1.0);
-    let idle = if used < IDLE { format!("The CPUs were {} busy; ", percent(used)) } else { String::new() };
+    let idle = used < IDLE;
     let (context, ns) = leading(profile);
     // The finding about a program's own work says more than the context.
     let own = findings.iter().position(|finding| finding.id == OWN_WORK && context == Context::User);
     let lead = match own {
         Some(at) => findings[at].evidence.clone(),
+        // "100 % in the kernel" of almost nothing would read like a load.
         None => {
             let share = percent(ns as f64 / profile.busy() as f64);
-            format!("{share} of CPU time is {} on {}", place(context), cpus(&cpus_of(profile, context)))
+            let of = if idle { "that" } else { "CPU time" };
+            format!("{share} of {of} is {} on {}", place(context), cpus(&cpus_of(profile, context)))
         }
+    };
+    let lead = match idle {
+        true => format!(
+            "The CPUs were idle, {} busy; {}",
+            percent(used),
+            lead.replacen(" of CPU time ", " of that ", 1)
+        ),
+        false => lead,
     };
     let next = findings.iter().enumerate().find(|(at, _)| Some(*at) != own);
     // The lead has said what the shares are of.
     let next = next.map_or_else(String::new, |(_, finding)| {
         format!("; {}", finding.evidence.replacen(" of CPU time ", " ", 1))
     });
-    format!("{idle}{lead}{next}.")
+    format!("{lead}{next}.")
 }
 
 /// The context with the most time, idle left out.
@@ -114,7 +124,12 @@ mod tests {
         let profile = of(&[(Context::Syscall, Class::Files, None, Some("x"), "vfs_read", 100)]);
         assert_eq!(
             summary(&profile),
-            "The CPUs were 1.0 % busy; 100 % of CPU time is in system calls on CPUs 0-1."
+            "The CPUs were idle, 1.0 % busy; 100 % of that is in system calls on CPUs 0-1."
+        );
+        let own = of(&[(Context::User, Class::User, None, Some("knotd"), "worker@ query@", 100)]);
+        assert_eq!(
+            summary(&own),
+            "The CPUs were idle, 1.0 % busy; 100 % of that is knotd's own work, 100 % of it in query [knotd]."
         );
         assert_eq!(summary(&of(&[])), "Nothing ran on the sampled CPUs.");
     }
