@@ -10,8 +10,11 @@ pub(crate) const NONE: &str = "–";
 
 /// Three significant digits, no exponent: `0.0123`, `1.23`, `12.3`, `123`, `1234`.
 fn three_digits(value: f64) -> String {
+    // Never `-0`.
+    if value.abs() < 0.000_5 {
+        return "0".to_owned();
+    }
     let decimals = match value.abs() {
-        v if v < 0.000_5 => 0,
         v if v < 0.099_95 => 4,
         v if v < 0.999_5 => 3,
         v if v < 9.995 => 2,
@@ -240,6 +243,7 @@ mod tests {
             assert_eq!(duration(value), text);
         }
         assert_eq!(duration(4000.0), "1 h 6 min");
+        assert_eq!([-0.0, 1e-9, 0.000_6].map(duration), ["0 s", "0 s", "0.0006 s"]);
     }
 
     #[test]

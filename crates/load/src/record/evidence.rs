@@ -86,7 +86,8 @@ impl Evidence {
         Generator {
             limited: !reasons.is_empty(),
             reasons,
-            cpu_seconds: self.threads.iter().map(|t| t.ran).sum(),
+            // Not `sum`, which is -0.0 for no threads.
+            cpu_seconds: self.threads.iter().fold(0.0, |all, thread| all + thread.ran),
             notes: self.notes.clone(),
         }
     }
@@ -182,6 +183,8 @@ mod tests {
         let verdict = fine().judge(lateness(50_000).as_ref());
         assert_eq!((verdict.limited, verdict.reasons.len()), (false, 0));
         assert!((verdict.cpu_seconds - 7.0).abs() < 1e-9);
+        let none = Evidence { threads: Vec::new(), ..fine() }.judge(None);
+        assert_eq!(none.cpu_seconds.to_bits(), 0.0_f64.to_bits());
     }
 
     #[test]
