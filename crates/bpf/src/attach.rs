@@ -1,7 +1,7 @@
 //! Loading an object and attaching its program, with readable errors for the kernel's refusals.
 
-use std::io;
 use std::path::Path;
+use std::{fs, io};
 
 use aya::programs::links::FdLink;
 use aya::programs::tc::{SchedClassifierLink, TcAttachOptions};
@@ -123,11 +123,14 @@ pub(crate) fn raw_tracepoint(
     tracepoint: &str,
 ) -> Result<FdLink, Error> {
     let refused = |error: ProgramError| {
-        let cause = match chain(&error) {
-            text if text.contains(NO_FIELD) => {
+        let error = EbpfError::from(error);
+        let cause = match verifier_log(&error) {
+            Some(log) if log.contains(NO_FIELD) => {
                 "this kernel's structures lack a field that it reads".to_owned()
             }
-            text => text,
+            Some(_) => return load_error(program, error),
+            None if errno(&error) == Some(libc::ENOENT) => absent(tracepoint),
+            None => chain(&error),
         };
         Error::Load { program, source: format!("cannot read tracepoint {tracepoint}: {cause}").into() }
     };
@@ -135,6 +138,23 @@ pub(crate) fn raw_tracepoint(
     found.load().map_err(refused)?;
     let link = found.attach(tracepoint).and_then(|id| found.take_link(id)).map_err(refused)?;
     Ok(link.into())
+}
+
+/// Tracepoints that udpath reads and that Linux 6.1 or kernels before it lack, and the first version with each.
+const FIRST_WITH: [(&str, &str); 6] = [
+    ("contention_begin", "5.19"),
+    ("contention_end", "5.19"),
+    ("sk_data_ready", "6.3"),
+    ("sock_recv_length", "6.3"),
+    ("ipi_send_cpu", "6.4"),
+    ("ipi_send_cpumask", "6.4"),
+];
+
+/// Why a tracepoint does not exist.
+fn absent(tracepoint: &str) -> String {
+    let first = FIRST_WITH.iter().find(|(name, _)| *name == tracepoint);
+    let first = first.map_or_else(String::new, |(_, first)| format!(" (Linux {first} and later have it)"));
+    format!("this kernel has no such tracepoint{first}")
 }
 
 /// The verifier's text for an instruction that the loader poisoned because its field was not found.
@@ -170,8 +190,14 @@ where
 }
 
 pub(crate) fn load_error(program: &'static str, error: EbpfError) -> Error {
+    if let Some(log) = verifier_log(&error) {
+        // Readable by everyone; the sentence is right without the number.
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        return Error::Refused { program, release: release.trim().to_owned(), log };
+    }
     match errno(&error) {
-        Some(libc::EPERM | libc::EACCES) if !is_verifier(&error) => {
+        // The verifier returns EACCES, too, but then there is a log.
+        Some(libc::EPERM | libc::EACCES) => {
             Error::NotPermitted { program, cause: io::Error::from_raw_os_error(libc::EPERM) }
         }
         _ => Error::Load { program, source: cause(&error) },
@@ -207,12 +233,10 @@ fn attach_error(program: &'static str, interface: &str, error: ProgramError) -> 
     }
 }
 
-/// The verifier returns EACCES for a program it rejects; that is our bug, not a missing capability.
-fn is_verifier(error: &EbpfError) -> bool {
-    matches!(
-        error,
-        EbpfError::ProgramError(ProgramError::LoadError { verifier_log, .. }) if !verifier_log.to_string().is_empty()
-    )
+/// What the verifier wrote about a program that it rejected.
+fn verifier_log(error: &EbpfError) -> Option<String> {
+    let EbpfError::ProgramError(ProgramError::LoadError { verifier_log, .. }) = error else { return None };
+    Some(verifier_log.to_string()).filter(|log| !log.is_empty())
 }
 
 /// The errno somewhere in the chain of causes.
@@ -232,7 +256,7 @@ pub(crate) fn system_error(error: &(dyn std::error::Error + 'static)) -> io::Err
     errno(error).map_or_else(|| io::Error::other(error.to_string()), io::Error::from_raw_os_error)
 }
 
-/// Bytes kept of an error's text: the verifier log is many pages long, with the reason at the end.
+/// Bytes kept of an error's text, the reason at its end: it must fit a few lines of a terminal.
 const EXPLANATION: usize = 300;
 
 /// An error of the loader as a source: as text, because the loader's own chain repeats itself and may contain the whole
@@ -256,5 +280,47 @@ fn chain(error: &dyn std::error::Error) -> String {
     match (start..text.len()).find(|at| text.is_char_boundary(*at)) {
         Some(at) if at > 0 => format!("... {}", text[at..].replace('\n', "; ")),
         _ => text.replace('\n', "; "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use aya_obj::VerifierLog;
+
+    use super::*;
+
+    fn rejected(code: i32, log: &str) -> Error {
+        let io_error = io::Error::from_raw_os_error(code);
+        let verifier_log = VerifierLog::new(log.to_owned());
+        load_error("live", EbpfError::ProgramError(ProgramError::LoadError { io_error, verifier_log }))
+    }
+
+    #[test]
+    fn a_verifiers_refusal_is_one_sentence_without_its_log() {
+        let log = "57: (2c) w3 *= w7; R3_w=scalar()\nmath between map_value pointer and register\nprocessed 56 insns";
+        for code in [libc::EACCES, libc::EINVAL] {
+            let error = rejected(code, log);
+            let said = error.to_string();
+            assert!(said.ends_with(" refuses it; it loads on Linux 6.1 and later"), "{said}");
+            assert!(!said.contains("insns") && !said.contains('\n') && said.contains(" Linux "), "{said}");
+            // A developer's test prints it.
+            assert!(format!("{error:?}").contains("processed 56 insns"), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn a_missing_tracepoint_is_named_with_the_first_kernel_that_has_it() {
+        assert_eq!(
+            absent("sk_data_ready"),
+            "this kernel has no such tracepoint (Linux 6.3 and later have it)"
+        );
+        assert_eq!(absent("napi_poll"), "this kernel has no such tracepoint");
+    }
+
+    #[test]
+    fn without_a_log_a_missing_right_is_named() {
+        let said = rejected(libc::EPERM, "").to_string();
+        assert!(said.contains("run as root"), "{said}");
+        assert!(rejected(libc::E2BIG, "").to_string().contains("Argument list too long"));
     }
 }

@@ -60,6 +60,18 @@ pub enum Error {
         /// The kernel's and the verifier's error.
         source: Cause,
     },
+    /// The kernel's verifier rejected the program, which other kernels accept.
+    #[error(
+        "cannot load BPF program '{program}': the verifier of Linux {release} refuses it; it loads on Linux 6.1 and later"
+    )]
+    Refused {
+        /// The program's name.
+        program: &'static str,
+        /// The kernel's release.
+        release: String,
+        /// What the verifier wrote, for a developer: pages of instructions, the reason last.
+        log: String,
+    },
     /// The kernel rejected the attachment for another reason.
     #[error("cannot attach BPF program '{program}' to '{interface}'")]
     Attach {
