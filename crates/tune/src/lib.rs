@@ -6,7 +6,8 @@
 //!
 //! - [`settings`]: the settings that can be changed: one row per kind, one file per family.
 //! - [`process`]: sockets and threads of a running server, changed from outside.
-//! - [`machine`]: the trait through which settings are read and written, and the writes of files, devices and processes.
+//! - [`machine`]: the trait through which settings are read and written.
+//! - [`device`]: writes of device settings, over netlink and ioctl.
 //! - [`plan`]: requests resolved against the machine, in order: as a diff, as shell lines, as JSON.
 //! - [`conflicts`]: other programs that write the same settings, and how to resolve that first.
 //! - [`mod@apply`], [`mod@undo`], [`journal`]: carry a plan out, take it back, and the record that survives a crash.
@@ -25,6 +26,7 @@ pub mod apply;
 pub mod confirm;
 pub mod conflicts;
 mod context;
+pub mod device;
 pub mod journal;
 mod link_reset;
 pub mod machine;

@@ -2,7 +2,6 @@
 //!
 //! Everything that changes the machine goes through [`Machine::write`]; a test intercepts writes by wrapping a machine.
 
-mod device;
 mod file;
 mod irqbalance;
 mod irqs;
@@ -16,7 +15,6 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-pub use device::{DeviceWriter, RssChange};
 pub use live::Live;
 
 use crate::settings::{Setting, Value};

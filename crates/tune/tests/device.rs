@@ -4,7 +4,7 @@ use udpath_host::Source;
 use udpath_host::source::Folder;
 use udpath_lab::{Lab, LabBuilder, LinkSpec};
 use udpath_netlink::ethtool::channels::ChannelCounts;
-use udpath_tune::machine::DeviceWriter;
+use udpath_tune::device::DeviceWriter;
 
 fn pair(name: &str) -> Lab {
     let spec = LinkSpec::with_queues(4);

@@ -7,9 +7,9 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::device::DeviceWriter;
 use super::{Identity, Lost, Machine, Refusal, file, irqbalance, irqs, process, queue_irqs};
 use crate::conflicts;
+use crate::device::DeviceWriter;
 use crate::settings::{Access, Cost, Item, Part, Setting, Value};
 use udpath_host::Source;
 use udpath_host::process::{Error, Server, SocketSetting};

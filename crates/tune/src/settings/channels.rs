@@ -7,7 +7,8 @@ use super::row::{
     Access, Cost, Extra, Limit, OnReset, PartKind, Phase, Row, Scope, Shell, Target, ValueKind,
 };
 use super::{Item, Setting, Value, driver};
-use crate::machine::{DeviceWriter, Refusal};
+use crate::device::DeviceWriter;
+use crate::machine::Refusal;
 
 /// Number of channels of a type, `ethtool -L`.
 pub static CHANNELS: Row = Row {

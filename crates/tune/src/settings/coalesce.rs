@@ -5,7 +5,8 @@ use udpath_host::Source;
 
 use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Shell, Target, ValueKind};
 use super::{Value, driver};
-use crate::machine::{DeviceWriter, Refusal};
+use crate::device::DeviceWriter;
+use crate::machine::Refusal;
 
 /// Numbers, by ethtool's names; `usecs` are microseconds, `frames` are frames.
 const NUMBERS: &[&str] = &[

@@ -6,7 +6,8 @@ use super::row::{
     Access, Cost, Extra, Limit, OnReset, PartKind, Phase, Row, Scope, Shell, Target, ValueKind,
 };
 use super::{Setting, Value, driver};
-use crate::machine::{DeviceWriter, Refusal};
+use crate::device::DeviceWriter;
+use crate::machine::Refusal;
 
 /// Short names in `ethtool -K`, and the kernel's names. Only those that refer to one feature.
 const ALIASES: &[(&str, &str)] = &[

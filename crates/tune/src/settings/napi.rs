@@ -8,7 +8,8 @@ use udpath_netlink::netdev::NapiChange;
 use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Shell, Target, ValueKind};
 use super::shell::quoted;
 use super::{Form, Setting, Value};
-use crate::machine::{DeviceWriter, Refusal};
+use crate::device::DeviceWriter;
+use crate::machine::Refusal;
 
 const WRITERS: &[&str] = &["udev", "a reload of the driver"];
 

@@ -6,7 +6,8 @@ use udpath_host::{Absence, Source};
 use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Shell, Target, ValueKind};
 use super::shell::quoted;
 use super::{Form, Value};
-use crate::machine::{DeviceWriter, Refusal};
+use crate::device::DeviceWriter;
+use crate::machine::Refusal;
 
 /// The qdisc the kernel installs by default.
 const DEFAULT: &str = "default";

@@ -8,7 +8,8 @@ use udpath_host::Source;
 use udpath_host::process::SocketSetting;
 
 use super::{Form, Item, Setting, Value};
-use crate::machine::{DeviceWriter, Refusal};
+use crate::device::DeviceWriter;
+use crate::machine::Refusal;
 
 /// A kind of setting.
 #[derive(Debug)]

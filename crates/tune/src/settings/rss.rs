@@ -9,7 +9,8 @@ use super::row::{
 };
 use super::shell::quoted;
 use super::{Setting, Table, Value, channels};
-use crate::machine::{DeviceWriter, Refusal, RssChange};
+use crate::device::{DeviceWriter, RssChange};
+use crate::machine::Refusal;
 
 const WRITERS: &[&str] = &["cloud agents", "a reload of the driver", "a change of channels"];
 
