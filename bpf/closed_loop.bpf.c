@@ -20,6 +20,7 @@
  * Maps are arrays mapped into user space: reading results needs no system call.
  */
 #include "frame.h"
+#include "verifier.h"
 
 #define MAGIC 0x31504c75 /* "uLP1" */
 #define HEADER 24
@@ -120,6 +121,7 @@ static __always_inline void record(struct counters *n, __u64 ns)
 {
 	__u32 at = bucket(ns);
 
+	OPAQUE(at);
 	if (at < BUCKETS) /* always true: for the verifier */
 		n->latency[at]++; /* per CPU: softirqs do not preempt each other */
 }
