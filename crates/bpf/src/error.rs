@@ -62,7 +62,7 @@ pub enum Error {
     },
     /// The kernel's verifier rejected the program, which other kernels accept.
     #[error(
-        "cannot load BPF program '{program}': the verifier of Linux {release} refuses it; it loads on Linux 6.1 and later"
+        "cannot load BPF program '{program}': the verifier of Linux {release} refuses it; udpath is tested on 6.1, 6.12 and 6.18"
     )]
     Refused {
         /// The program's name.
