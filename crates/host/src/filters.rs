@@ -192,7 +192,7 @@ fn other_functions(client: &mut Client, unread: &mut Vec<String>) -> Vec<Functio
         // An older kernel does not list functions, but does list rules.
         Ok(_) | Err(Absence::NotSupported | Absence::NotThere) => return Vec::new(),
         Err(why) => {
-            unread.push(format!("cannot read the netfilter hooks: {why:?}"));
+            unread.push(format!("cannot read the netfilter hooks: {why}"));
             return Vec::new();
         }
     };

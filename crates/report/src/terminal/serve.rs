@@ -1,5 +1,6 @@
 //! A server as text: how it starts, and its counters at the end.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
@@ -12,6 +13,9 @@ use crate::{units, words};
 
 /// Most rules listed as text; the JSON has all. More would push everything else off the screen.
 const MAX_RULES: usize = 20;
+
+/// The status of live frames where they are sent; anything else is why not.
+const SENT: &str = "yes";
 
 /// How a server starts, for scripts and for the reader.
 #[derive(Debug)]
@@ -43,8 +47,16 @@ pub fn started(started: &Started<'_>) -> String {
             let _ = writeln!(
                 text,
                 "{}: {} mode, probe {}{hash}, live frames: {}",
-                port.name, port.mode, port.probe, port.live_frames
+                port.name,
+                port.mode,
+                port.probe,
+                if port.live_frames == SENT { "yes" } else { "no" }
             );
+        }
+        // Once, however many queues there are.
+        let reasons: BTreeSet<&str> = xdp.ports.iter().map(|port| port.live_frames.as_str()).collect();
+        for reason in reasons.iter().filter(|reason| **reason != SENT) {
+            let _ = writeln!(text, "no live frames: {reason}");
         }
         let _ = writeln!(text, "{ports}");
     }
