@@ -49,6 +49,12 @@ pub struct Config {
     ///
     /// [`DropReason::Broadcast`]: crate::DropReason::Broadcast
     pub answer_broadcast: bool,
+    /// Whether the kernel time-stamps each datagram when it arrives (`SO_TIMESTAMPNS`), for
+    /// [`Request::arrived`](crate::Request::arrived). Off by default: while any socket asks for it, the kernel reads the
+    /// clock for every packet of the machine, and single datagrams are received with `recvmsg` instead of `recvfrom`.
+    /// Datagrams that arrive in the first moments after the start may be stamped when they are read. Frames of `xdp` have no
+    /// time stamp.
+    pub timestamps: bool,
     /// Settings of the Io `xdp`; the others ignore them.
     pub xdp: XdpConfig,
 }
@@ -99,6 +105,7 @@ impl Config {
             cpus: None,
             receive_buffer: None,
             answer_broadcast: false,
+            timestamps: false,
             xdp: XdpConfig::default(),
         }
     }

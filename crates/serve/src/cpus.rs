@@ -1,4 +1,4 @@
-//! CPUs and the clock: the CPUs this process may use, pinning, the current CPU and time.
+//! CPUs and the clocks: the CPUs this process may use, pinning, the current CPU and time.
 
 use std::io;
 use std::time::Duration;
@@ -35,6 +35,11 @@ pub(crate) fn monotonic_now() -> Duration {
     let now = clock_gettime(ClockId::Monotonic);
     // The monotonic clock starts at 0, and its nanoseconds are below 1e9.
     Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+/// The time of day on `CLOCK_REALTIME`, since the Unix epoch; 0 for a clock set before it.
+pub(crate) fn realtime_now() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::Realtime)).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -70,12 +70,13 @@ impl Endpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::io::Sharing;
+    use crate::io::{Sharing, SocketOptions};
     use crate::outcome::SendError;
 
     #[test]
     fn a_reply_that_was_not_sent_is_dropped_and_not_answered() {
-        let socket = Socket::open("127.0.0.1:0".parse().unwrap(), Sharing::Alone, None, None);
+        let socket =
+            Socket::open("127.0.0.1:0".parse().unwrap(), Sharing::Alone, None, SocketOptions::default());
         let endpoint = Endpoint::new(Arc::new(socket.unwrap()));
         endpoint.counters.received(3, 30);
         endpoint.counters.sent(3, 30);

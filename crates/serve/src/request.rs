@@ -16,7 +16,7 @@ use crate::sys::{Control, RawAddr};
 pub struct Request<'a> {
     pub(crate) payload: &'a [u8],
     pub(crate) peer: Peer<'a>,
-    /// The kernel's report of the destination address, if the socket asks for it.
+    /// The kernel's report of the destination address and the time stamp, if the socket asks for either.
     pub(crate) control: Option<&'a Control>,
     pub(crate) origin: Origin<'a>,
     pub(crate) context: &'a BurstContext,
@@ -44,6 +44,7 @@ pub(crate) enum Origin<'a> {
 #[derive(Default)]
 pub(crate) struct BurstContext {
     clock: Cell<Option<Duration>>,
+    realtime: Cell<Option<Duration>>,
     cpu: Cell<Option<u32>>,
 }
 
@@ -87,6 +88,18 @@ impl<'a> Request<'a> {
         self.context.clock.get().unwrap_or_else(|| {
             let now = crate::cpus::monotonic_now();
             self.context.clock.set(Some(now));
+            now
+        })
+    }
+
+    /// When it arrived, as time of day since the Unix epoch (`CLOCK_REALTIME`): the kernel's receive time stamp with
+    /// [`Config::timestamps`](crate::Config::timestamps). Without one, and for frames, when its burst was handled: the clock
+    /// is read once per burst, when the first request asks.
+    #[must_use]
+    pub fn arrived(&self) -> Duration {
+        self.control.and_then(Control::arrived).or(self.context.realtime.get()).unwrap_or_else(|| {
+            let now = crate::cpus::realtime_now();
+            self.context.realtime.set(Some(now));
             now
         })
     }

@@ -15,12 +15,12 @@ mod socket;
 
 pub(crate) use addr::RawAddr;
 pub(crate) use barrier::wait_for_softirqs;
-pub(crate) use burst::Burst;
+pub(crate) use burst::{Ancillary, Burst};
 pub(crate) use control::Control;
 pub(crate) use single::{Single, send_to};
 pub(crate) use socket::{
-    SocketHandle, is_broadcast, kernel_drops, packet_info, receive_buffer, segmentation, set_incoming_cpu,
-    set_receive_buffer, stop_receiving, wake_receivers,
+    SocketHandle, is_broadcast, kernel_drops, packet_info, receive_buffer, receive_timestamps, segmentation,
+    set_incoming_cpu, set_receive_buffer, stop_receiving, wake_receivers,
 };
 
 use std::io;
@@ -42,7 +42,7 @@ fn check(result: isize) -> io::Result<usize> {
 pub(crate) struct Datagram<'a> {
     pub(crate) payload: &'a [u8],
     pub(crate) peer: &'a RawAddr,
-    /// Packet info, if the socket asks for it.
+    /// Packet info and the time stamp, if the socket asks for either.
     pub(crate) control: Option<&'a Control>,
     /// Cut by the kernel because it was longer than the receive buffer.
     pub(crate) truncated: bool,

@@ -52,7 +52,7 @@ impl<S: Service, F: Fn(WorkerId) -> S> Worker<S, F> {
             [SocketSource { socket, endpoint }] => {
                 match socket {
                     KernelSocket::Single(socket) => self.runner.serve_socket(socket, endpoint),
-                    KernelSocket::Info(socket) => self.runner.serve_socket(socket, endpoint),
+                    KernelSocket::Control(socket) => self.runner.serve_socket(socket, endpoint),
                     KernelSocket::Many(socket) => self.runner.serve_socket(socket, endpoint),
                 }
                 Ok(())

@@ -8,7 +8,7 @@ use crate::sys::Control;
 pub(crate) struct Incoming<'a> {
     pub(crate) payload: &'a [u8],
     pub(crate) peer: Peer<'a>,
-    /// Packet info, if the socket asks for it.
+    /// Packet info and the time stamp, if the socket asks for either.
     pub(crate) control: Option<&'a Control>,
     /// Cut by the kernel because it was longer than the receive buffer.
     pub(crate) truncated: bool,

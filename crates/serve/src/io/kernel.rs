@@ -3,7 +3,7 @@
 //! | batch | bound to | calls |
 //! |---|---|---|
 //! | 1 | one address | `recvfrom`, `sendto` |
-//! | 1 | a wildcard | `recvmsg`, `sendmsg` with packet info |
+//! | 1 | a wildcard, or with time stamps | `recvmsg`, `sendmsg` with control messages |
 //! | more | either | `recvmmsg` (waits for the first only), `sendmmsg` |
 
 use std::io;
@@ -15,7 +15,8 @@ use crate::counters::WorkerCounters;
 use crate::dispatch::{Exchange, Incoming};
 use crate::request::Peer;
 use crate::sys::{
-    Burst, Datagram, MAX_PAYLOAD_V4, MAX_PAYLOAD_V6, ReceiveResult, Single, SocketHandle, Wait, segmentation,
+    Ancillary, Burst, Datagram, MAX_PAYLOAD_V4, MAX_PAYLOAD_V6, ReceiveResult, Single, SocketHandle, Wait,
+    segmentation,
 };
 
 /// A kernel socket as a worker uses it: receive a burst, send its replies. Workers are compiled for each implementation, so
@@ -31,7 +32,7 @@ pub(crate) trait BurstSocket: Exchange {
 /// A kernel socket with the buffers of one worker's bursts.
 pub(crate) enum KernelSocket {
     Single(SingleSocket),
-    Info(ArraySocket<false>),
+    Control(ArraySocket<false>),
     Many(ArraySocket<true>),
 }
 
@@ -50,13 +51,15 @@ impl KernelSocket {
     /// The form for this socket and batch. Allocates the buffers, but touches almost none of their pages.
     pub(crate) fn new(socket: Arc<Socket>, batch: usize, gso: bool) -> io::Result<Self> {
         let max_reply = if socket.bind.is_ipv6() { MAX_PAYLOAD_V6 } else { MAX_PAYLOAD_V4 };
-        let wildcard = socket.bind.ip().is_unspecified();
+        let ancillary = socket.ancillary;
         let gso = gso && segmentation(socket.fd());
         let socket = SocketHandle::new(socket);
-        Ok(match (batch, wildcard) {
-            (1, false) => Self::Single(SingleSocket { single: Single::new(max_reply)?, socket }),
-            (1, true) => Self::Info(ArraySocket { burst: Burst::new(1, max_reply, true, false)?, socket }),
-            _ => Self::Many(ArraySocket { burst: Burst::new(batch, max_reply, wildcard, gso)?, socket }),
+        Ok(match batch {
+            1 if ancillary == Ancillary::default() => {
+                Self::Single(SingleSocket { single: Single::new(max_reply)?, socket })
+            }
+            1 => Self::Control(ArraySocket { burst: Burst::new(1, max_reply, ancillary, false)?, socket }),
+            _ => Self::Many(ArraySocket { burst: Burst::new(batch, max_reply, ancillary, gso)?, socket }),
         })
     }
 }

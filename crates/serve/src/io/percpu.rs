@@ -60,7 +60,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::io::socket::{Sharing, Socket};
+    use crate::io::socket::{Sharing, Socket, SocketOptions};
     use crate::sys::{ReceiveResult, Single, Wait};
 
     /// Flows sent from each CPU; by flow hash instead, all of them go to the right worker with a probability of 2^-80.
@@ -99,7 +99,7 @@ mod tests {
         let cpus: Vec<u32> = cpus::allowed_cpus().unwrap().iter().collect();
         for bind in ["127.0.0.1:0", "[::1]:0", "0.0.0.0:0"] {
             let binds = [bind.parse().unwrap()];
-            let config = SocketConfig { binds: &binds, cpus: &cpus, receive_buffer: None };
+            let config = SocketConfig { binds: &binds, cpus: &cpus, options: SocketOptions::default() };
             let sockets = open(&config).unwrap();
             let mut sockets: Vec<_> = sockets.by_worker.into_iter().map(|mut one| one.remove(0)).collect();
             let address = sockets[0].bind;
@@ -113,7 +113,9 @@ mod tests {
                     && cpus.len() > 1
                 {
                     drop(sockets.remove(worker));
-                    let again = Socket::open(address, Sharing::Member, Some(cpus[worker]), None).unwrap();
+                    let again =
+                        Socket::open(address, Sharing::Member, Some(cpus[worker]), SocketOptions::default())
+                            .unwrap();
                     sockets.insert(worker, Arc::new(again));
                 }
                 for (worker, cpu) in cpus.iter().enumerate() {
@@ -129,7 +131,8 @@ mod tests {
     #[test]
     fn two_workers_on_one_cpu_are_refused() {
         let binds = ["127.0.0.1:0".parse().unwrap()];
-        let error = open(&SocketConfig { binds: &binds, cpus: &[0, 0], receive_buffer: None }).unwrap_err();
+        let error = open(&SocketConfig { binds: &binds, cpus: &[0, 0], options: SocketOptions::default() })
+            .unwrap_err();
         assert!(error.to_string().contains("2 workers do not fit 1 CPUs"), "{error}");
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn open_group(
                 Some(first) => (first[index].bind, Sharing::Member),
                 None => (*bind, Sharing::First),
             };
-            Socket::open(address, sharing, incoming_cpu(worker), config.receive_buffer).map(Arc::new)
+            Socket::open(address, sharing, incoming_cpu(worker), config.options).map(Arc::new)
         });
         let sockets = sockets.collect::<Result<_, _>>()?;
         by_worker.push(sockets);

@@ -14,7 +14,7 @@ pub(super) fn open(config: &SocketConfig<'_>) -> Result<WorkerSockets, Error> {
     let sockets = config
         .binds
         .iter()
-        .map(|bind| Socket::open(*bind, Sharing::Alone, None, config.receive_buffer).map(Arc::new))
+        .map(|bind| Socket::open(*bind, Sharing::Alone, None, config.options).map(Arc::new))
         .collect::<Result<Vec<_>, _>>()?;
     Ok(WorkerSockets { by_worker: vec![sockets; config.cpus.len()] })
 }

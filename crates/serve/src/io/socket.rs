@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use crate::error::{Error, Transport};
-use crate::sys;
+use crate::sys::{self, Ancillary};
 
 /// What an Io needs to open its sockets.
 #[derive(Debug, Clone)]
@@ -17,8 +17,16 @@ pub(crate) struct SocketConfig<'a> {
     pub(crate) binds: &'a [SocketAddr],
     /// The CPU of each worker, used to choose sockets even if threads are not pinned.
     pub(crate) cpus: &'a [u32],
+    pub(crate) options: SocketOptions,
+}
+
+/// What the configuration asks of each socket.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct SocketOptions {
     /// Receive buffer to request, in bytes.
     pub(crate) receive_buffer: Option<usize>,
+    /// Whether the kernel reports when datagrams arrived.
+    pub(crate) timestamps: bool,
 }
 
 /// The sockets of an Io: by worker, then by address. A socket that several workers read appears once for each.
@@ -42,6 +50,8 @@ pub(crate) struct Socket {
     pub(crate) bind: SocketAddr,
     /// The value of `SO_RCVBUF`, in bytes.
     pub(crate) receive_buffer: usize,
+    /// What the kernel reports of each datagram.
+    pub(crate) ancillary: Ancillary,
     drops: Mutex<DropCounter>,
 }
 
@@ -80,7 +90,7 @@ impl Socket {
         address: SocketAddr,
         sharing: Sharing,
         incoming_cpu: Option<u32>,
-        receive_buffer: Option<usize>,
+        options: SocketOptions,
     ) -> Result<Self, Error> {
         let failed = |operation| {
             move |source: io::Error| Error::Socket { operation, transport: Transport::Udp, address, source }
@@ -94,7 +104,12 @@ impl Socket {
                 .map_err(io::Error::from)
                 .map_err(failed("restrict to IPv6"))?;
         }
-        if address.ip().is_unspecified() {
+        let SocketOptions { receive_buffer, timestamps } = options;
+        let ancillary = Ancillary { packet_info: address.ip().is_unspecified(), timestamps };
+        if timestamps {
+            sys::receive_timestamps(fd.as_fd()).map_err(failed("enable receive time stamps on"))?;
+        }
+        if ancillary.packet_info {
             sys::packet_info(fd.as_fd(), address.is_ipv6()).map_err(failed("enable packet info on"))?;
         }
         if let Some(bytes) = receive_buffer {
@@ -128,7 +143,7 @@ impl Socket {
             .map_err(io::Error::from)
             .map_err(failed("read the address of"))?;
         let receive_buffer = sys::receive_buffer(fd.as_fd()).map_err(failed("read the receive buffer of"))?;
-        Ok(Self { fd, bind, receive_buffer, drops: Mutex::default() })
+        Ok(Self { fd, bind, receive_buffer, ancillary, drops: Mutex::default() })
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
@@ -163,19 +178,22 @@ mod tests {
 
     #[test]
     fn a_taken_address_is_rejected_even_if_its_owner_shares() {
-        let owner = Socket::open("127.0.0.1:0".parse().unwrap(), Sharing::First, None, None).unwrap();
+        let owner =
+            Socket::open("127.0.0.1:0".parse().unwrap(), Sharing::First, None, SocketOptions::default())
+                .unwrap();
         for sharing in [Sharing::Alone, Sharing::First] {
-            let error = Socket::open(owner.bind, sharing, None, None).unwrap_err();
+            let error = Socket::open(owner.bind, sharing, None, SocketOptions::default()).unwrap_err();
             assert!(matches!(error, Error::Bind { .. }), "{error}");
             assert!(error.to_string().contains(&owner.bind.to_string()), "{error}");
         }
-        Socket::open(owner.bind, Sharing::Member, None, None).unwrap();
+        Socket::open(owner.bind, Sharing::Member, None, SocketOptions::default()).unwrap();
     }
 
     #[test]
     fn the_obtained_receive_buffer_is_reported() {
         let bind = "127.0.0.1:0".parse().unwrap();
-        let socket = Socket::open(bind, Sharing::Alone, None, Some(64 << 10)).unwrap();
+        let options = SocketOptions { receive_buffer: Some(64 << 10), timestamps: false };
+        let socket = Socket::open(bind, Sharing::Alone, None, options).unwrap();
         assert_eq!(socket.receive_buffer, 128 << 10);
     }
 }

@@ -17,7 +17,7 @@ use crate::cpus;
 use crate::dispatch::{StreamDispatch, StreamFactory};
 use crate::endpoint::{Endpoint, Endpoints};
 use crate::error::{Error, Rejected};
-use crate::io::{Devices, FrameParts, Io, IoChoice, KernelSocket, SocketConfig};
+use crate::io::{Devices, FrameParts, Io, IoChoice, KernelSocket, SocketConfig, SocketOptions};
 use crate::probe::{ProbeState, Prober, target_of};
 use crate::service::{Service, WorkerId};
 use crate::shared::{BroadcastPolicy, Shared};
@@ -83,8 +83,8 @@ impl Server {
             Some(devices) => open::cpus_for_queues(config, cpus, devices)?,
             None => cpus.to_vec(),
         }[..];
-        let socket_config =
-            SocketConfig { binds: &config.binds, cpus, receive_buffer: config.receive_buffer };
+        let options = SocketOptions { receive_buffer: config.receive_buffer, timestamps: config.timestamps };
+        let socket_config = SocketConfig { binds: &config.binds, cpus, options };
         let resources = |operation| move |source| Error::Resources { operation, source };
         let (sockets, listeners) = open::open_all(io, &socket_config, streams.is_some())?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC)

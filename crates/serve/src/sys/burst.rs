@@ -1,5 +1,5 @@
 //! The arrays of a burst: up to 1,024 datagrams in one `recvmmsg`, their replies in one `sendmmsg` ([`Outbox`]). For a batch
-//! of 1 the same arrays serve `recvmsg` and `sendmsg`, on sockets that need packet info.
+//! of 1 the same arrays serve `recvmsg` and `sendmsg`, on sockets that need control messages.
 //!
 //! ```text
 //! arena             [ buffer 0 ..... ][ buffer 1 ..... ][ buffer 2 .    64 KiB each, mostly untouched
@@ -31,7 +31,23 @@ pub(crate) struct Burst {
     _parts: Vec<libc::iovec>,
     /// Headers the kernel wrote to, which must be reset.
     used: usize,
-    packet_info: bool,
+    ancillary: Ancillary,
+}
+
+/// What the kernel reports of each datagram beside its sender, as the socket asks for it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Ancillary {
+    /// The destination address, which is also the source address of the reply.
+    pub(crate) packet_info: bool,
+    /// When it arrived.
+    pub(crate) timestamps: bool,
+}
+
+impl Ancillary {
+    /// Whether there are control messages.
+    fn any(self) -> bool {
+        self.packet_info || self.timestamps
+    }
 }
 
 // SAFETY: the raw pointers in the headers point into the vectors and arenas owned by the same value; nothing
@@ -44,12 +60,12 @@ impl Burst {
     pub(crate) fn new(
         batch: usize,
         max_reply: usize,
-        packet_info: bool,
+        ancillary: Ancillary,
         segmentation: bool,
     ) -> io::Result<Self> {
         assert!(batch > 0 && max_reply <= RECEIVE_BUFFER_LEN, "checked by the configuration");
         let rx = Arena::new(batch * STRIDE)?;
-        let outbox = Outbox::new(batch, max_reply, packet_info, segmentation)?;
+        let outbox = Outbox::new(batch, max_reply, ancillary.packet_info, segmentation)?;
         let mut names = vec![RawAddr::empty(); batch];
         let mut controls = vec![Control::empty(); batch];
         let mut parts: Vec<_> = (0..batch)
@@ -65,13 +81,13 @@ impl Burst {
                 h.msg_name = names[i].bytes_mut_ptr();
                 h.msg_iov = &raw mut parts[i];
                 h.msg_iovlen = 1;
-                if packet_info {
+                if ancillary.any() {
                     h.msg_control = controls[i].as_mut_ptr();
                 }
                 header
             })
             .collect();
-        Ok(Self { rx, outbox, names, controls, headers, _parts: parts, used: batch, packet_info })
+        Ok(Self { rx, outbox, names, controls, headers, _parts: parts, used: batch, ancillary })
     }
 
     /// Receives what is queued, up to the batch. Waits at most for the first datagram.
@@ -105,7 +121,7 @@ impl Burst {
         }
     }
 
-    /// Receives one datagram with `recvmsg`: for batch 1 with packet info.
+    /// Receives one datagram with `recvmsg`: for batch 1 with control messages.
     pub(crate) fn receive_one(&mut self, socket: BorrowedFd<'_>, wait: Wait) -> io::Result<ReceiveResult> {
         let flags = match wait {
             Wait::Block => 0,
@@ -137,7 +153,7 @@ impl Burst {
             name.reopen();
             header.msg_hdr.msg_namelen = name.len();
             header.msg_hdr.msg_flags = 0;
-            if self.packet_info {
+            if self.ancillary.any() {
                 header.msg_hdr.msg_controllen = Control::capacity() as _;
             }
         }
@@ -150,9 +166,12 @@ impl Burst {
         for i in 0..count {
             let header = &self.headers[i].msg_hdr;
             self.names[i].set_len(header.msg_namelen);
-            if self.packet_info {
+            if self.ancillary.any() {
                 #[allow(clippy::unnecessary_cast, reason = "the type differs between C libraries")]
                 self.controls[i].set_len(header.msg_controllen as usize);
+            }
+            if self.ancillary.timestamps {
+                self.controls[i].take_timestamp();
             }
         }
         // A message without a sender is not a datagram: the socket no longer receives, and is empty.
@@ -171,7 +190,7 @@ impl Burst {
         let datagram = Datagram {
             payload: &self.rx.bytes()[start..start + len],
             peer: &self.names[i],
-            control: self.packet_info.then_some(&self.controls[i]),
+            control: self.ancillary.any().then_some(&self.controls[i]),
             truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
         };
         (datagram, self.outbox.reply_buffer())

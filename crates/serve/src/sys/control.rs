@@ -1,4 +1,4 @@
-//! Packet info: the address a datagram was sent to, and the source address of its reply.
+//! Control messages: the address a datagram was sent to, the source address of its reply, and when it arrived.
 //!
 //! A socket bound to a wildcard answers from the address that routing prefers. On a host with several addresses this may not
 //! be the one the request was sent to, and the peer discards the answer. The kernel reports the destination address in a
@@ -7,16 +7,23 @@
 //! ```text
 //! cmsghdr { len, level, type } | in_pktinfo  { ifindex, spec_dst, addr }      IPv4
 //!                              | in6_pktinfo { addr, ifindex }                IPv6
+//! cmsghdr { len, level, type } | timespec { seconds, nanoseconds }             SO_TIMESTAMPNS, before the packet info
 //! ```
+//! The time stamp is taken out as soon as it was received: what is left is packet info alone, as a reply sends it.
 
 use std::mem::offset_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
 use libc::cmsghdr;
 
-/// Size for one packet info of either family (32 or 40 bytes) and, when sending, the segment size (24).
-const BUFFER_LEN: usize = 64;
+/// Size for one packet info of either family (32 or 40 bytes) and either the time stamp (32) or, when sending, the segment
+/// size (24).
+const BUFFER_LEN: usize = 72;
 const HEADER_LEN: usize = size_of::<cmsghdr>();
+
+/// Length of the control message with the time stamp, padded to the alignment of the next one.
+const TIMESTAMP_LEN: usize = (HEADER_LEN + size_of::<libc::timespec>()).next_multiple_of(8);
 
 /// Length of the control message for segmentation, padded to the alignment of the next one.
 const SEGMENT_LEN: usize = HEADER_LEN + 8;
@@ -27,12 +34,14 @@ const SEGMENT_LEN: usize = HEADER_LEN + 8;
 pub(crate) struct Control {
     bytes: [u8; BUFFER_LEN],
     len: usize,
+    /// When the datagram arrived, since the Unix epoch.
+    arrived: Option<Duration>,
 }
 
 impl Control {
     /// Empty.
     pub(crate) const fn empty() -> Self {
-        Self { bytes: [0; BUFFER_LEN], len: 0 }
+        Self { bytes: [0; BUFFER_LEN], len: 0, arrived: None }
     }
 
     /// A control message that makes a reply come from `source`.
@@ -67,6 +76,32 @@ impl Control {
     /// Sets the length the kernel reported in `msg_controllen`.
     pub(super) fn set_len(&mut self, len: usize) {
         self.len = len.min(BUFFER_LEN);
+    }
+
+    /// Takes the time stamp, if the kernel wrote one, out of the received messages.
+    pub(super) fn take_timestamp(&mut self) {
+        self.arrived = None;
+        if self.len < TIMESTAMP_LEN
+            || self.int(offset_of!(cmsghdr, cmsg_level)) != libc::SOL_SOCKET
+            || self.int(offset_of!(cmsghdr, cmsg_type)) != libc::SCM_TIMESTAMPNS
+        {
+            return;
+        }
+        // SAFETY: at least TIMESTAMP_LEN bytes are initialised; a timespec is integers, for which every value is valid, and
+        // is read without regard to alignment.
+        let time = unsafe { self.bytes[HEADER_LEN..].as_ptr().cast::<libc::timespec>().read_unaligned() };
+        if let (Ok(seconds), Ok(nanos @ 0..1_000_000_000)) =
+            (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec))
+        {
+            self.arrived = Some(Duration::new(seconds, nanos));
+        }
+        self.bytes.copy_within(TIMESTAMP_LEN..self.len, 0);
+        self.len -= TIMESTAMP_LEN;
+    }
+
+    /// When the datagram arrived, as time since the Unix epoch, if the kernel reported it.
+    pub(crate) fn arrived(&self) -> Option<Duration> {
+        self.arrived
     }
 
     pub(super) fn len(&self) -> usize {
@@ -236,6 +271,24 @@ mod tests {
             control.answer_from_destination();
             assert!(control == made, "nothing is left to change");
         }
+    }
+
+    #[test]
+    fn a_time_stamp_is_taken_out_and_leaves_packet_info() {
+        let stamp = [1_700_000_000_u64.to_ne_bytes(), 123_456_789_u64.to_ne_bytes()].concat();
+        let info = control(libc::IPPROTO_IP, libc::IP_PKTINFO, &[3, 0, 0, 0, 10, 0, 0, 1, 10, 0, 0, 1]);
+        let mut both = control(libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS, &stamp);
+        let start = both.len();
+        assert_eq!(start, TIMESTAMP_LEN);
+        both.bytes[start..start + info.len()].copy_from_slice(&info.bytes[..info.len()]);
+        both.set_len(start + info.len());
+        both.take_timestamp();
+        assert_eq!(both.arrived(), Some(Duration::new(1_700_000_000, 123_456_789)));
+        assert!(both == info);
+        assert_eq!(both.destination(), Some("10.0.0.1".parse().unwrap()));
+        // Without one, nothing changes, and the last datagram's is forgotten.
+        both.take_timestamp();
+        assert!(both == info && both.arrived().is_none());
     }
 
     #[test]

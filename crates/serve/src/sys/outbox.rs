@@ -259,7 +259,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::sys::{Burst, ReceiveResult, Wait};
+    use crate::sys::{Ancillary, Burst, ReceiveResult, Wait};
 
     /// Answers one burst of datagrams of these lengths from one client, or from another where `other` is true. Returns the
     /// number of messages it took, and what the first client received, in order.
@@ -274,7 +274,7 @@ mod tests {
         for (i, len) in lengths.iter().enumerate() {
             clients[usize::from(other(i))].send(&vec![i as u8; *len]).unwrap();
         }
-        let mut burst = Burst::new(lengths.len(), 65_507, false, true).unwrap();
+        let mut burst = Burst::new(lengths.len(), 65_507, Ancillary::default(), true).unwrap();
         assert_eq!(
             burst.receive(server.as_fd(), Wait::Now).unwrap(),
             ReceiveResult::Datagrams(lengths.len())

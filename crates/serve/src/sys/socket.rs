@@ -57,6 +57,12 @@ pub(crate) fn packet_info(socket: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> 
     }
 }
 
+/// Makes the kernel report when every datagram arrived.
+pub(crate) fn receive_timestamps(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &on)
+}
+
 /// Whether `address` is the broadcast address of a subnet of this host: the kernel rejects it (`EACCES`) unless the socket has
 /// `SO_BROADCAST` set. Sends nothing.
 pub(crate) fn is_broadcast(address: SocketAddr) -> io::Result<bool> {

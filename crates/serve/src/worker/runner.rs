@@ -117,7 +117,7 @@ impl<S: Service, F: Fn(WorkerId) -> S> ServiceRunner<S, F> {
     pub(super) fn serve_burst(&mut self, source: &mut SocketSource) -> BurstResult {
         match &mut source.socket {
             KernelSocket::Single(socket) => self.serve_next(socket, &source.endpoint, Wait::Now),
-            KernelSocket::Info(socket) => self.serve_next(socket, &source.endpoint, Wait::Now),
+            KernelSocket::Control(socket) => self.serve_next(socket, &source.endpoint, Wait::Now),
             KernelSocket::Many(socket) => self.serve_next(socket, &source.endpoint, Wait::Now),
         }
     }
