@@ -39,6 +39,7 @@
 //! dispatch.rs      the one place where a Service is called: panics, deferral, drops by reason, probes
 //! service.rs       what the user writes          request.rs, reply.rs, outcome.rs: what a service sees and returns
 //! deferred.rs      answering later, from any thread
+//! client_limit.rs  how often each client is answered
 //! io.rs            the ways to move datagrams: io/shared.rs, reuseport.rs, percpu.rs (kernel sockets), xdp.rs (frames)
 //!   io/kernel.rs   a kernel socket with a worker's buffers, in three forms
 //! probe.rs         real datagrams through the Io before the server is declared up
@@ -61,6 +62,7 @@
 //! Datagrams the kernel dropped earlier are read from each socket (`kernel_drops`) and, for `xdp`, from the rings' counters.
 //! [`Counts::balance`] checks the identity.
 
+mod client_limit;
 mod config;
 mod counters;
 mod counts;
@@ -84,6 +86,7 @@ mod worker;
 
 pub use udpath_stack::port::xdp;
 
+pub use client_limit::{Admission, ClientLimit, LimitError};
 pub use config::{Config, ConfigError, MAX_BATCH, MAX_BINDS, MAX_WORKERS, Steer, XdpConfig};
 pub use counts::{Counts, Dropped, SendErrors, TcpCounts, Unbalanced};
 pub use cpus::allowed_cpus;
