@@ -5,7 +5,8 @@
 //!                  │
 //!                  ├─ place, settings   arguments that several verbs share
 //!                  ├─ value             duration, rate, count, size, share, ports, address
-//!                  └─ choice            one of several words
+//!                  ├─ choice            one of several words
+//!                  └─ protocol_options  what protocols add to serve and load, from the registry
 //! ```
 //! Nothing here reads the machine or prints: `verbs` does, with these values. A mistake that one argument shows is
 //! reported by its parser, one in a combination by clap or, for `load`, by `load/task.rs`.
@@ -23,6 +24,7 @@ pub(crate) mod place;
 pub(crate) mod plan;
 pub(crate) mod predict;
 pub(crate) mod profile;
+mod protocol_options;
 pub(crate) mod report;
 pub(crate) mod revert;
 pub(crate) mod serve;

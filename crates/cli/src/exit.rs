@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use udpath_host::namespace::NamespaceError;
+use udpath_protocols::{OptionError, StartError};
 use udpath_report::{InputError, ReadError, WriteError};
 use udpath_steer::predict::TablesError;
 use udpath_support::PackageError;
@@ -77,6 +78,21 @@ impl From<InputError> for Failure {
 impl From<ReadError> for Failure {
     fn from(error: ReadError) -> Self {
         Self::Cannot(error.into())
+    }
+}
+
+impl From<OptionError> for Failure {
+    fn from(error: OptionError) -> Self {
+        Self::usage(error)
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Option(error) => error.into(),
+            StartError::Server(error) => error.into(),
+        }
     }
 }
 

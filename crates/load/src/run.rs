@@ -72,6 +72,10 @@ pub fn run(
         let (protocol, min) = (protocol.name(), protocol.min_size());
         return Err(PlanError::TooSmall { size: plan.size, protocol, min }.into());
     }
+    if plan.size > protocol.max_size() {
+        let (protocol, max) = (protocol.name(), protocol.max_size());
+        return Err(PlanError::TooLarge { size: plan.size, protocol, max }.into());
+    }
     match (engine, plan.mode) {
         (Engine::Kernel, _) => kernel::run(plan, progress, stop),
         (Engine::Xdp, _) => finish(plan, xdp::run(plan, true, protocol, progress, stop)?),

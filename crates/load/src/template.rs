@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::plan::Transport;
+use crate::plan::{MAX_SIZE, Transport};
 
 /// One protocol's side of the load: makes a [`Template`] for each sending thread.
 pub trait Protocol: Sync {
@@ -12,6 +12,11 @@ pub trait Protocol: Sync {
 
     /// The smallest request in bytes that the templates can write.
     fn min_size(&self) -> usize;
+
+    /// The largest request in bytes that the templates can write.
+    fn max_size(&self) -> usize {
+        MAX_SIZE
+    }
 
     /// A template for one sending thread.
     fn template(&self) -> Box<dyn Template>;

@@ -18,6 +18,9 @@ pub static ENTRY: ProtocolEntry = ProtocolEntry {
     transports: &[Transport::Udp, Transport::Tcp],
     modes: &[Mode::Rr],
     engines: &Engine::ALL,
-    start,
-    load: |run| Box::new(EchoLoad::new(run)),
+    size: 100,
+    serve_options: &[],
+    load_options: &[],
+    start: |config, tcp, _| Ok(start(config, tcp)?),
+    load: |run, _| Ok(Box::new(EchoLoad::new(run))),
 };

@@ -1,14 +1,16 @@
 //! The protocols udpath speaks, each as a service (the answering side) and as a load template (the asking side).
 //!
 //! [`PROTOCOLS`] is the only list of them: the command lines of `serve` and `load`, their help and completions, and
-//! `boost` read it. To add a protocol: write `src/NAME.rs` with its `ENTRY`, `src/NAME/service.rs` and
+//! `boost` read it. To add a protocol: write `src/NAME.rs` with its `ENTRY` and options, `src/NAME/service.rs` and
 //! `src/NAME/template.rs`; declare the module and add its line to the table below; test it.
 
 pub mod echo;
+mod options;
 mod registry;
 pub mod sink;
 
-pub use registry::{ProtocolEntry, find, with_mode};
+pub use options::{OptionError, OptionSpec, Options};
+pub use registry::{ProtocolEntry, StartError, find, with_mode};
 
 /// Every protocol, in the order of help and completions.
 pub static PROTOCOLS: &[&ProtocolEntry] = &[

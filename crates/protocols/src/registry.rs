@@ -5,7 +5,7 @@ use udpath_load::plan::{Mode, Transport};
 use udpath_load::template::Protocol;
 use udpath_serve::{Config, Error, Server};
 
-use crate::PROTOCOLS;
+use crate::{OptionError, OptionSpec, Options, PROTOCOLS};
 
 /// A row of [`PROTOCOLS`].
 #[derive(Debug)]
@@ -20,10 +20,27 @@ pub struct ProtocolEntry {
     pub modes: &'static [Mode],
     /// Engines that can send its requests and judge its replies.
     pub engines: &'static [Engine],
+    /// Payload of a request in bytes, unless the user chooses another.
+    pub size: usize,
+    /// Options that it adds to `serve`, and to `load`.
+    pub serve_options: &'static [OptionSpec],
+    /// See `serve_options`.
+    pub load_options: &'static [OptionSpec],
     /// Starts a server of it; also over TCP if asked. Ask only for what `transports` has.
-    pub start: fn(config: &Config, tcp: bool) -> Result<Server, Error>,
+    pub start: fn(config: &Config, tcp: bool, options: &Options) -> Result<Server, StartError>,
     /// Makes its side of a load. Each run has its own number: replies left over from another run are corrupt, not valid.
-    pub load: fn(run: u64) -> Box<dyn Protocol>,
+    pub load: fn(run: u64, options: &Options) -> Result<Box<dyn Protocol>, OptionError>,
+}
+
+/// Why a protocol's server did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An invalid option of the protocol.
+    #[error(transparent)]
+    Option(#[from] OptionError),
+    /// The runtime's error.
+    #[error(transparent)]
+    Server(#[from] Error),
 }
 
 /// The protocol of that name.
@@ -48,16 +65,34 @@ mod tests {
             assert!(!row.summary.is_empty() && !row.summary.ends_with('.'), "{}", row.name);
             assert!(!row.modes.is_empty() && row.transports.contains(&Transport::Udp), "{}", row.name);
             assert!(row.engines.contains(&Engine::Socket), "{}", row.name);
+            let load = (row.load)(7, &Options::default()).unwrap();
+            assert!((load.min_size()..=load.max_size()).contains(&row.size), "{}", row.name);
             assert!(std::ptr::eq(find(row.name).unwrap(), *row));
         }
         assert!(find("").is_none());
+    }
+
+    /// Protocols share the program's options: one name has one meaning of its value.
+    #[test]
+    fn options_are_complete_and_names_agree() {
+        for of in [|row: &ProtocolEntry| row.serve_options, |row: &ProtocolEntry| row.load_options] {
+            let all: Vec<&OptionSpec> = PROTOCOLS.iter().flat_map(|row| of(row)).collect();
+            for option in &all {
+                assert!(!option.name.is_empty() && !option.help.is_empty(), "{option:?}");
+                assert!(!option.name.starts_with('-') && !option.help.ends_with('.'), "{option:?}");
+                let same = all.iter().filter(|other| other.name == option.name);
+                for other in same {
+                    assert_eq!((other.value, other.repeatable), (option.value, option.repeatable));
+                }
+            }
+        }
     }
 
     /// The load names its protocol in results: the name that the user typed.
     #[test]
     fn both_sides_have_the_name_of_the_row() {
         for row in PROTOCOLS {
-            let load = (row.load)(7);
+            let load = (row.load)(7, &Options::default()).unwrap();
             assert_eq!((load.name(), load.template().name()), (row.name, row.name));
             assert_eq!(load.min_size(), load.template().min_size(), "{}", row.name);
         }
@@ -66,15 +101,16 @@ mod tests {
     /// A server of every row starts over each of its transports and answers, or not, as its modes say.
     #[test]
     fn every_server_starts_over_every_transport() {
+        let none = Options::default();
         for row in PROTOCOLS {
             for tcp in row.transports.iter().map(|transport| *transport == Transport::Tcp) {
                 let mut config = Config::new(["127.0.0.1:0".parse().unwrap()]);
                 config.workers = Some(1);
                 let server =
-                    (row.start)(&config, tcp).unwrap_or_else(|error| panic!("{}: {error}", row.name));
+                    (row.start)(&config, tcp, &none).unwrap_or_else(|error| panic!("{}: {error}", row.name));
                 let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-                let mut request = vec![0; (row.load)(1).min_size()];
-                (row.load)(1).template().write(0, 0, &mut request);
+                let mut request = vec![0; row.size];
+                (row.load)(1, &none).unwrap().template().write(0, 0, &mut request);
                 client.send_to(&request, server.binds()[0]).unwrap();
                 let status = loop {
                     let status = server.status();

@@ -28,8 +28,11 @@ pub static ENTRY: ProtocolEntry = ProtocolEntry {
     transports: &[Transport::Udp, Transport::Tcp],
     modes: &[Mode::Stream, Mode::Flood],
     engines: &[Engine::Socket],
-    start,
-    load: |_run| Box::new(SinkLoad),
+    size: 100,
+    serve_options: &[],
+    load_options: &[],
+    start: |config, tcp, _| Ok(start(config, tcp)?),
+    load: |_, _| Ok(Box::new(SinkLoad)),
 };
 
 /// The question: a whole datagram.

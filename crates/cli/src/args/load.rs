@@ -11,6 +11,7 @@ use udpath_load::Engine;
 use udpath_load::plan::{Mode, Process, Transport};
 use udpath_protocols::ProtocolEntry;
 
+use super::protocol_options::LoadOptions;
 use super::{choice, value};
 
 /// Arguments of `udpath load`.
@@ -58,9 +59,9 @@ pub(crate) struct Args {
     /// A reply after this time is late; after twice this time, it is lost
     #[arg(long, default_value = "1s", value_parser = value::duration, allow_hyphen_values = true, value_name = "TIME")]
     pub(crate) timeout: Duration,
-    /// Payload of a request
-    #[arg(long, default_value = "100", value_parser = value::size, allow_hyphen_values = true, value_name = "BYTES")]
-    pub(crate) size: usize,
+    /// Payload of a request [default: 100, or the size that the protocol prescribes]
+    #[arg(long, value_parser = value::size, allow_hyphen_values = true, value_name = "BYTES")]
+    pub(crate) size: Option<usize>,
     /// Source address; repeatable
     #[arg(long = "source", value_name = "ADDR")]
     pub(crate) sources: Vec<IpAddr>,
@@ -87,6 +88,8 @@ pub(crate) struct Args {
     /// Print one JSON document (udpath.load/1; with --find-max, udpath.find-max/1)
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) options: LoadOptions,
 }
 
 /// Arguments of a load in a lab.

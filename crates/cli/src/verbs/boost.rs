@@ -9,7 +9,7 @@ use udpath_advise::result::LeftOut;
 use udpath_advise::statistics::Bound;
 use udpath_advise::{Config, Event};
 use udpath_load::Engine;
-use udpath_protocols::{ProtocolEntry, echo};
+use udpath_protocols::{Options, ProtocolEntry, echo};
 use udpath_report::{Render, boost_text, rung_line, shell_quoted, trial_line};
 use udpath_serve::Io;
 
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args) -> Done {
     let stop = Arc::new(AtomicBool::new(false));
     terminal::stop_on_signals(&stop)?;
     let mut watcher = Watcher::new();
-    let load = (PROTOCOL.load)(u64::from(std::process::id()));
+    let load = (PROTOCOL.load)(u64::from(std::process::id()), &Options::default())?;
     let done = udpath_advise::boost(&config, &*load, &mut |event| watcher.show(event), &stop);
     watcher.line.clear();
     let mut result = done?;

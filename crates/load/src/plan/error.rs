@@ -77,6 +77,16 @@ pub enum PlanError {
         /// Required bytes.
         min: usize,
     },
+    /// Payload larger than the protocol's requests.
+    #[error("payload size {size} is too large for {protocol}: its requests have at most {max} bytes")]
+    TooLarge {
+        /// Requested bytes.
+        size: usize,
+        /// The protocol.
+        protocol: &'static str,
+        /// Longest request in bytes.
+        max: usize,
+    },
     /// No threads, or too many.
     #[error("invalid number of threads {0}: expected 1 to {MAX_THREADS}")]
     Threads(usize),

@@ -59,7 +59,7 @@ pub(crate) fn task(args: &Args) -> Result<Task, String> {
             .as_ref()
             .map(|ports| PortRange { first: *ports.start(), last: *ports.end() }),
         arrivals: arrivals(args, mode)?,
-        size: args.size,
+        size: args.size.unwrap_or(args.protocol.size),
         duration: args.duration.unwrap_or(if args.find_max { SEARCH_DURATION } else { DURATION }),
         warmup: args.warmup,
         timeout: args.timeout,

@@ -102,7 +102,7 @@ fn in_lab(
     let one_way = task.plan.mode != Mode::Rr;
     let ask = || if one_way { receivers::received(&loads, args) } else { Ok(None) };
     let (before, cpu_before) = (ask()?, cpu_seconds(&running));
-    let outcomes = together(args, task, &loads, stop);
+    let outcomes = together(args, task, &loads, stop)?;
     let (at_the_end, cpu_after) = (ask()?, cpu_seconds(&running));
     let after = udpath_load::settle(task.plan.transport, ask)?;
     drop(napi);
@@ -183,8 +183,8 @@ fn together(
     task: &Task,
     loads: &[(&Machine, Plan)],
     stop: &AtomicBool,
-) -> Vec<Result<LoadResult, Error>> {
-    let protocol = receivers::WithoutReports(single::protocol(args.protocol));
+) -> Result<Vec<Result<LoadResult, Error>>, Failure> {
+    let protocol = receivers::WithoutReports(single::protocol(args)?);
     let protocol = &protocol;
     let line = Mutex::new(ProgressLine::new(loads.len()));
     let ready = Barrier::new(loads.len());
@@ -211,7 +211,7 @@ fn together(
         handles.into_iter().map(|h| h.join().unwrap_or_else(|p| std::panic::resume_unwind(p))).collect()
     });
     lock(&line).clear();
-    results
+    Ok(results)
 }
 
 fn lock(line: &Mutex<ProgressLine>) -> MutexGuard<'_, ProgressLine> {

@@ -8,7 +8,7 @@ use udpath_load::Error;
 use udpath_load::plan::Plan;
 use udpath_load::result::LoadResult;
 use udpath_load::template::Protocol;
-use udpath_protocols::ProtocolEntry;
+use udpath_protocols::{OptionError, ProtocolEntry};
 use udpath_report::Render;
 
 use super::progress::ProgressLine;
@@ -18,14 +18,16 @@ use crate::exit::{Done, Failure};
 use crate::terminal;
 
 /// The protocol's side of a load, with a run number that distinguishes its replies from those of other runs.
-pub(super) fn protocol(entry: &ProtocolEntry) -> Box<dyn Protocol> {
+pub(super) fn protocol(args: &Args) -> Result<Box<dyn Protocol>, OptionError> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    (entry.load)(now.as_nanos() as u64 ^ u64::from(std::process::id()))
+    let run = now.as_nanos() as u64 ^ u64::from(std::process::id());
+    (args.protocol.load)(run, &args.options.of(args.protocol)?)
 }
 
 /// Carries out a plan, with a progress line.
 pub(super) fn watched(args: &Args, task: &Task, plan: &Plan, stop: &AtomicBool) -> Result<LoadResult, Error> {
-    let protocol = protocol(args.protocol);
+    let protocol =
+        protocol(args).map_err(|error| Error::Engine { engine: "socket", source: error.into() })?;
     let mut line = ProgressLine::new(1);
     let run = udpath_load::run(plan, task.engine, &*protocol, &mut |p| line.show(0, p), stop);
     line.clear();
@@ -34,6 +36,7 @@ pub(super) fn watched(args: &Args, task: &Task, plan: &Plan, stop: &AtomicBool) 
 
 /// Carries out the task's plan and prints the result.
 pub(super) fn once(args: &Args, task: &Task, stop: &AtomicBool) -> Done {
+    protocol(args)?;
     match watched(args, task, &task.plan, stop) {
         Ok(result) => finish(args, &result, None),
         Err(Error::Cut { result, why }) => finish(args, &result, Some(cut(&result, &why))),

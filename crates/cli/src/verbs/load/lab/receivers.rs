@@ -29,6 +29,10 @@ impl Protocol for WithoutReports {
         self.0.min_size()
     }
 
+    fn max_size(&self) -> usize {
+        self.0.max_size()
+    }
+
     fn template(&self) -> Box<dyn Template> {
         self.0.template()
     }
@@ -47,7 +51,7 @@ pub(super) fn received(loads: &[(&Machine, Plan)], args: &Args) -> Result<Option
             servers.insert(interface.peer_machine(), (*machine, *target, plan.transport));
         }
     }
-    let protocol = protocol(args.protocol);
+    let protocol = protocol(args)?;
     let mut sum = Received { cpu: Some(Duration::ZERO), ..Received::default() };
     for (machine, target, transport) in servers.into_values() {
         let asked = machine.run(|| protocol.received(target, transport, TIMEOUT));
