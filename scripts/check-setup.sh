@@ -132,7 +132,8 @@ for each in "kernel 6.12.99" "kernel-6.1 6.1.0-99"; do
     [ "$(stat -c %a $name)" = 755 ] || fail "the folder of $name is closed to others"
 done
 [ -x promtool ] || fail "no promtool in $(pwd)"
-[ "$(echo *)" = "kernel kernel-6.1 promtool" ] || fail "leaves behind: $(echo *)"
+[ -x chronyd ] || fail "no chronyd in $(pwd)"
+[ "$(echo *)" = "chronyd kernel kernel-6.1 promtool" ] || fail "leaves behind: $(echo *)"
 cd - >/dev/null
 
 # If nothing is missing, nothing is run or printed.

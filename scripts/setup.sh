@@ -5,7 +5,7 @@
 #     scripts/setup.sh test     also test peers, a kernel to boot and promtool: `make test`, `make check` (default)
 #     scripts/setup.sh bench    also packages that only `make bench` needs
 #
-# The kernels for the tests' emulated machine and promtool are unpacked below /var/cache/udpath, not installed. If
+# The kernels for the tests' emulated machine, promtool and chronyd are unpacked below /var/cache/udpath, not installed. If
 # nothing is missing, nothing is changed. Needs root only to install.
 set -euo pipefail
 
@@ -35,6 +35,7 @@ test     dnsperf             DNS load generator
 test     nsd                 DNS server
 test     knot                DNS server
 test     knot-dnsutils       DNS load generator over XDP (kxdpgun)
+test     ntpsec-ntpdig       NTP client
 test     irqbalance          moves interrupts that udpath has placed
 test     qemu-system-x86     emulates a machine with several nodes and many queues
 test     busybox-static      user space of the emulated machine
@@ -101,20 +102,25 @@ fetch_kernel() (
     chmod 755 "$cache"
 )
 
-# promtool checks the Prometheus files in tests. Its package would start a server at each boot, so only that program
-# is extracted.
+# Programs whose packages would change the machine, so that only the program is extracted: prometheus would start a server
+# at each boot (promtool checks files in tests), and chrony would replace the machine's time daemon.
 promtool=$caches/promtool
+chronyd=$caches/chronyd
 
-fetch_promtool() (
-    echo "setup: unpacking promtool into $(dirname "$promtool")" >&2
-    mkdir -p "$(dirname "$promtool")"
-    work=$(mktemp -d "$promtool.XXXXXX")
+# Extracts the file $2 of the package $1 as $3.
+fetch_program() (
+    echo "setup: unpacking $(basename "$3") into $(dirname "$3")" >&2
+    mkdir -p "$(dirname "$3")"
+    work=$(mktemp -d "$3.XXXXXX")
     trap "rm -rf '$work'" EXIT
     cd "$work"
-    apt-get download -qq -o APT::Sandbox::User=root prometheus >/dev/null
-    dpkg-deb -x prometheus_*.deb all
-    mv all/usr/bin/promtool "$promtool"
+    apt-get download -qq -o APT::Sandbox::User=root "$1" >/dev/null
+    dpkg-deb -x "$1"_*.deb all
+    mv "all/$2" "$3"
 )
+
+fetch_promtool() { fetch_program prometheus usr/bin/promtool "$promtool"; }
+fetch_chronyd() { fetch_program chrony usr/sbin/chronyd "$chronyd"; }
 
 missing=()
 for package in "${wanted[@]}"; do
@@ -127,6 +133,7 @@ if [ "$level" != build ]; then
         [ -z "$name" ] || [ -d "$caches/$name" ] || unpack+=("$name")
     done <<< "$kernels"
     [ -x "$promtool" ] || unpack+=(promtool)
+    [ -x "$chronyd" ] || unpack+=(chronyd)
 fi
 
 if [ ${#missing[@]} -eq 0 ] && [ ${#unpack[@]} -eq 0 ]; then
