@@ -5,6 +5,7 @@
 //! `src/NAME/template.rs`; declare the module and add its line to the table below; test it.
 
 pub mod echo;
+pub mod ntp;
 mod options;
 mod registry;
 pub mod sink;
@@ -16,4 +17,5 @@ pub use registry::{ProtocolEntry, StartError, find, with_mode};
 pub static PROTOCOLS: &[&ProtocolEntry] = &[
     &echo::ENTRY, //
     &sink::ENTRY,
+    &ntp::ENTRY,
 ];
