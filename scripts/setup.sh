@@ -158,6 +158,7 @@ fi
 for name in "${unpack[@]}"; do
     case $name in
         promtool) fetch_promtool ;;
+        chronyd) fetch_chronyd ;;
         # shellcheck disable=SC2046
         *) fetch_kernel $(grep "^$name " <<< "$kernels") ;;
     esac

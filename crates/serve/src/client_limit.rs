@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn clients_are_limited_apart_and_ipv6_hosts_by_network() {
         let limit = limit(60, 1);
-        let mut admit =
+        let admit =
             |text: &str| limit.admit(text.parse().unwrap(), Duration::from_secs(5)) == Admission::Admitted;
         assert!(admit("192.0.2.1") && admit("192.0.2.2") && admit("2001:db8::1") && admit("2001:db8:0:1::1"));
         assert!(!admit("192.0.2.1") && !admit("2001:db8::ffff") && !admit("2001:db8:0:1::2"));

@@ -2,6 +2,7 @@
 
 mod deploy;
 mod export;
+mod ntp;
 mod peers;
 mod predict;
 mod segments;

@@ -12,7 +12,7 @@ use udpath_stack::worker::Parts;
 use super::{FrameWorker, SocketSource, Worker};
 use crate::counts::Counts;
 use crate::endpoint::Endpoint;
-use crate::io::{KernelSocket, Sharing, Socket};
+use crate::io::{KernelSocket, Sharing, Socket, SocketOptions};
 use crate::probe::{ProbeState, Prober};
 use crate::service::{Service, WorkerId};
 use crate::shared::{BroadcastPolicy, Shared};
@@ -30,7 +30,9 @@ impl<P: Port, S: Service, F: Fn(WorkerId) -> S> InProcessWorker<P, S, F> {
     /// The kernel socket that takes over what a frame cannot carry cannot be opened on the loopback address.
     pub fn new(factory: F, parts: Parts<P, ()>) -> io::Result<Self> {
         let bind = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let socket = Arc::new(Socket::open(bind, Sharing::Alone, None, None).map_err(io::Error::other)?);
+        let socket = Arc::new(
+            Socket::open(bind, Sharing::Alone, None, SocketOptions::default()).map_err(io::Error::other)?,
+        );
         let endpoint = Arc::new(Endpoint::new(Arc::clone(&socket)));
         let probe = ProbeState::new()?;
         // Nothing to probe: requests are not compared with it.

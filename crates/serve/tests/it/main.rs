@@ -9,3 +9,4 @@ mod overload;
 mod stop;
 mod support;
 mod tcp;
+mod timestamps;

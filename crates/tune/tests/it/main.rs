@@ -1,6 +1,7 @@
 //! The tests of this crate from outside, in one program.
 
 mod apply;
+mod device;
 mod docs;
 #[path = "../door/mod.rs"]
 mod door;

@@ -1,11 +1,10 @@
 //! When a request arrived: the kernel's time stamp on kernel sockets, and the time of the burst elsewhere.
 
-mod support;
-
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use support::{Case, Echo, Gate, cases, config, link, one_and_all, receive, stop, wait_until};
 use udpath_serve::{Io, Outcome, Reply, Request, Server, Service};
+
+use crate::support::{Case, Echo, Gate, cases, config, link, one_and_all, receive, stop, wait_until};
 
 /// Answers with the time of arrival in nanoseconds since the Unix epoch, once the gate is open.
 struct Arrived(Gate);
