@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use anyhow::{Context, Result, ensure};
 use udpath_stack::frame::{Burst, Offloads};
 use udpath_stack::handler::{Datagram, Outcome};
-use udpath_stack::port::Port;
 use udpath_stack::port::memory::{End, looped};
+use udpath_stack::port::{Completions, Port};
 use udpath_stack::wire::{Flow, LinkHeader, Mac, Tags, UdpChecksum, build};
 
 /// Port of all of them, clients and servers.
@@ -71,5 +71,7 @@ pub(crate) fn filled(frames: usize, hash: Hash) -> Result<(End, Vec<SocketAddr>)
         }
         end.transmit(&mut burst);
     }
+    // The worker must not see completions of frames that it did not send.
+    end.completions(&mut Completions::default());
     Ok((end, binds))
 }

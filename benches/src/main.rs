@@ -96,7 +96,7 @@ fn main() -> ExitCode {
     if chosen.len() == BENCHES.len() {
         match results.write() {
             Ok(path) => {
-                eprintln!("wrote {}; scripts/figures.sh copies it into README and docs", path.display())
+                eprintln!("wrote {}; scripts/figures.sh copies it into README and docs", path.display());
             }
             Err(error) => {
                 eprintln!("{error:#}");

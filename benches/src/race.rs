@@ -82,6 +82,10 @@ pub(crate) fn medians(
         quantile(of_b, 0.5) / quantile(of_a, 0.5)
     };
     let ratio = of(&mut (0..blocks));
+    anyhow::ensure!(
+        ratio.is_finite() && ratio > 0.0,
+        "{what}: nothing moved in half of the trials; is another program using the CPUs?"
+    );
     // SplitMix64 (Steele, Lea, Flood 2014), from a fixed state: the same trials give the same interval.
     let mut state = 1_u64;
     let mut random = || {

@@ -185,7 +185,7 @@ impl Step {
             Self::Rps => next.rps = true,
             // With one socket for all, spreading only makes more CPUs contend for it.
             Self::RpsReuseport => {
-                next = Self::Rps.apply(&Self::Io(Io::Reuseport).apply(best, workers), workers)
+                next = Self::Rps.apply(&Self::Io(Io::Reuseport).apply(best, workers), workers);
             }
             Self::Rfs => next = Settings { rfs: true, ..Self::RpsReuseport.apply(best, workers) },
             Self::Pin => next.pin = true,

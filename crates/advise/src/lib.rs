@@ -11,7 +11,7 @@
 //!      |
 //!  climb.rs       for each rung: best so far and candidate in turn, A B B A A B B A ...
 //!      |  \
-//!      |   server_under_test.rs  one configuration: a running server and the link's transmit mapping
+//!      |   server_under_test.rs  one configuration: a running server; trial.rs sets its receive steering
 //!      |   trial.rs              one measured run of the load against one server
 //!      |   profiled.rs           an extra run of the first and the best rung, with all CPUs sampled
 //!      v
@@ -20,7 +20,7 @@
 //!  result.rs      the result, plain and serialisable
 //! ```
 //! A rung that does not win is undone: the next one is tried on top of the best so far, not of the last. Nothing outside
-//! the lab is changed.
+//! the lab stays changed: the rung `rfs` switches the flow table of the machine on during its trials.
 
 mod boost;
 mod climb;
