@@ -7,6 +7,7 @@
 //! work itself, without the interrupted code.
 
 mod charged;
+mod datagrams;
 mod hardware;
 mod named;
 mod notes;
@@ -22,7 +23,7 @@ use crate::trace::Traces;
 pub use hardware::{ClassCounts, Hardware, HardwareCounts};
 use named::Named;
 pub use result::{Accounted, Counted, CpuLine, Datagrams, ProcessShare, Profile, Share, Stack, ThreadShare};
-use sums::{Sums, Units, accounted, cpu_lines, datagrams, processes, sorted, stacks};
+use sums::{Sums, Units, accounted, cpu_lines, processes, sorted, stacks};
 
 impl Profile {
     /// Builds a profile from a recording. `before` and `after` are snapshots of the machine at its beginning and end.
@@ -65,13 +66,14 @@ impl Profile {
             })),
             processes: processes(&sums, recording, share),
             hardware: recording.counted.as_ref().map(|counted| Hardware::new(counted, &named)),
-            datagrams: datagrams(before, after),
+            datagrams: datagrams::datagrams(before, after),
             stacks: stacks(sums.stacks, &named),
             traces: Traces::default(),
             facts: Facts::new(before, after),
             notes: Vec::new(),
         };
         profile.notes = notes::all(&profile, recording);
+        profile.notes.extend(datagrams::note(after));
         profile
     }
 

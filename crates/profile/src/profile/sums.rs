@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use udpath_host::snapshot::Snapshot;
 
 use super::named::{ListId, Named};
-use super::result::{Accounted, CpuLine, Datagrams, ProcessShare, Share, Stack, ThreadShare};
+use super::result::{Accounted, CpuLine, ProcessShare, Share, Stack, ThreadShare};
 use crate::classes::Class;
 use crate::context::Context;
 use crate::perf::{Clock, Sight};
@@ -248,16 +248,6 @@ pub(super) fn accounted(before: &Snapshot, after: &Snapshot) -> BTreeMap<u32, Ac
         })
     };
     after.cpus.list.iter().filter_map(|cpu| Some((cpu.number, share(cpu)?))).collect()
-}
-
-pub(super) fn datagrams(before: &Snapshot, after: &Snapshot) -> Option<Datagrams> {
-    let families = [(before.udp.v4, after.udp.v4), (before.udp.v6, after.udp.v6)];
-    let since: Vec<_> = families.into_iter().filter_map(|(then, now)| Some(now?.since(&then?))).collect();
-    (!since.is_empty()).then(|| Datagrams {
-        received: since.iter().map(|counted| counted.in_datagrams).sum(),
-        sent: since.iter().map(|counted| counted.out_datagrams).sum(),
-        dropped: since.iter().map(|counted| counted.in_errors + counted.no_ports).sum(),
-    })
 }
 
 #[cfg(test)]
