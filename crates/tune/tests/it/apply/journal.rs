@@ -13,8 +13,9 @@ use udpath_tune::status::Status;
 use udpath_tune::undo::{UndoError, forget};
 use udpath_tune::{Machine, apply, undo};
 
+use super::death::{dead, dies};
 use super::sim::{Death, Fault, Sim, faulty};
-use super::{REQUESTS, applied, dead, dies, plan, undone};
+use super::{REQUESTS, applied, plan, undone};
 
 /// In memory if possible: these tests do not depend on what a sync does, and there are thousands.
 fn folder() -> tempfile::TempDir {

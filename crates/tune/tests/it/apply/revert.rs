@@ -8,8 +8,9 @@ use udpath_tune::journal::State;
 use udpath_tune::status::Status;
 use udpath_tune::{Journal, apply};
 
+use super::death::dead;
 use super::sim::{Fault, Sim, faulty_from};
-use super::{REQUESTS, applied, dead, plan, undone};
+use super::{REQUESTS, applied, plan, undone};
 
 #[test]
 fn a_confirmation_is_taken_once_and_only_where_it_is_awaited() {
