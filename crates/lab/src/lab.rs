@@ -107,7 +107,7 @@ impl Lab {
         Ok((Self { spawner, flow_table, undo, topology: Topology::new(blueprint, sites) }, record))
     }
 
-    /// Starts a program made with [`Machine::command`] so that it lives as long as the lab, whichever thread calls
+    /// Starts a program made with [`Machine::command`](crate::Machine::command) so that it lives as long as the lab, whichever thread calls
     /// this.
     ///
     /// # Errors
