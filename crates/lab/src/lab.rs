@@ -107,8 +107,8 @@ impl Lab {
         Ok((Self { spawner, flow_table, undo, topology: Topology::new(blueprint, sites) }, record))
     }
 
-    /// Starts a program made with [`Machine::command`](crate::Machine::command) so that it lives as long as the lab, whichever thread calls
-    /// this.
+    /// Starts a program made with [`Machine::command`](crate::Machine::command) so that it lives as long as the lab,
+    /// whichever thread calls this.
     ///
     /// # Errors
     /// The program cannot be started.
