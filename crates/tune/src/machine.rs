@@ -188,7 +188,7 @@ mod tests {
     fn refusals_explain_the_errno_for_the_setting() {
         for (name, operation, errno, says) in [
             ("irq:57:affinity", "set", libc::EIO, "manages this IRQ's CPUs itself"),
-            ("irq:57:affinity", "set", libc::EPERM, "or it needs root"),
+            ("irq:57:affinity", "set", libc::EPERM, "or root is needed"),
             ("irq:57:affinity", "set", libc::ENOSPC, "no free interrupt vector"),
             ("eth0:irq/rx-0", "set", libc::ENOSPC, "no free interrupt vector"),
             ("irq:57:affinity", "read", libc::ENOENT, "no such IRQ"),

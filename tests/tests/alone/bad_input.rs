@@ -108,7 +108,7 @@ fn load() {
         (&["echo", TO, "--threads", "9"], 2, "every thread needs its own flow"),
         (&["echo", TO, "--source-ports", "9-5"], 2, "invalid port range `9-5`"),
         (&["echo", TO, "--source", "::1"], 2, "have different address families"),
-        (&["echo", TO, "--source", "192.0.2.9"], 3, "it is not an address of this machine"),
+        (&["echo", TO, "--source", "192.0.2.9"], 3, "not an address of this machine"),
         (&["echo", TO, "[::1]:9"], 2, "have different address families"),
         (&["echo", "127.0.0.1"], 2, "expected ADDR:PORT"),
         (&["echo", "127.0.0.1:0"], 2, "name the server's port"),

@@ -239,7 +239,7 @@ mod tests {
         );
         assert!(misspelt.contains("udpath/x.json") && misspelt.contains("mtuu"), "{misspelt}");
         let without = told(Question::Channels("eth0".into()), r#"{"value": {"now": {}, "max": {}}}"#);
-        assert_eq!(without, r#"udpath/x.json: needs "value" and "from", or "absent" alone"#);
+        assert_eq!(without, r#"udpath/x.json: needs "value" and "from", or only "absent""#);
         assert!(told(Question::Time, "{").contains("EOF"));
         assert!(told(Question::Time, r#"{"\u001b[31m": 1}"#).contains("unknown field ` [31m`"));
     }

@@ -138,7 +138,7 @@ mod tests {
             (&["eth0:rss/table=equal:17"], "eth0 has no receive queue 16: it has 16, counted from 0"),
             (
                 &["eth0:rss/table=weight:0,1", "eth0:channels/combined=1"],
-                "no receive queue 1, only 1 of them",
+                "no receive queue 1: it has 1, counted from 0",
             ),
         ] {
             let error = resolved(&machine, requests).unwrap_err();

@@ -293,6 +293,8 @@ impl fmt::Display for Value {
 
 #[cfg(test)]
 mod tests {
+    use error_reporter::Report;
+
     use super::*;
 
     fn setting(name: &str) -> Setting {
@@ -344,7 +346,7 @@ mod tests {
             ("sysctl:net.core.rmem_max", " ", "something"),
             ("irqbalance:ban", "57,x", "57,58"),
         ] {
-            let error = setting(name).value(value).unwrap_err().to_string();
+            let error = Report::new(setting(name).value(value).unwrap_err()).to_string();
             assert!(error.contains(says), "{name}={value}: {error}");
         }
     }
