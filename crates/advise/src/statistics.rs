@@ -16,13 +16,34 @@
 //! nearly nothing when the noise is clean. Its interval takes the spread from the winsorised blocks, with the
 //! degrees of freedom of the blocks kept.
 //!
-//! **Why repeated looks do no harm.** Two rules may end a comparison, and each look at the data is a chance to err:
+//! **Why repeated looks do no harm.** Four rules may end a comparison, and each look at the data is a chance to err:
 //! - *Narrow enough*: the interval's half-width fell below the bound. Stopping there favours moments at which the
 //!   spread happens to look small, so an interval of nominally 95 % would hold the truth in 91 % only. The
 //!   quantile is therefore taken at [`NOMINAL_ERROR`]; with it the interval that is reported covers 95 %
 //!   (simulated below). This rule never looks at the ratio itself, nor before [`BLOCKS_BEFORE_WIDTH`] blocks.
-//! - *Beyond doubt*: the ratio differs at a level of [`EARLY_ERROR`] divided by the number of looks (Bonferroni), so
-//!   all early looks together err in at most 0.2 % of comparisons. A rung that gains half stops after a few blocks.
+//! - *Beyond doubt*: the ratio differs at the share of [`EARLY_ERROR`] that this look has. The j-th look has 1/(j(j+1)) of
+//!   it: the shares of all looks add up to 1 whatever the limit is, so early looks together err in at most 0.2 % of
+//!   comparisons. A rung that gains half stops after three or four blocks, also when the limit is high.
+//! - *No such gain* ([`Bound::for_verdict`]): the whole interval, at [`VERDICT_ERROR`], is nearer to 1 than the gain
+//!   sought ([`Bound::sought`]). It can only end in "not shown", so it adds no false verdict.
+//! - *Too noisy* ([`Bound::for_verdict`]): with the spread so far, the limit of blocks would not make the interval
+//!   narrow enough for that gain. It looks at the spread only.
+//!
+//! **Why up to 80 blocks.** A verdict of "better" on a gain g needs g - [`SMALLEST_EFFECT`] to be 2.9 standard errors (the
+//! quantile at [`VERDICT_ERROR`]), and 0.84 more to get it in 80 % of comparisons. For g = 2 % that is a standard error of
+//! 0.33 %. A block has 2 % of noise if its trials have, and the trimmed mean takes a tenth more than the plain one: 45
+//! blocks, and 70 with 3 % of the trials hit by neighbours. Stopping at a half-width of 1.5 % after at most 16 blocks
+//! found such a gain in 10 % of comparisons. Simulated with the default bound:
+//!
+//! ```text
+//! noise of a trial            2 % gain shown   5 % gain shown   equal rungs: verdict   blocks
+//! 0.5 %                               91.9 %          100.0 %                0.00 %        6
+//! 2 %                                 86.7 %          100.0 %                0.17 %       19
+//! 2 %, drift of 1 % a trial           86.7 %          100.0 %                0.15 %       21
+//! 2 %, drift, neighbours              83.2 %           98.5 %                0.13 %       25
+//! 2 %, neighbours that stay           87.2 %          100.0 %                0.13 %       21
+//! 10 %                                 0.8 %            9.3 %                0.22 %       23
+//! ```
 //!
 //! **Why a verdict asks for more than the interval.** A climb is a dozen comparisons. If each erred in one of twenty,
 //! every second climb would keep a rung for nothing. So a verdict needs an interval at [`VERDICT_ERROR`] that leaves
@@ -52,7 +73,7 @@ pub const NOMINAL_ERROR: f64 = 0.02;
 /// rungs were told apart. Lower: gains that are there are not shown; 0.02 would need a quarter fewer blocks.
 pub const VERDICT_ERROR: f64 = 0.004;
 
-/// Share of comparisons that may end early with a wrong verdict, over all looks.
+/// Share of comparisons that may end early with a wrong verdict, over all looks; the j-th has 1/(j(j+1)) of it.
 ///
 /// Higher: eager verdicts from a handful of blocks. Lower: clear cases take as long as unclear ones.
 pub const EARLY_ERROR: f64 = 0.002;
@@ -70,6 +91,18 @@ pub const FEWEST_BLOCKS: usize = 3;
 /// Lower: by chance a few blocks agree and the interval is far too narrow. Higher: quiet machines wait for nothing.
 pub const BLOCKS_BEFORE_WIDTH: usize = 6;
 
+/// Blocks needed before a comparison is given up as too noisy.
+///
+/// Lower: a few disturbed trials among the first look like a noisy machine, and a gain of 5 % is missed in 3 % of
+/// comparisons (16 blocks). Higher: noisy machines run blocks that cannot decide anything.
+pub const BLOCKS_BEFORE_GIVING_UP: usize = 20;
+
+/// A comparison is too noisy if at the limit of blocks the interval's half-width would be this many times the gain sought.
+///
+/// Lower: gives up where one block in ten is disturbed. Higher: three times the blocks on a machine with 10 % of noise, for
+/// a gain of 5 % found in 18 % of comparisons instead of 9 %.
+pub const TOO_NOISY: f64 = 1.25;
+
 /// What a trial without a single transaction counts as, transactions per second: too little to mean anything but
 /// "nothing", and still a number, so that one dead trial is trimmed and a dead rung loses.
 const SILENCE_TPS: f64 = 1.0;
@@ -79,6 +112,7 @@ const SILENCE_TPS: f64 = 1.0;
 pub struct Bound {
     half_width: f64,
     most_blocks: usize,
+    for_verdict: bool,
 }
 
 /// Why a [`Bound`] makes no sense.
@@ -93,7 +127,8 @@ pub enum BoundError {
 }
 
 impl Bound {
-    /// `half_width` of the interval as a share (0.001..=0.5), `most_blocks` of four trials each (3..=1000).
+    /// `half_width` of the interval as a share (0.001..=0.5), `most_blocks` of four trials each (3..=1000). For a ratio:
+    /// unless it is beyond doubt, the interval is as narrow as that, or the limit is reached.
     ///
     /// # Errors
     /// Either lies outside its range.
@@ -104,7 +139,22 @@ impl Bound {
         if !(FEWEST_BLOCKS..=1000).contains(&most_blocks) {
             return Err(BoundError::MostBlocks(most_blocks));
         }
-        Ok(Self { half_width, most_blocks })
+        Ok(Self { half_width, most_blocks, for_verdict: false })
+    }
+
+    /// For a verdict: also ends a comparison that would hardly show a gain of [`Self::sought`] with more blocks.
+    #[must_use]
+    pub const fn for_verdict(self) -> Self {
+        Self { for_verdict: true, ..self }
+    }
+
+    /// The gain, as a share, that a comparison which reaches the half-width shows in at least 80 % of cases: 2 % by default.
+    ///
+    /// 1.6 half-widths above the smallest effect: the half-width is 2.33 standard errors, and a verdict needs 2.88 + 0.84.
+    /// The rest is for the few degrees of freedom of a trimmed mean.
+    #[must_use]
+    pub fn sought(&self) -> f64 {
+        SMALLEST_EFFECT + 1.8 * self.half_width
     }
 
     /// The half-width that is narrow enough, as a share.
@@ -121,9 +171,9 @@ impl Bound {
 }
 
 impl Default for Bound {
-    /// 1.5 % within 16 blocks: what trials with 2 % of noise reach after about 12.
+    /// 0.7 % within 80 blocks, for a verdict: trials with 2 % of noise show a gain of 2 % in over 80 % of comparisons.
     fn default() -> Self {
-        Self { half_width: 0.015, most_blocks: 16 }
+        Self { half_width: 0.007, most_blocks: 80, for_verdict: true }
     }
 }
 
@@ -241,14 +291,32 @@ impl Comparison {
                 (true, false) => State::Done(Verdict::NotShown),
             };
         };
-        let looks = (self.bound.most_blocks - FEWEST_BLOCKS + 1) as f64;
-        let early = estimate.verdict(EARLY_ERROR / looks);
+        let look = (self.log_ratios.len() - FEWEST_BLOCKS + 1) as f64;
+        let early = estimate.verdict(EARLY_ERROR / (look * (look + 1.0)));
         if early != Verdict::NotShown {
             return State::Done(early);
         }
         let narrow = self.log_ratios.len() >= BLOCKS_BEFORE_WIDTH
             && estimate.half_width(NOMINAL_ERROR) <= self.bound.half_width.ln_1p();
-        if narrow || at_limit { State::Done(estimate.verdict(VERDICT_ERROR)) } else { State::Continue }
+        if narrow || at_limit || self.is_futile(&estimate) {
+            State::Done(estimate.verdict(VERDICT_ERROR))
+        } else {
+            State::Continue
+        }
+    }
+
+    /// Whether more blocks would hardly show a gain of [`Bound::sought`]: there is none, or the noise hides it.
+    fn is_futile(&self, estimate: &Estimate) -> bool {
+        let blocks = self.log_ratios.len();
+        if !self.bound.for_verdict || blocks < BLOCKS_BEFORE_WIDTH {
+            return false;
+        }
+        let sought = self.bound.sought().ln_1p();
+        let no_such_gain = estimate.middle.abs() + estimate.half_width(VERDICT_ERROR) < sought;
+        let shrinks = (blocks as f64 / self.bound.most_blocks as f64).sqrt();
+        let too_noisy = blocks >= BLOCKS_BEFORE_GIVING_UP
+            && estimate.half_width(NOMINAL_ERROR) * shrinks > TOO_NOISY * sought;
+        no_such_gain || too_noisy
     }
 
     /// The trimmed mean of the blocks, with the spread of the winsorised ones.

@@ -103,6 +103,7 @@ fn equal_rungs_are_rarely_declared_different() {
             Bound::new(0.025, 8).unwrap(),
             Bound::new(0.015, 8).unwrap(),
             Bound::new(0.01, 30).unwrap(),
+            Bound::new(0.015, 16).unwrap().for_verdict(),
         ] {
             let t = simulate(noise, 1.0, bound, 2000, 1);
             assert!(t.better + t.worse <= 20, "{}: {t:?} at {bound:?}", noise.name);
@@ -120,6 +121,20 @@ fn of_forty_comparisons_of_equals_thirty_eight_show_nothing() {
     }
 }
 
+/// What ARCHITECTURE.md says of a ladder: a dozen equal rungs, one after the other, err in less than one climb of twenty.
+#[test]
+fn of_twenty_climbs_fewer_than_one_keeps_or_rejects_an_equal_rung() {
+    const CLIMBS: usize = 500;
+    for noise in ALL {
+        let errs = |climb: &usize| {
+            let t = simulate(noise, 1.0, Bound::default(), 12, 50_000 + *climb as u64);
+            t.better + t.worse > 0
+        };
+        let wrong = (0..CLIMBS).filter(errs).count();
+        assert!(wrong < CLIMBS / 20, "{}: {wrong} of {CLIMBS} climbs", noise.name);
+    }
+}
+
 #[test]
 fn a_gain_of_five_per_cent_is_found() {
     for noise in MODELS {
@@ -130,19 +145,34 @@ fn a_gain_of_five_per_cent_is_found() {
     }
 }
 
+/// Under every noise but the wildest, which hides it whatever the statistics.
 #[test]
-fn a_gain_of_two_per_cent_is_never_called_a_loss() {
-    for noise in MODELS {
+fn a_gain_of_two_per_cent_is_found_in_four_of_five_comparisons() {
+    for noise in ALL.into_iter().filter(|noise| noise.name != WILD.name) {
         let t = simulate(noise, 1.02, Bound::default(), 2000, 4);
-        assert!(t.worse < 10, "{}: {t:?}", noise.name);
-        assert!(t.better > 100, "{}: {t:?}", noise.name);
+        assert!(t.better >= 1600 && t.worse == 0, "{}: {t:?}", noise.name);
+        let t = simulate(noise, 1.0 / 1.02, Bound::default(), 2000, 5);
+        assert!(t.worse >= 1600 && t.better == 0, "{}: {t:?}", noise.name);
     }
+}
+
+/// Where the noise hides a gain of two per cent, a comparison says so long before the limit.
+#[test]
+fn a_machine_too_noisy_for_the_gain_sought_is_given_up() {
+    let bound = Bound::default();
+    assert!((0.0195..0.0205).contains(&bound.sought()), "{}", bound.sought());
+    let wild = simulate(WILD, 1.02, bound, 500, 7);
+    assert!(wild.not_shown >= 490 && wild.blocks < 500 * 30, "{wild:?}");
+    // A ratio is measured to the end.
+    let ratio = Bound::new(bound.half_width(), bound.most_blocks()).unwrap();
+    let wild = simulate(WILD, 1.02, ratio, 100, 7);
+    assert!(wild.blocks > 100 * 75, "{wild:?}");
 }
 
 #[test]
 fn intervals_hold_the_truth_in_ninety_five_per_cent() {
     for noise in MODELS {
-        for gain in [1.0, 1.03, 1.5] {
+        for gain in [1.0, 1.01, 1.02, 1.03, 1.5] {
             let t = simulate(noise, gain, Bound::default(), 2000, 5);
             let share = t.covered as f64 / 2000.0;
             assert!((0.93..=0.985).contains(&share), "{} x {gain}: covers {share}: {t:?}", noise.name);
@@ -156,7 +186,9 @@ fn clear_cases_take_few_blocks_and_unclear_ones_more() {
     let unclear = simulate(QUIET, 1.0, Bound::default(), 500, 6);
     assert_eq!(clear.better, 500);
     assert!(clear.blocks < 500 * 5, "{clear:?}");
-    assert!(unclear.blocks > 500 * 9 && unclear.blocks < 500 * 15, "{unclear:?}");
+    assert!(unclear.blocks > 500 * 15 && unclear.blocks < 500 * 25, "{unclear:?}");
+    let slight = simulate(QUIET, 1.02, Bound::default(), 500, 6);
+    assert!(slight.blocks > unclear.blocks * 2 && slight.blocks < 500 * 60, "{slight:?}");
     let calm = simulate(CALM, 1.0, Bound::default(), 500, 6);
     assert!(calm.blocks < 500 * 8, "{calm:?}");
 }
@@ -225,15 +257,13 @@ fn two_dead_rungs_end_at_the_limit_as_failed() {
 #[test]
 fn a_rung_that_sometimes_fails_gets_no_verdict() {
     let mut comparison = Comparison::new(Bound::default());
-    for i in 0..16 {
-        let b = if i % 2 == 0 { 0.0 } else { 1e6 };
+    while comparison.state() == State::Continue {
+        let b = if comparison.blocks().is_multiple_of(2) { 0.0 } else { 1e6 };
         comparison.push_block([1e6, b, b, 1e6]).unwrap();
-        if i < 15 {
-            assert_ne!(comparison.state(), State::Done(Verdict::Better));
-        }
     }
     assert!(matches!(comparison.state(), State::Done(Verdict::Worse | Verdict::NotShown)));
-    assert_eq!(comparison.silent().candidate, 16);
+    // Given up as soon as it may be: its blocks differ by orders of magnitude.
+    assert_eq!((comparison.blocks(), comparison.silent().candidate), (BLOCKS_BEFORE_GIVING_UP, 20));
 }
 
 #[test]
@@ -257,5 +287,5 @@ fn silly_bounds_are_refused_with_what_would_be_right() {
     for bad in [0, 2, 1001] {
         assert!(Bound::new(0.02, bad).unwrap_err().to_string().contains("3 to 1000"));
     }
-    assert_eq!(Bound::new(0.015, 16), Ok(Bound::default()));
+    assert_eq!(Bound::new(0.007, 80).map(Bound::for_verdict), Ok(Bound::default()));
 }

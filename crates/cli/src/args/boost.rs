@@ -48,10 +48,10 @@ pub(crate) struct Args {
           value_parser = value::duration_within(TRIAL))]
     pub(crate) duration: Duration,
     /// Stop comparing once the half-width of the ratio's 95 % interval is below this, per cent
-    #[arg(long, value_name = "PERCENT", default_value_t = 1.5)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.7)]
     pub(crate) bound: f64,
     /// Limit of blocks of four trials per rung; a rung undecided by then is "not shown"
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = value::count::<usize>)]
+    #[arg(long, value_name = "N", default_value_t = 80, value_parser = value::count::<usize>)]
     pub(crate) blocks: usize,
     /// What sends the requests [default: kernel as root, otherwise socket]
     #[arg(long, value_name = "ENGINE", value_parser = engine())]

@@ -96,7 +96,7 @@ fn config(args: &Args) -> Result<Config, Failure> {
         flows: args.flows,
         inflight: args.inflight.unwrap_or_else(|| (IN_FLIGHT / flows).max(1)),
         trial: args.duration,
-        bound: Bound::new(args.bound / 100.0, args.blocks).map_err(Failure::usage)?,
+        bound: Bound::new(args.bound / 100.0, args.blocks).map_err(Failure::usage)?.for_verdict(),
         engine,
         ipv6: args.ipv6,
         profile: !args.no_profile,
