@@ -11,7 +11,7 @@ mod registry;
 pub mod sink;
 
 pub use options::{OptionError, OptionSpec, Options};
-pub use registry::{ProtocolEntry, StartError, find, with_mode};
+pub use registry::{Load, ProtocolEntry, StartError, find, with_mode};
 
 /// Every protocol, in the order of help and completions.
 pub static PROTOCOLS: &[&ProtocolEntry] = &[

@@ -29,8 +29,11 @@ pub struct ProtocolEntry {
     /// Starts a server of it; also over TCP if asked. Ask only for what `transports` has.
     pub start: fn(config: &Config, tcp: bool, options: &Options) -> Result<Server, StartError>,
     /// Makes its side of a load. Each run has its own number: replies left over from another run are corrupt, not valid.
-    pub load: fn(run: u64, options: &Options) -> Result<Box<dyn Protocol>, OptionError>,
+    pub load: fn(run: u64, options: &Options) -> Load,
 }
+
+/// A protocol's side of a load, or its invalid option.
+pub type Load = Result<Box<dyn Protocol>, OptionError>;
 
 /// Why a protocol's server did not start.
 #[derive(Debug, thiserror::Error)]

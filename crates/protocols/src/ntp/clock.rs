@@ -4,6 +4,8 @@
 //! half of the root delay plus the root dispersion. It does not know stratum, reference id and root delay. So the server
 //! announces the whole error as root dispersion with a root delay of 0, which gives a client the same root distance.
 
+mod sys;
+
 use std::time::Duration;
 
 use super::packet::{ALARM, Timestamp};
@@ -91,22 +93,6 @@ pub(super) fn precision() -> i8 {
     let fastest = (0..READINGS).map(|_| now().abs_diff(now())).filter(|time| !time.is_zero()).min();
     // Rounded up: the clock is not more precise than announced. 2^-30 s is about 1 ns.
     fastest.map_or(-30, |time| time.as_secs_f64().log2().ceil().clamp(-30.0, 0.0) as i8)
-}
-
-#[allow(unsafe_code, reason = "adjtimex has no safe wrapper")]
-mod sys {
-    use super::ClockStatus;
-
-    /// Asks the kernel.
-    pub(super) fn clock_status() -> ClockStatus {
-        // SAFETY: all of timex is integers, for which zero is a valid value; mode 0 reads.
-        let mut clock: libc::timex = unsafe { std::mem::zeroed() };
-        // SAFETY: `clock` is a live timex, which the kernel fills in.
-        let state = unsafe { libc::adjtimex(&raw mut clock) };
-        // It fails only for invalid modes and memory; -1 then reads as not synchronized.
-        #[allow(clippy::useless_conversion, reason = "the type differs between architectures")]
-        ClockStatus::of(state, clock.status, clock.maxerror.into())
-    }
 }
 
 #[cfg(test)]

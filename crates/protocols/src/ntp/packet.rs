@@ -21,7 +21,7 @@ impl Timestamp {
     #[must_use]
     pub fn of(time: Duration) -> Self {
         let seconds = time.as_secs().wrapping_add(UNIX_EPOCH) << 32;
-        Self(seconds | (u64::from(time.subsec_nanos()) << 32) / 1_000_000_000)
+        Self(seconds | ((u64::from(time.subsec_nanos()) << 32) / 1_000_000_000))
     }
 
     /// Seconds from `earlier` to this time, within half an era (RFC 5905, 6).
