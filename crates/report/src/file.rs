@@ -239,7 +239,8 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_read_is_named() {
-        let error = |path: &str| read_input(Path::new(path), 1).expect_err("unreadable").to_string();
+        let error =
+            |path: &str| Report::new(read_input(Path::new(path), 1).expect_err("unreadable")).to_string();
         let missing = error("/nowhere/at-all.json");
         assert!(missing.starts_with("cannot read /nowhere/at-all.json: No such file"), "{missing}");
         assert!(error("/").starts_with("cannot read /: "), "{}", error("/"));
