@@ -65,7 +65,7 @@ fn past_the_kernel(before: &Snapshot, after: &Snapshot) -> Option<Datagrams> {
 
 #[cfg(test)]
 mod tests {
-    use udpath_host::snapshot::RxQueue;
+    use udpath_host::queues::RxQueue;
     use udpath_host::source::Folder;
 
     use super::*;
