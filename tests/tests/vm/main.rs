@@ -1,6 +1,7 @@
 //! The program on an emulated machine: 20 CPUs in two nodes, 16 queues with RSS, another kernel. Booted once; every
 //! test here examines the recorded results. Needs root.
 
+mod kernels;
 mod packets;
 mod settings;
 
