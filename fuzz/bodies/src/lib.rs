@@ -15,6 +15,7 @@ mod cpu_set;
 mod cpu_times;
 mod host;
 mod host_text;
+mod ntp;
 mod profile;
 mod protocols;
 mod receive;
@@ -29,6 +30,7 @@ pub use cpu_set::cpu_set;
 pub use cpu_times::cpu_times;
 pub use host::{host_answers, host_packet_sockets};
 pub use host_text::host_text;
+pub use ntp::{ntp_reply, ntp_request};
 pub use profile::{perf_records, profile_text};
 pub use protocols::{echo_reply, sink_report};
 pub use receive::receive;
@@ -41,7 +43,7 @@ pub use wire::{wire_build, wire_parse, wire_reply};
 pub type Body = fn(&[u8]);
 
 /// Every function with its name, which is also the name of its target and of its seeds' folder.
-pub const BODIES: [(&str, Body); 21] = [
+pub const BODIES: [(&str, Body); 23] = [
     ("archive", archive),
     ("capture", capture),
     ("cpu_set", cpu_set),
@@ -51,6 +53,8 @@ pub const BODIES: [(&str, Body); 21] = [
     ("host_packet_sockets", host_packet_sockets),
     ("host_text", host_text),
     ("journal", journal),
+    ("ntp_reply", ntp_reply),
+    ("ntp_request", ntp_request),
     ("perf_records", perf_records),
     ("profile_text", profile_text),
     ("receive", receive),
