@@ -24,6 +24,7 @@
 //! | `epoch` | an epoch adds under 1.5 ns to a lookup; 8 x a read lock, 4 x a reference count, and beats crossbeam's |
 //! | `two_queue` | two queues and bulk accounting deliver 3 x what one locked queue does under a flood of two producers |
 //! | `tracing` | tracing locks and drops leaves 0.97 of the transactions, all sources 0.8 |
+//! | `ntp` | `serve ntp` answers at least 3 x what chronyd does |
 //! | `testpmd_null` | one core serves 14.88 million 64-byte transactions a second, and 0.45 of what testpmd forwards unread |
 //! | `testpmd_xdp` | `serve --io xdp` serves 1.05 x what testpmd answers on the same queue and core |
 
@@ -36,6 +37,7 @@ mod ladder;
 mod looking;
 mod looped;
 mod memory;
+mod ntp;
 mod processes;
 mod profile;
 mod profile_size;
@@ -61,7 +63,7 @@ use crate::results::Results;
 /// Measures its claims and adds each as soon as it is known.
 type Bench = fn(&mut Results) -> Result<()>;
 
-const BENCHES: [(&str, Bench); 17] = [
+const BENCHES: [(&str, Bench); 18] = [
     ("engine", engine::run),
     ("runtime", runtime::run),
     ("socket", socket::run),
@@ -77,6 +79,7 @@ const BENCHES: [(&str, Bench); 17] = [
     ("two_queue", two_queue::run),
     ("steering", steering::run),
     ("tracing", tracing::run),
+    ("ntp", ntp::run),
     ("testpmd_null", testpmd_null::run),
     ("testpmd_xdp", testpmd_xdp::run),
 ];
