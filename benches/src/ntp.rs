@@ -62,7 +62,7 @@ pub(crate) fn run(results: &mut Results) -> Result<()> {
     let ratio = ratio?;
     let [ours, theirs] = [our_rates, their_rates].map(|rates| quantile(rates, 0.5) / 1e3);
     let claim = Claim::ratio("ntp.chronyd", what, &ratio, Bound::AtLeast(AT_LEAST));
-    results.add(&claim.detail(format!("{ours:.0} and {theirs:.0} k/s")));
+    results.add(&claim.with(format!("{ours:.0} and {theirs:.0} k/s")));
     Ok(())
 }
 

@@ -7,5 +7,6 @@ mod boost;
 mod differential;
 mod effect;
 mod faults;
+mod growth;
 mod profile;
 mod sentences;

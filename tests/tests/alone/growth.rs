@@ -30,6 +30,7 @@ fn resident(pid: u32) -> u64 {
 #[test]
 fn serve_over_xdp_and_load_do_not_grow() {
     udpath_lab::needs_root!();
+    let _turn = udpath_rig::alone();
     let lab = client_and_server("growth", 2);
     let mut inside = lab.machine("server").unwrap().command(program());
     inside.args(["serve", "echo", "--json", "--bind", "0.0.0.0:7000", "--io", "xdp"]);
