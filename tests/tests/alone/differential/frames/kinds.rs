@@ -3,7 +3,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{Checksum, Ends, FIRST_PORT, Random, Request, UDP, good, two_fragments};
+use super::fields::{Checksum, Request, UDP, two_fragments};
+use super::{Ends, FIRST_PORT, Random, good};
 use crate::differential::SECOND;
 
 /// Transport protocols, and numbers that are not one.
