@@ -9,7 +9,7 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 
 use crate::Error;
-use crate::lab::{SharedRecord, with};
+use crate::record::{SharedRecord, with};
 
 const FILE: &str = "/proc/sys/net/core/rps_sock_flow_entries";
 

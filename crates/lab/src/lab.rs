@@ -11,7 +11,7 @@ use crate::blueprint::{IPV4_PREFIX, IPV6_PREFIX};
 use crate::flow_table::FlowTable;
 use crate::machine::Site;
 use crate::namespace::{self, Inside};
-use crate::record::Record;
+use crate::record::{Record, SharedRecord, with};
 use crate::spawner::Spawner;
 use crate::undo::Undo;
 use crate::{
@@ -143,9 +143,6 @@ impl Lab {
     }
 }
 
-/// The record is written while the lab is built, and removed by the last inverse action.
-pub(crate) type SharedRecord = Arc<Mutex<Option<Record>>>;
-
 fn record(blueprint: &Blueprint, to_be_kept: bool, undo: &mut Undo) -> Result<SharedRecord, Error> {
     let record = Arc::new(Mutex::new(Some(Record::create(blueprint, to_be_kept)?)));
     let shared = Arc::clone(&record);
@@ -154,13 +151,6 @@ fn record(blueprint: &Blueprint, to_be_kept: bool, undo: &mut Undo) -> Result<Sh
         None => Ok(()),
     });
     Ok(record)
-}
-
-pub(crate) fn with(
-    record: &SharedRecord,
-    write: impl FnOnce(&mut Record) -> Result<(), Error>,
-) -> Result<(), Error> {
-    record.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map_or(Ok(()), write)
 }
 
 fn site(

@@ -22,6 +22,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
@@ -36,6 +37,17 @@ const EXTENSION: &str = "record";
 const SCHEMA: u32 = 1;
 /// Attempts to create a record while sweeps remove older ones with the same name.
 const ATTEMPTS: u32 = 100;
+
+/// A record that is written while the lab is built, and taken by the last inverse action, which removes it.
+pub(crate) type SharedRecord = Arc<Mutex<Option<Record>>>;
+
+/// Writes to the record, unless it is removed.
+pub(crate) fn with(
+    record: &SharedRecord,
+    write: impl FnOnce(&mut Record) -> Result<(), Error>,
+) -> Result<(), Error> {
+    record.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map_or(Ok(()), write)
+}
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
