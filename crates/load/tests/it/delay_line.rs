@@ -1,4 +1,5 @@
-//! A delay line: holds the frames that `udpath_rig::Impair` redirects to it for a set time, then sends them on.
+//! A delay line: holds the frames that `udpath_rig::Impair` redirects to it for a set time, then sends them on. It records how
+//! long it held each.
 //!
 //! ```text
 //!   server eth0 --- Impair: a share is redirected ---> server eth1 ===link=== line eth0
@@ -23,7 +24,7 @@ const UDP_CHECKSUM: usize = 14 + 20 + 6;
 
 pub(crate) struct DelayLine {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<u64>,
+    thread: JoinHandle<Vec<u64>>,
 }
 
 impl DelayLine {
@@ -40,24 +41,25 @@ impl DelayLine {
         Self { stop, thread }
     }
 
-    /// Releases the frames still held, and returns the total number of frames.
-    pub(crate) fn stop(self) -> u64 {
+    /// Releases the frames still held, and returns how long each frame was held, in nanoseconds.
+    pub(crate) fn stop(self) -> Vec<u64> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()
     }
 }
 
-fn hold(arriving: &PacketSocket, leaving: &PacketSocket, delay: Duration, stop: &AtomicBool) -> u64 {
+fn hold(arriving: &PacketSocket, leaving: &PacketSocket, delay: Duration, stop: &AtomicBool) -> Vec<u64> {
     let mut held: VecDeque<(Instant, Vec<u8>)> = VecDeque::new();
-    let mut frames = 0;
+    let mut times = Vec::new();
     loop {
         let now = Instant::now();
         while held.front().is_some_and(|(due, _)| *due <= now) {
-            let (_, frame) = held.pop_front().unwrap();
+            let (due, frame) = held.pop_front().unwrap();
+            times.push((delay + due.elapsed()).as_nanos() as u64);
             leaving.send(&frame).unwrap();
         }
         if stop.load(Ordering::Relaxed) && held.is_empty() {
-            return frames;
+            return times;
         }
         let wait =
             held.front().map_or(Duration::from_millis(10), |(due, _)| due.saturating_duration_since(now));
@@ -65,7 +67,6 @@ fn hold(arriving: &PacketSocket, leaving: &PacketSocket, delay: Duration, stop: 
             // A local sender leaves the checksum to a NIC, but this frame does not pass one; 0 means "none" (RFC 768).
             frame[UDP_CHECKSUM..UDP_CHECKSUM + 2].fill(0);
             held.push_back((Instant::now() + delay, frame));
-            frames += 1;
             if held.front().is_some_and(|(due, _)| *due <= Instant::now()) {
                 break;
             }

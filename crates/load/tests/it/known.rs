@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test file uses its part of it")]
 
 pub(crate) mod all_faults;
+pub(crate) mod latency;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -48,18 +49,6 @@ pub(crate) struct Truth {
     /// For every intact first answer: nanoseconds from receiving the request to sending the answer.
     pub(crate) delays: Vec<u64>,
     pub(crate) peers: Vec<SocketAddr>,
-}
-
-impl Truth {
-    pub(crate) fn mean_delay(&self) -> f64 {
-        self.delays.iter().sum::<u64>() as f64 / self.delays.len() as f64
-    }
-
-    pub(crate) fn percentile(&self, share: f64) -> u64 {
-        let mut sorted = self.delays.clone();
-        sorted.sort_unstable();
-        sorted[((sorted.len() as f64 * share).ceil() as usize).clamp(1, sorted.len()) - 1]
-    }
 }
 
 pub(crate) struct Server {
