@@ -16,12 +16,17 @@ use udpath_profile::recorder::{Moment, Recording, Wanted, record_with};
 use udpath_profile::symbols::kernel::Kernel;
 use udpath_steer::CpuSet;
 
-/// Long enough for a few thousand samples.
-const LENGTH: Duration = Duration::from_secs(3);
+/// Long enough for [`FEWEST`] samples of the one thread that is always busy.
+const LENGTH: Duration = Duration::from_secs(6);
+/// Fewest samples of each: then one of [`DETECTED`] in the wrong class is 60 samples, which alone make the statistic 60. It
+/// exceeds 50 once in a million with ten classes.
+const FEWEST: u64 = 3000;
+/// One of so many samples in the wrong class is detected.
+const DETECTED: u64 = 50;
 /// How much longer perf runs, at each end.
 const AROUND: Duration = Duration::from_millis(700);
-/// Probability that this test fails although both sample the same work. They are not independent of the work's own
-/// rhythm, so it is small; a class that is wrong in one of two hundred samples is still detected.
+/// Probability that this test fails although both sample the same work, by Pearson's test. Higher: it fails by chance in
+/// one of so many runs. Lower: it takes more than one of [`DETECTED`] samples in the wrong class to be detected.
 const CHANCE: f64 = 1e-6;
 /// Fewest samples of a class in both together, otherwise it is merged with others: with fewer, the statistic is not
 /// chi-squared.
@@ -66,20 +71,20 @@ fn shares_agree_with_perf() {
         (of_ours(&recording), of_perf(&data, recording.samples.kernel(), begin..end))
     });
     let (many, also) = (ours.values().sum::<u64>(), theirs.values().sum::<u64>());
-    assert!(many > 1000 && also > 1000, "too little to compare: {many} and {also} samples");
+    assert!(many >= FEWEST && also >= FEWEST, "too little to compare: {many} and {also} samples");
     let chance = homogeneous(&ours, &theirs);
     assert!(
         chance > CHANCE,
         "one population with a chance of {chance:e}\nudpath {ours:#?}\nperf {theirs:#?}"
     );
-    // A difference is detected: one of fifty samples of the largest class is moved to another.
+    // A difference is detected: one of fifty samples, of the largest class, is moved to another.
     let mut wrong = ours.clone();
     let (largest, count) = ours.iter().max_by_key(|(_, count)| **count).unwrap();
-    let moved = many / 20;
+    let moved = many / DETECTED;
     assert!(*count > moved);
     wrong.insert(*largest, count - moved);
     *wrong.entry((Context::Kernel, Class::Qdisc)).or_default() += moved;
-    assert!(homogeneous(&wrong, &theirs) < CHANCE, "a twentieth in the wrong class is not seen");
+    assert!(homogeneous(&wrong, &theirs) < CHANCE, "one of {DETECTED} in the wrong class is not detected");
 }
 
 struct StopAtEnd<'a>(&'a AtomicBool);
