@@ -289,6 +289,9 @@ fn apply_bans_the_irq_in_a_running_irqbalance_and_undo_lifts_the_ban() {
     let (irq, before) = irq();
     let request = format!("irq:{irq}:affinity=0");
     let now = || fs::read_to_string(format!("/proc/irq/{irq}/smp_affinity_list")).unwrap().trim().to_owned();
+    // Without it, nothing is banned.
+    let alone = run(&["plan", "--set", &request]);
+    assert!(!alone.fine().out.contains("irqbalance"), "{}", alone.out);
     let irqbalance = Irqbalance::start();
     let plan = run(&["plan", "--set", &request]);
     let pid = irqbalance.process.id();

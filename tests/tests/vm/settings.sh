@@ -121,8 +121,21 @@ step balanced balanced
 step balanced-moves moves
 step balanced-plan udpath plan --set eth0:irq/rx-3=17
 step balanced-apply udpath apply --set eth0:irq/rx-3=17
-kill -HUP "$(cat /tmp/irqbalance.pid)"
-sleep 3
-step balanced-stays cat "/proc/irq/$(irq_of input.3)/smp_affinity_list"
+# As long as `moves` waits for one CPU.
+stays() {
+    affinity=/proc/irq/$(irq_of input.3)/smp_affinity_list
+    kill -HUP "$(cat /tmp/irqbalance.pid)"
+    tries=0
+    while [ $tries -lt 100 ]; do
+        read -r now < "$affinity"
+        [ "$now" = 17 ] || { echo "17 -> $now"; return 1; }
+        tries=$((tries + 1))
+        sleep 0.2
+    done
+    echo "$now"
+}
+step balanced-stays stays
 step balanced-undo udpath undo
 step balanced-let-go udpath plan --set eth0:irq/rx-3=17
+# The control: what left it alone was the ban.
+step balanced-moves-again moves
