@@ -3,6 +3,7 @@
 
 mod flame_graph;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 use udpath_lab::LinkSpec;
-use udpath_rig::{Bed, Ended, Run, Running, TIMEOUT, awaited, one_sentence, program};
+use udpath_rig::{Bed, Ended, Host, Run, Running, TIMEOUT, awaited, one_sentence, program};
 
 const PORT: u16 = 7000;
 
@@ -309,18 +310,44 @@ fn perf_descriptors(pid: u32) -> usize {
     links.filter(|link| link.to_string_lossy().contains("[perf_event]")).count()
 }
 
-/// Perf events are only open descriptors: none of a killed process remains.
+/// BPF programs of all tracers.
+const PROGRAMS: usize = 14;
+
+/// IDs of the BPF programs that a process has descriptors of.
+fn programs_of(pid: u32) -> BTreeSet<u32> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
+    let texts = entries.filter_map(|entry| fs::read_to_string(entry.path()).ok());
+    texts
+        .filter_map(|text| text.lines().find_map(|line| line.strip_prefix("prog_id:")?.trim().parse().ok()))
+        .collect()
+}
+
+/// Processes with descriptors of perf events, other than `pid`.
+fn others_with_events(pid: u32) -> BTreeSet<u32> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|other| *other != pid && perf_descriptors(*other) > 0).collect()
+}
+
+/// Killed while it samples and traces: the kernel frees all its BPF programs, none of them pinned, and no other process
+/// has its perf events.
 #[test]
 fn killed_it_leaves_nothing_attached() {
     udpath_lab::needs_root!();
     let _turn = udpath_rig::alone();
-    let running = Run::new(&["profile", "-d", "60s"]).start();
+    let host = Host::now();
+    let running = Run::new(&["profile", "-d", "60s", "--trace", "all"]).start();
     let pid = running.pid();
-    awaited("its events", TIMEOUT, || (perf_descriptors(pid) > 0).then_some(()));
+    let before = others_with_events(pid);
+    awaited("its events and programs", TIMEOUT, || {
+        (perf_descriptors(pid) > 0 && programs_of(pid).len() >= PROGRAMS).then_some(())
+    });
     running.signal(Signal::KILL);
     let ended = running.finish();
     assert_eq!(ended.code(), None, "{}", ended.err);
-    assert!(!Path::new(&format!("/proc/{pid}/fd")).exists() || perf_descriptors(pid) == 0);
+    host.is_as_before(&[pid]);
+    let heirs: Vec<_> = others_with_events(pid).difference(&before).copied().collect();
+    assert_eq!(heirs, [0; 0], "processes that have perf events since then");
 }
 
 #[test]
