@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::Value;
 use udpath_rig::{Host, Run, Running, TIMEOUT, alone, awaited, named, one_sentence, together};
 
@@ -238,7 +239,27 @@ fn long_climb() -> Running {
         .start()
 }
 
-/// However early or late it is killed, the next start removes all leftovers.
+/// The name of the variable with the seed of the kill times; without it, each run has other times.
+const SEED: &str = "UDPATH_SEED";
+
+/// The seed, printed: a failure can be repeated.
+fn seed() -> u64 {
+    let seed = match std::env::var(SEED) {
+        Ok(given) => {
+            given.parse().unwrap_or_else(|error| panic!("{SEED}={given}: {error}; write a whole number"))
+        }
+        Err(_) => {
+            let mut bytes = [0; 8];
+            getrandom(&mut bytes, GetRandomFlags::empty()).expect("the kernel has random numbers");
+            u64::from_ne_bytes(bytes)
+        }
+    };
+    println!("{SEED}={seed} repeats these kill times");
+    seed
+}
+
+/// However early or late it is killed, the next start removes all leftovers: after each kill, the machine is compared as
+/// soon as the next climb runs.
 #[test]
 fn killed_at_any_moment_the_next_run_finds_the_machine_as_it_was() {
     udpath_lab::needs_root!();
@@ -248,8 +269,9 @@ fn killed_at_any_moment_the_next_run_finds_the_machine_as_it_was() {
     const SPAN: f64 = 3.0;
     let _alone = alone();
     let host = Host::now();
-    let mut random = Random(2);
+    let mut random = Random(seed());
     let mut killed = Vec::new();
+    let mut climbs = Vec::new();
     for kill in 0..KILLS {
         // One kill time from each twentieth of the span, squared: a third of them within its first ninth.
         let moment = SPAN * ((f64::from(kill) + random.share()) / f64::from(KILLS)).powi(2);
@@ -263,11 +285,20 @@ fn killed_at_any_moment_the_next_run_finds_the_machine_as_it_was() {
         killed.push(running.pid());
         // Servers and loads must exit with it: wait for that here.
         assert_eq!(running.finish().code(), None);
+        // The next climb removes everything before it measures. The kernel frees BPF programs a moment later.
+        let mut next = long_climb();
+        next.says("the first rung");
+        let left = named(&killed);
+        assert_eq!(left, Vec::<String>::new(), "left by a climb killed after {moment:.3} s");
+        host.is_as_before(&killed);
+        next.signal(Signal::TERM);
+        climbs.push(next.pid());
+        assert_eq!(next.finish().code(), Some(3));
     }
-    // The next run removes everything earlier runs left, and is then killed in the middle of its work.
+    host.is_as_before(&climbs);
+    // One is killed in the middle of its work.
     let mut next = long_climb();
     next.says("the first rung");
-    assert_eq!(named(&killed), Vec::<String>::new(), "left behind after the next start");
     next.signal(Signal::KILL);
     killed.push(next.pid());
     assert_eq!(next.finish().code(), None);
