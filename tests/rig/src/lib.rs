@@ -10,6 +10,7 @@
 //! Host::now() .. host.is_as_before(&pids)    interfaces, BPF programs, and names that contain these pids
 //! Bed::new(name, &link)              a server and its load in a lab, and `udpath profile` of them
 //! alone(), together()                     which tests run at the same time
+//! needs_cpus!(2)                          skips a test on a machine with fewer
 //! campaign::rounds(few, all)         a test that `make soak` repeats; campaign::record(..) records its figures
 //! VmSpec { cpus, nodes, queues, .. }.boot(command)   an emulated machine
 //! Answer::attach, Impair::attach     the cheapest possible server; a bad path
@@ -22,6 +23,7 @@ mod answer;
 mod bed;
 mod browser;
 pub mod campaign;
+mod cpus;
 mod host;
 mod impair;
 mod run;
@@ -32,6 +34,7 @@ mod vm;
 pub use answer::Answer;
 pub use bed::Bed;
 pub use browser::{Tab, dom};
+pub use cpus::skipped_without_cpus;
 pub use host::{Host, named};
 pub use impair::{DELAYED_MARK, Impair, Impaired, Shares};
 pub use run::{Ended, Run, Running, one_sentence, program};

@@ -198,12 +198,10 @@ fn under_overload_every_frame_that_came_is_answered() {
 
 #[test]
 fn percpu_warns_when_everything_arrives_on_one_cpu() {
+    // With one CPU there is nothing to spread.
+    udpath_rig::needs_cpus!(2);
     let _turn = udpath_rig::together();
     let cpus = udpath_serve::allowed_cpus().unwrap();
-    if cpus.len() < 2 {
-        // With one CPU there is nothing to spread.
-        return;
-    }
     let two = [cpus.first().unwrap(), cpus.last().unwrap()];
     let mut config = config(Io::Percpu, "127.0.0.1:0");
     config.cpus = Some(two.into_iter().collect());

@@ -170,10 +170,8 @@ proptest! {
             got += receive(&mut far).len() as u64;
         }
         workers.reverse();
-        // If no flush accepts any, waiting frames are given up after a second.
-        if workers.last().is_some_and(|worker| worker.port().is_some_and(|port| port.flushes.iter().all(|(count, _)| *count == 0))) {
-            return Ok(());
-        }
+        // If no flush accepts any, waiting frames are given up after a second: too long for so many cases.
+        prop_assume!(!workers.last().is_some_and(|worker| worker.port().is_some_and(|port| port.flushes.iter().all(|(count, _)| *count == 0))));
         finish(&mut workers);
         got += receive(&mut far).len() as u64;
         let sum = sum(&workers);
