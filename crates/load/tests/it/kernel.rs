@@ -11,7 +11,7 @@ use udpath_load::plan::{Arrivals, Plan, Process};
 use udpath_load::result::LoadResult;
 use udpath_load::{Error, kernel};
 
-use crate::known::latency::{DELAY, PATIENCE, compare};
+use crate::known::latency::{DELAY, LONG_TIMEOUT, compare};
 use crate::known::{Faults, Server, Truth};
 
 /// Runs whose latencies are compared; all of them must agree.
@@ -132,7 +132,7 @@ fn latencies_are_the_truth() {
         // Every slot has two replies in the window; the third request has no latency.
         let arrivals = Arrivals::Closed { inflight: 32 };
         let duration = DELAY * 5 / 2;
-        let plan = Plan { arrivals, duration, timeout: PATIENCE, ..plan(server.address) };
+        let plan = Plan { arrivals, duration, timeout: LONG_TIMEOUT, ..plan(server.address) };
         let result = bed.run(&plan).unwrap();
         let latency = result.sent_latency.as_ref().unwrap();
         assert!(latency.count >= 500, "run {run}: {} latencies", latency.count);

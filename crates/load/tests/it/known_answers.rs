@@ -5,7 +5,7 @@ use std::time::Duration;
 use udpath_load::plan::{Arrivals, Plan, Process};
 
 use crate::known::all_faults::{TIMEOUT, all_faults, compare};
-use crate::known::latency::{PATIENCE, compare_all, two_delays};
+use crate::known::latency::{LONG_TIMEOUT, compare_all, two_delays};
 use crate::known::{Faults, Server, near, run};
 
 fn plan(server: &Server, arrivals: Arrivals) -> Plan {
@@ -53,10 +53,11 @@ fn latencies_are_the_truth() {
     // The server's record begins when it has the request: it needs a CPU at once.
     let _turn = udpath_rig::alone();
     for arrivals in
-        [Arrivals::Open { rate: 500.0, process: Process::Constant }, Arrivals::Closed { inflight: 200 }]
+        [Arrivals::Open { rate: 500.0, process: Process::Constant }, Arrivals::Closed { inflight: 50 }]
     {
         let server = Server::start("127.0.0.1:0", two_delays());
-        let plan = Plan { timeout: PATIENCE, duration: Duration::from_secs(4), ..plan(&server, arrivals) };
+        let plan =
+            Plan { timeout: LONG_TIMEOUT, duration: Duration::from_secs(4), ..plan(&server, arrivals) };
         let result = run(&plan);
         compare_all(&arrivals.to_string(), &result, &server.stop().delays);
     }

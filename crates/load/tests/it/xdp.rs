@@ -15,7 +15,7 @@ use udpath_load::{Engine, Error};
 use udpath_protocols::echo::EchoLoad;
 
 use crate::known::all_faults::{TIMEOUT, all_faults, compare};
-use crate::known::latency::{PATIENCE, compare_all, two_delays};
+use crate::known::latency::{LONG_TIMEOUT, compare_all, two_delays};
 use crate::known::{Faults, Server, run_xdp};
 
 /// No run of these tests may take longer: plan, twice the timeout, and a slow machine.
@@ -83,10 +83,13 @@ fn counts_are_the_truth_in_both_loops_and_families() {
 fn latencies_are_the_truth() {
     udpath_lab::needs_root!();
     let bed = Bed::new("xdp-latency", 1);
-    for arrivals in [open(500.0), Arrivals::Closed { inflight: 200 }] {
+    for arrivals in [open(500.0), Arrivals::Closed { inflight: 50 }] {
         let server = bed.server(false, two_delays());
-        let plan =
-            Plan { timeout: PATIENCE, duration: Duration::from_secs(4), ..plan(server.address, arrivals) };
+        let plan = Plan {
+            timeout: LONG_TIMEOUT,
+            duration: Duration::from_secs(4),
+            ..plan(server.address, arrivals)
+        };
         let result = bed.run(&plan).unwrap();
         compare_all(&arrivals.to_string(), &result, &server.stop().delays);
     }

@@ -17,7 +17,7 @@ pub(crate) const DELAY: Duration = Duration::from_millis(2100);
 /// The longer delay: twice the other, so that the percentiles tell them apart.
 pub(crate) const LONGER: Duration = Duration::from_millis(4200);
 /// Longer than any delay.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(8);
+pub(crate) const LONG_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Everything is delayed, a fifth of it twice as long: the true p50 is [`DELAY`], p90 and p99 are [`LONGER`].
 pub(crate) fn two_delays() -> Faults {
