@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use error_reporter::Report;
 use udpath_rig::{Vm, VmError, VmSpec};
 
 fn small() -> VmSpec {
@@ -121,7 +122,7 @@ fn a_reader_that_goes_away_ends_it() {
 }
 
 fn invalid_specs_are_rejected_before_anything_is_created() {
-    let said = |spec: VmSpec| spec.boot(&sh("true")).map(drop).unwrap_err().to_string();
+    let said = |spec: VmSpec| Report::new(spec.boot(&sh("true")).map(drop).unwrap_err()).to_string();
     let cases = [
         (VmSpec { cpus: 0, ..small() }, "0 CPUs are not possible"),
         (VmSpec { cpus: 256, ..small() }, "use 1 to 255"),

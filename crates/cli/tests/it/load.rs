@@ -170,7 +170,7 @@ fn invalid_arguments_are_rejected_in_one_sentence() {
         ("echo 127.0.0.1:7 --lab", "remove 127.0.0.1:7"),
         ("echo --lab --pattern single --hosts 3", "--pattern single"),
         ("echo --lab --pattern incast --hosts 99", "1 to 32"),
-        ("echo --lab --pattern incast --queues 0", "0 queues"),
+        ("echo --lab --pattern incast --queues 0", "invalid number of queues 0"),
         ("sink --lab --warmup 1s", "remove --warmup"),
     ];
     for (arguments, words) in cases {

@@ -121,10 +121,10 @@ fn the_result_itself_is_not_overwritten() {
 #[test]
 fn a_folder_that_takes_no_file_gets_one_sentence() {
     for (path, code, expected) in [
-        ("/proc/x.html", 3, "cannot write /proc/x.html: "),
-        ("/dev/full", 3, "cannot write /dev/full: No space left"),
+        ("/proc/x.html", 3, "cannot write /proc/x.html (create the folder first, or choose another): "),
+        ("/dev/full", 3, "cannot write /dev/full (make room or choose another folder): No space left"),
         ("/dev", 2, "it is a folder"),
-        ("/no/such/x.html", 3, "make the folder first"),
+        ("/no/such/x.html", 3, "(create the folder first, or choose another): No such file"),
     ] {
         let said = sentence(&report(&[&fixture("boost.json"), Path::new("-o"), Path::new(path)]), code);
         assert!(said.contains(expected), "{said}");
@@ -158,6 +158,7 @@ fn a_full_disk_keeps_the_old_file_and_leaves_nothing_else() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(stdout, "code 3\nx.html\nbefore\n</html>\n", "{stderr}");
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
-    assert!(stderr.contains("x.html: No space left on device") && stderr.contains("make room"), "{stderr}");
+    let expected = "x.html (make room or choose another folder): No space left on device";
+    assert!(stderr.contains(expected), "{stderr}");
     assert_eq!(names(folder.path()).len(), 0, "the mount was private");
 }

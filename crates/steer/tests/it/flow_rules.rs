@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use error_reporter::Report;
 use proptest::prelude::*;
 use udpath_steer::Flow;
 use udpath_steer::predict::{Predictor, Step, Tables, Why};
@@ -104,7 +105,8 @@ fn a_context_has_its_own_table_and_the_key_of_the_card_unless_it_has_one() {
 fn rules_that_contradict_each_other_are_refused() {
     let refused = |more: &str| {
         let text = format!(r#"{{"schema": "udpath.tables/1", "queues": 2, {more}}}"#);
-        Predictor::new(&serde_json::from_str::<Tables>(&text).unwrap()).unwrap_err().to_string()
+        let error = Predictor::new(&serde_json::from_str::<Tables>(&text).unwrap()).unwrap_err();
+        Report::new(error).to_string()
     };
     let rule = r#"{"location": 7, "flow": "udp4", "action": "drop"}"#;
     assert_eq!(

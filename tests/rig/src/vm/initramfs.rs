@@ -120,6 +120,8 @@ pub(super) fn busybox() -> Result<PathBuf, VmError> {
 mod tests {
     use std::process::Command;
 
+    use error_reporter::Report;
+
     use super::*;
 
     #[test]
@@ -134,7 +136,7 @@ mod tests {
     fn a_folder_is_refused_by_name() {
         let files = [(PathBuf::from("/tmp"), "files/tmp".to_owned())];
         let contents = Contents { modules: &[], files: &files, command: &[], shares_folder: false };
-        let said = build(&contents).unwrap_err().to_string();
+        let said = Report::new(build(&contents).unwrap_err()).to_string();
         assert_eq!(said, "cannot read /tmp: it is no regular file; name each file by itself");
     }
 }
