@@ -36,19 +36,19 @@ fn load() {
             &["echo", TO, "--rate", "NaN"],
             2,
             "invalid value 'NaN' for '--rate <RATE>': invalid rate `NaN`",
-            "expected a value per second such as 1000, 100k or 2M",
+            "expected a value such as 1000, 100k or 2M",
         ),
         (
             &["echo", TO, "--rate", ""],
             2,
-            "invalid value '' for '--rate <RATE>': invalid number ``",
+            "invalid value '' for '--rate <RATE>': invalid rate ``",
             "expected a value such as 1000, 100k or 2M",
         ),
         (
             &["echo", TO, "--ramp", "5..NaN"],
             2,
             "invalid value '5..NaN' for '--ramp <A..B>': invalid rate `NaN`",
-            "expected a value per second such as 1000, 100k or 2M",
+            "expected a value such as 1000, 100k or 2M",
         ),
         (&["echo", TO, "--arrivals", "burst:0", "--rate", "10"], 2, "burst length must be", "at least 1"),
         (&["echo", TO, "-d", "0"], 2, "duration of 0ns is too short", "at least 1 ms"),
@@ -84,8 +84,8 @@ fn load() {
         (
             &["echo", TO, "--size", "99999999999"],
             2,
-            "invalid value '99999999999' for '--size <BYTES>': invalid value `99999999999`",
-            "expected a whole number from 0 to 4294967295",
+            "invalid value '99999999999' for '--size <BYTES>': invalid size `99999999999`",
+            "expected a whole number of bytes from 0 to 4294967295",
         ),
         (&["echo", TO, "--flows", "0"], 2, "invalid number of flows 0", "expected 1 to 131072"),
         (
@@ -105,7 +105,7 @@ fn load() {
         (
             &["echo", TO, "--source-ports", "9-5"],
             2,
-            "invalid source port range 9-5",
+            "invalid port range `9-5`",
             "expected LOW-HIGH with 1 <= LOW <= HIGH",
         ),
         (
@@ -226,7 +226,7 @@ fn load() {
             "invalid --hosts 0",
             "expected 1 to 32",
         ),
-        (&["chess", TO], 2, "invalid value 'chess' for '<PROTOCOL>'", "[possible values: echo, sink]"),
+        (&["chess", TO], 2, "invalid value 'chess' for '<PROTOCOL>'", "[possible values: echo, sink, ntp]"),
     ];
     all_refused(&["load"], cases);
 }
