@@ -40,6 +40,10 @@ mkdir -p "$work/prometheus/usr/bin"
 printf '#!/bin/sh\n' > "$work/prometheus/usr/bin/promtool"
 chmod 755 "$work/prometheus/usr/bin/promtool"
 package prometheus 2.42.0
+mkdir -p "$work/chrony/usr/sbin"
+printf '#!/bin/sh\n' > "$work/chrony/usr/sbin/chronyd"
+chmod 755 "$work/chrony/usr/sbin/chronyd"
+package chrony 4.3
 
 cat > "$work/bin/apt-get" <<'STUB'
 #!/bin/sh
@@ -108,14 +112,14 @@ said=$(scripts/setup.sh build 2>&1) || fail "build, the second run: exit $?"
 touch "$log.offline"
 said=$(scripts/setup.sh 2>&1) && fail "test: succeeds without a network"
 case $said in
-    "setup: missing: "*"kernel kernel-6.1 promtool; apt's sources cannot be read") ;;
+    "setup: missing: "*"kernel kernel-6.1 promtool chronyd; apt's sources cannot be read") ;;
     *) fail "test: without a network it says: $said" ;;
 esac
 [ ! -e /var/cache/udpath ] || fail "test: leaves $(ls /var/cache/udpath) without a network"
 rm "$log.offline"
 : > "$log"
 
-# For tests: also the peers, the kernels and promtool.
+# For tests: also the peers, the kernels, promtool and chronyd.
 (umask 077 && scripts/setup.sh) 2>"$work/said" || fail "test: exit $?: $(cat "$work/said")"
 grep -q '^apt-get update' "$log" || fail "test: installs without an update of the lists: $(cat "$log")"
 for name in iproute2 qemu-system-x86 nsd chromium; do
