@@ -205,7 +205,7 @@ fn the_page_renders_in_a_browser_without_a_network() {
     };
     let searched = chromium("--dump-dom", "#z=first1&s=UDPATH");
     let says = searched.split("id=\"flame-says\"").nth(1).unwrap().split("</span>").next().unwrap();
-    assert!(says.contains("shared: ") && says.contains(" % of the whole"), "{says}");
+    assert!(says.contains(&format!("{}: ", RUNGS[0])) && says.contains(" % of the whole"), "{says}");
     assert!(searched.contains(" hit\""), "nothing is marked");
     assert_ne!(widths(&dom, "first"), widths(&searched, "first"), "nothing is zoomed");
     let best = climb().result["best"].as_str().unwrap();
@@ -287,7 +287,7 @@ fn killed_at_any_moment_the_next_run_finds_the_machine_as_it_was() {
         assert_eq!(running.finish().code(), None);
         // The next climb removes everything before it measures. The kernel frees BPF programs a moment later.
         let mut next = long_climb();
-        next.says("the first rung");
+        next.says("first rung");
         let left = named(&killed);
         assert_eq!(left, Vec::<String>::new(), "left by a climb killed after {moment:.3} s");
         host.is_as_before(&killed);
@@ -298,7 +298,7 @@ fn killed_at_any_moment_the_next_run_finds_the_machine_as_it_was() {
     host.is_as_before(&climbs);
     // One is killed in the middle of its work.
     let mut next = long_climb();
-    next.says("the first rung");
+    next.says("first rung");
     next.signal(Signal::KILL);
     killed.push(next.pid());
     assert_eq!(next.finish().code(), None);
@@ -318,7 +318,7 @@ fn signals_end_a_climb_cleanly_with_one_sentence() {
     for signal in [Signal::TERM, Signal::INT] {
         // In the middle of the climb.
         let mut running = long_climb();
-        running.says("the first rung");
+        running.says("first rung");
         running.signal(signal);
         let ended = running.finish();
         assert_eq!(ended.code(), Some(3), "{}", ended.err);

@@ -254,7 +254,7 @@ fn invalid_input_gives_one_sentence() {
     let other = folder.path().join("other.json").display().to_string();
     fs::write(&other, "{\"schema\":\"udpath.map/1\"}").unwrap();
     for (arguments, code, told) in [
-        (&["--port", "1"][..], 2, "--port 1: no UDP socket is bound to it"),
+        (&["--port", "1"][..], 2, "--port 1: no UDP socket is bound to this port"),
         (&["--port", "0"], 2, "--port"),
         (&["--pid", "4194304"], 2, "--pid 4194304: no such process"),
         (&["--pid", "1", "--port", "1"], 2, "cannot be used with"),

@@ -231,7 +231,7 @@ fn a_boot_ends_an_unconfirmed_apply() {
     udpath_lab::needs_root!();
     fine(first(), "unconfirmed");
     let boot = &BOOTS[1];
-    ended(boot, "status", 1, "not confirmed before a boot, which ended it: `udpath undo 3` closes it");
+    ended(boot, "status", 1, "not confirmed before a reboot, which reset it: close it with `udpath undo 3`");
     ended(boot, "confirm", 3, "was lost at a reboot");
     ended(boot, "close", 0, "reset by an earlier boot, not checked: eth1:rps/rx-0");
     fine(boot, "closed");

@@ -323,7 +323,7 @@ fn wrong_options_are_named() {
         (&["--stratum", "16"][..], "invalid --stratum 16: expected 1 to 15"),
         (&["--rate-limit", "often"], "invalid --rate-limit often: expected 1 to 131072 seconds"),
         (&["--rate-burst", "4"], "--rate-burst needs --rate-limit"),
-        (&["--tcp"], "ntp runs over UDP only: remove --tcp"),
+        (&["--tcp"], "ntp supports UDP only: remove --tcp"),
     ] {
         let arguments = [&["serve", "ntp", "--bind", "127.0.0.1:0"][..], options].concat();
         let ended = Run::new(&arguments).finish();

@@ -50,7 +50,7 @@ fn the_way_from_a_plan_to_its_undo() {
     fs::write(place.state.path().join("x"), "").unwrap();
     place.shell("echo 1 > /sys/class/net/eth0/queues/rx-0/rps_cpus").fine();
     let drifted = place.run(&["status", "--json"]);
-    drifted.refused(1, "1 setting is not as it was applied");
+    drifted.refused(1, "1 setting is not at its applied value");
     let document: Value = serde_json::from_str(&drifted.out).unwrap();
     let held = &document["applies"][0]["settings"][0];
     assert_eq!((&held["state"], &held["now"]), (&"drifted".into(), &"0".into()));
@@ -103,7 +103,7 @@ fn invalid_input_is_a_usage_error_and_changes_nothing() {
         (&["--set", "eth0:rps/rx-0"][..], "SETTING=VALUE"),
         (&["--set", "eth0:rps/rx-0=ff"], "0-3,8"),
         (&["--set", "eth0:rps/0=1"], "eth0:rps/rx-0"),
-        (&["--set", "eth0:rps/rx-0=0", "--set", "eth0:rps/rx-0=1"], "at once"),
+        (&["--set", "eth0:rps/rx-0=0", "--set", "eth0:rps/rx-0=1"], "cannot be both 0 and 1"),
         (&["--set", "eth0:rps/rx-0=4000"], "has no CPU 4000"),
         (
             &["--set", "sysctl:net.ipv4.conf.eth0.accept_local=1"],
@@ -151,7 +151,7 @@ fn without_rights_on_read_only_files_or_a_full_disk_nothing_is_half_done() {
     let apply = "apply --state /tmp/udpath-open-$$.d/j --set eth0:rps/rx-0=0-1";
     place
         .shell(&format!("{open}; {folder}; {nobody} /tmp/udpath-open-$$ {apply}"))
-        .refused(3, "root is needed");
+        .refused(3, "it needs root");
     place
         .shell(&format!("{open}; {nobody} /tmp/udpath-open-$$ apply --state /proc/j --set {RPS}"))
         .refused(3, "/proc/j");

@@ -50,7 +50,7 @@ fn counts_of_an_interval_are_of_that_interval() {
 fn invalid_input_gives_one_sentence() {
     for (args, code, told) in [
         (&["show", "no-such0"][..], 2, "there is no interface 'no-such0'; there are lo"),
-        (&["show", "pid:4194304"], 2, "process 4194304 is not there"),
+        (&["show", "pid:4194304"], 2, "process 4194304 does not exist"),
         (&["show", "pid:x"], 2, "invalid PID `x`: expected pid:N"),
         (&["show", "-i", "0"], 2, "expected 10ms to 5m"),
         (&["show", "--sysroot", "/no/such/folder"], 2, "contains neither proc nor sys"),

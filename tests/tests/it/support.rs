@@ -143,7 +143,7 @@ fn a_captured_folder_shows_nothing_outside_and_does_not_wait() {
         ("/proc/interrupts", "leads out of the captured folder"),
         ("/proc/net/softnet_stat", "is a FIFO"),
     ] {
-        let told = format!("{name} is ");
+        let told = format!("{name} is");
         let line = shown.out.lines().find(|line| line.contains(&told) && line.contains(why));
         assert!(line.is_some(), "{name}: {}", shown.out);
     }

@@ -40,18 +40,22 @@ pub fn applied_sentence(applied: &Applied, confirm_seconds: Option<u64>) -> Stri
 #[must_use]
 pub fn undone_sentence(undone: &Undone) -> String {
     let Undone { id, ended, untold, gone_with_boot, .. } = undone;
-    let except = |names: &[String], why: &str| match names {
-        [] => String::new(),
-        names => format!("; {why}: {}", names.join(", ")),
-    };
-    let all =
-        if untold.is_empty() && ended.is_empty() && gone_with_boot.is_empty() { "all" } else { "other" };
-    format!(
-        "undid apply {id}: {all} settings read back at their previous values{}{}{}",
-        except(untold, "written, but not reported by the kernel"),
-        except(ended, "gone with their process or socket"),
-        except(gone_with_boot, "reset by an earlier boot, not checked")
-    )
+    let except: Vec<String> = [
+        (untold, "written, but not reported by the kernel"),
+        (ended, "gone with their process or socket"),
+        (gone_with_boot, "reset by an earlier boot, not checked"),
+    ]
+    .into_iter()
+    .filter(|(names, _)| !names.is_empty())
+    .map(|(names, why)| format!("{why}: {}", names.join(", ")))
+    .collect();
+    match except.as_slice() {
+        [] => format!("undid apply {id}: all settings read back at their previous values"),
+        except => format!(
+            "undid apply {id}: settings read back at their previous values, except: {}",
+            except.join("; ")
+        ),
+    }
 }
 
 /// The applies in effect with their settings, and those that were reverted. `now` is in milliseconds since 1970.

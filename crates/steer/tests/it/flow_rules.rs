@@ -115,7 +115,7 @@ fn rules_that_contradict_each_other_are_refused() {
     );
     assert_eq!(
         refused(r#""contexts": {"3": {"table": [0, 2]}}"#),
-        "RSS context 3: entry 1 of the indirection table is queue 2, but there are only 2, 0 to 1"
+        "invalid RSS context 3: entry 1 of the indirection table is queue 2, but there are only 2, 0 to 1"
     );
 }
 

@@ -163,7 +163,7 @@ fn settings_lost_by_a_server_restart_are_reported_before_and_after() {
         let settled = place.settled("server");
         let undone = place.udpath("server", &["undo"]);
         undone.fine();
-        assert!(undone.err.contains("of which nothing is left"), "{}", undone.err);
+        assert!(undone.err.contains("gone with their process or socket"), "{}", undone.err);
         assert_eq!(place.settled("server"), settled);
         // And after the server has exited for good.
         place.apply("server", &requests).fine();
@@ -217,11 +217,11 @@ fn a_socket_is_found_again_when_the_process_it_was_named_by_has_ended() {
     place.reload();
     awaited("the worker to end", TIMEOUT, || (!place.server().processes.contains(&worker)).then_some(()));
     let status = place.udpath("server", &["status"]);
-    assert!(status.fine().out.contains("holds (it is socket:"), "{}", status.out);
+    assert!(status.fine().out.contains("holds (it is now socket:"), "{}", status.out);
     let polls = |place: &Place| place.sockets()[0].values.contains(&SocketValue::BusyPoll(50));
     assert!(polls(&place));
     let undone = place.udpath("server", &["undo"]);
-    assert!(undone.fine().err.contains("every setting was read back"), "{}", undone.err);
+    assert!(undone.fine().err.contains("all settings read back at their previous values"), "{}", undone.err);
     assert!(!polls(&place));
     assert_eq!(place.sockets()[0].values, before[0].values);
 }

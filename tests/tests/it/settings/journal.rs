@@ -41,7 +41,7 @@ fn a_damaged_entry_blocks_itself_alone_and_can_be_closed() {
     assert!(print.fine().out.contains("echo 2 > /sys/class/net/eth0/queues/rx-0/rps_cpus"), "{}", print.out);
     assert!(print.err.contains("edited"), "{}", print.err);
     fs::write(&entry, "").unwrap();
-    place.run(&["undo", "--print", "1"]).refused(3, "no change can be read");
+    place.run(&["undo", "--print", "1"]).refused(3, "cannot read any change from apply 1");
     place.run(&["undo", "--forget", "1"]).fine();
     place.run(&["status"]).fine();
     place.run(&["undo", "--forget", "1"]).refused(2, "has no entry 1");
@@ -68,7 +68,7 @@ fn other_users_cannot_open_the_lock_and_its_holder_is_named() {
     assert_ne!(place.shell(&format!("{nobody} flock -n $S/j/lock true")).code, Some(0));
     // The build directory may be closed to others.
     let status = "cp $U $S/open; chmod 755 $S/open";
-    place.shell(&format!("{status}; {nobody} $S/open status --state $S/j")).refused(3, "root is needed");
+    place.shell(&format!("{status}; {nobody} $S/open status --state $S/j")).refused(3, "run as root");
     // The holder is named, whatever the file says.
     let mut holder = place.command("flock");
     let mut holder = holder.arg(&lock).args(["sleep", "1000"]).stdout(Stdio::null()).spawn().unwrap();

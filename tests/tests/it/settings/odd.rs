@@ -62,7 +62,7 @@ fn a_removed_device_is_reported_at_each_step() {
     place.run(&["apply", "--set", "lan0:rps/rx-0=1", "--set", RPS]).fine();
     place.shell("ip link del lan0").fine();
     let status = place.run(&["status"]);
-    status.refused(1, "1 setting is not as it was applied");
+    status.refused(1, "1 setting is not at its applied value");
     assert!(status.out.contains("gone") && status.out.contains("holds"), "{}", status.out);
     place.run(&["undo"]).refused(1, "lan0:rps/rx-0 is gone");
     assert_eq!(place.look(), before);
@@ -128,13 +128,13 @@ fn container_root_gets_the_missing_permission() {
     let bare = "setpriv --bounding-set=-all --inh-caps=-all";
     for (around, request, part) in [
         // Root in a user namespace of its own, unprivileged outside.
-        (user, RPS, "root is needed"),
+        (user, RPS, "it needs root"),
         (user, "eth0:channels/rx=2", "cannot set eth0:channels/rx"),
         (user, "eth0:qdisc=mq", "cannot set eth0:qdisc"),
-        (user, "sysctl:net.ipv4.ip_default_ttl=70", "root is needed"),
+        (user, "sysctl:net.ipv4.ip_default_ttl=70", "it needs root"),
         (user, &thread, "CAP_SYS_NICE"),
         // Root without capabilities: it can still write files it owns.
-        (bare, RPS, "root is needed"),
+        (bare, RPS, "it needs root"),
         (bare, "eth0:channels/rx=2", "cannot set eth0:channels/rx"),
         (bare, "eth0:qdisc=mq", "cannot set eth0:qdisc"),
     ] {
