@@ -188,7 +188,7 @@ fn unreported_values_are_restored_if_known() {
     assert!(matches!(refused, Err(PlanError::Destroys { .. })), "{refused:?}");
     let plan = plan(&sim, &["group:812/4026:selection=by-cpu"]);
     assert!(
-        plan.diff().contains("unknown -> by-cpu") && plan.diff().contains("makes it by-flow"),
+        plan.diff().contains("unknown -> by-cpu") && plan.diff().contains("undo sets by-flow"),
         "{}",
         plan.diff()
     );

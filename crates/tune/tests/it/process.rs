@@ -208,7 +208,7 @@ fn missing_rights_are_named(running: &Running) {
             with(CapabilitySet::SYS_PTRACE | CapabilitySet::DAC_READ_SEARCH);
             let said =
                 write(socket.pid, socket.id, SocketValue::ReceiveBuffer(3 << 20)).unwrap_err().to_string();
-            assert!(said.contains("not permitted; CAP_NET_ADMIN is needed"), "{said}");
+            assert!(said.contains("not permitted; it needs CAP_NET_ADMIN"), "{said}");
             with(CapabilitySet::empty());
             // The kernel compares the capabilities of both.
             match (running.kind, find(running.pid())) {
