@@ -114,7 +114,7 @@ impl Climb<'_> {
                 Ok((candidate, race)) => {
                     all_trials[at].merge(race.of_best);
                     let ratio = race.comparison.interval().unwrap_or(NOTHING);
-                    let result = self.result(
+                    let mut result = self.result(
                         rung,
                         &candidate,
                         &race.of_candidate,
@@ -122,6 +122,8 @@ impl Climb<'_> {
                         ratio,
                         race.verdict,
                     );
+                    // A link of one queue is a reference: later rungs build on all queues, whichever is faster here.
+                    result.kept |= rung.step == Step::Base && incumbent.settings.one_queue;
                     if result.kept {
                         best = Some((results.len(), candidate));
                     }
