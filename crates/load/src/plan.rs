@@ -220,6 +220,17 @@ impl Plan {
         (mean + 6.0 * mean.sqrt()).ceil() as u64 + burst + 64
     }
 
+    /// Requests of one flow in flight: those of a closed loop, or what an open loop sends within the timeout.
+    pub(crate) fn in_flight_per_flow(&self) -> u64 {
+        match (self.arrivals, self.peak_rate()) {
+            (Arrivals::Closed { inflight }, _) => u64::from(inflight),
+            (_, Some(rate)) => {
+                (rate / f64::from(self.flows.max(1)) * self.timeout.as_secs_f64()).ceil() as u64
+            }
+            (_, None) => 0,
+        }
+    }
+
     fn check_ends(&self) -> Result<(), PlanError> {
         let Some(first) = self.targets.first() else { return Err(PlanError::NoTarget) };
         for target in &self.targets {

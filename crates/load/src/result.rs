@@ -1,8 +1,8 @@
 //! The result of a run: plain, serialisable, mergeable.
 //!
 //! ```text
-//! every request sent ends as exactly one of      ok | late | lost
-//! every datagram received is exactly one of      ok | late | duplicate | corrupt | wrong_flow
+//! every request sent ends as exactly one of      ok | late | refused | lost
+//! every datagram received is exactly one of      ok | late | refused | duplicate | corrupt | wrong_flow
 //! ```
 //! `reordered` counts some of the ok and late ones. [`Counts::check`] checks both identities. One-way modes have no
 //! replies: `ok` is the receiver's report, `lost` the rest, and both are 0 if there is no report.
@@ -77,6 +77,9 @@ pub struct Counts {
     pub ok: u64,
     /// Requests whose first valid reply arrived after the timeout.
     pub late: u64,
+    /// Requests that the server refused with its first reply.
+    #[serde(default)]
+    pub refused: u64,
     /// Requests with no valid reply until the end of the run.
     pub lost: u64,
     /// Valid replies to a request that already had one.
@@ -100,6 +103,7 @@ impl Counts {
         self.sent += other.sent;
         self.ok += other.ok;
         self.late += other.late;
+        self.refused += other.refused;
         self.lost += other.lost;
         self.duplicate += other.duplicate;
         self.reordered += other.reordered;
@@ -122,21 +126,23 @@ impl Counts {
         if self.sent == 0 { 0.0 } else { (self.sent - self.ok.min(self.sent)) as f64 / self.sent as f64 }
     }
 
-    /// Checks that the counts of an `rr` run satisfy `sent = ok + late + lost` and
-    /// `received = ok + late + duplicate + corrupt + wrong_flow`.
+    /// Checks that the counts of an `rr` run satisfy `sent = ok + late + refused + lost` and
+    /// `received = ok + late + refused + duplicate + corrupt + wrong_flow`.
     ///
     /// # Errors
     /// Both sides of the identity that does not hold.
     pub fn check(&self) -> Result<(), String> {
-        let Self { sent, ok, late, lost, duplicate, corrupt, wrong_flow, received, .. } = *self;
-        let ended = ok + late + lost;
+        let Self { sent, ok, late, refused, lost, duplicate, corrupt, wrong_flow, received, .. } = *self;
+        let ended = ok + late + refused + lost;
         if sent != ended {
-            return Err(format!("sent {sent} but ok {ok} + late {late} + lost {lost} = {ended}"));
+            return Err(format!(
+                "sent {sent} but ok {ok} + late {late} + refused {refused} + lost {lost} = {ended}"
+            ));
         }
-        let judged = ok + late + duplicate + corrupt + wrong_flow;
+        let judged = ok + late + refused + duplicate + corrupt + wrong_flow;
         if received != judged {
             return Err(format!(
-                "received {received} but ok {ok} + late {late} + duplicate {duplicate} + corrupt {corrupt} + \
+                "received {received} but ok {ok} + late {late} + refused {refused} + duplicate {duplicate} + corrupt {corrupt} + \
                  wrong flow {wrong_flow} = {judged}"
             ));
         }

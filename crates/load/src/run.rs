@@ -76,6 +76,11 @@ pub fn run(
         let (protocol, max) = (protocol.name(), protocol.max_size());
         return Err(PlanError::TooLarge { size: plan.size, protocol, max }.into());
     }
+    let (in_flight, most) = (plan.in_flight_per_flow(), protocol.ids());
+    if plan.mode == Mode::Rr && in_flight > most {
+        let flows = (in_flight * u64::from(plan.flows)).div_ceil(most);
+        return Err(PlanError::TooManyInFlight { protocol: protocol.name(), in_flight, most, flows }.into());
+    }
     match (engine, plan.mode) {
         (Engine::Kernel, _) => kernel::run(plan, progress, stop),
         (Engine::Xdp, _) => finish(plan, xdp::run(plan, true, protocol, progress, stop)?),

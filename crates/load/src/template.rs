@@ -18,6 +18,17 @@ pub trait Protocol: Sync {
         MAX_SIZE
     }
 
+    /// Whether every request is as long as the plan says. Otherwise the templates choose each length, and the plan's size
+    /// is the longest; such requests cannot be segments of one message (GSO).
+    fn one_size(&self) -> bool {
+        true
+    }
+
+    /// Most requests of one flow that may be in flight: how many identifiers the protocol has (DNS 65,536, RADIUS 256).
+    fn ids(&self) -> u64 {
+        u64::MAX
+    }
+
     /// A template for one sending thread.
     fn template(&self) -> Box<dyn Template>;
 
@@ -84,9 +95,16 @@ pub trait Template: Send {
         size
     }
 
-    /// Fills all of `request` (at least [`Template::min_size`] bytes) with the request of transaction `(flow, seq)`.
+    /// The number of low bits of `seq` that a reply carries. With less than 64, [`Judgement::Valid`] has only these bits,
+    /// and the newest request that has them is meant. Never fewer bits than [`Protocol::ids`] needs.
+    fn seq_bits(&self) -> u32 {
+        u64::BITS
+    }
+
+    /// Writes the request of transaction `(flow, seq)` into `request` (at least [`Template::min_size`] bytes, as many as
+    /// the plan's size) and returns its length: all of `request` if the protocol has [one size](Protocol::one_size).
     /// The same transaction always gives the same bytes: a request that was not accepted completely is written again.
-    fn write(&mut self, flow: u32, seq: u64, request: &mut [u8]);
+    fn write(&mut self, flow: u32, seq: u64, request: &mut [u8]) -> usize;
 
     /// Judges a reply that arrived on `flow`.
     fn check(&self, flow: u32, reply: &[u8]) -> Judgement;
@@ -98,6 +116,11 @@ pub enum Judgement {
     /// The intact reply to request `seq` of the flow it arrived on.
     Valid {
         /// Sequence number of the request within its flow.
+        seq: u64,
+    },
+    /// An intact reply by which the server refuses request `seq` of the flow it arrived on: a kiss-o'-death, REFUSED.
+    Refused {
+        /// Like that of `Valid`.
         seq: u64,
     },
     /// An intact reply that belongs to another flow.

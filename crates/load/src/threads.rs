@@ -247,7 +247,7 @@ pub(crate) fn conclude(
     }
     let mut counts = tally.counts;
     if plan.mode == Mode::Rr {
-        counts.lost = counts.sent - counts.ok - counts.late;
+        counts.lost = counts.sent - counts.ok - counts.late - counts.refused;
     }
     evidence.sent = counts.sent;
     evidence.received = counts.received;

@@ -87,6 +87,21 @@ pub enum PlanError {
         /// Longest request in bytes.
         max: usize,
     },
+    /// More requests of a flow in flight than the protocol has identifiers for.
+    #[error(
+        "{in_flight} requests may be in flight per flow, but {protocol} has {most} identifiers: use at least {flows} flows, or a \
+         shorter timeout or lower rate"
+    )]
+    TooManyInFlight {
+        /// The protocol.
+        protocol: &'static str,
+        /// Requests of the plan in flight per flow.
+        in_flight: u64,
+        /// Identifiers.
+        most: u64,
+        /// Flows that are enough for the plan.
+        flows: u64,
+    },
     /// No threads, or too many.
     #[error("invalid number of threads {0}: expected 1 to {MAX_THREADS}")]
     Threads(usize),

@@ -107,10 +107,13 @@ pub(crate) struct Pending {
     window: u64,
     open: u64,
     timeout: u64,
+    /// Which bits of a seq the replies carry.
+    carried: u64,
 }
 
 impl Pending {
-    pub(crate) fn new(plan: &Plan) -> Self {
+    /// For replies that carry the low `seq_bits` bits of a seq.
+    pub(crate) fn new(plan: &Plan, seq_bits: u32) -> Self {
         let old_max = if plan.mode == Mode::Rr { plan.pending_per_flow() } else { 0 };
         let usual = match plan.peak_rate() {
             Some(rate) if plan.mode == Mode::Rr => (rate / f64::from(plan.flows) * USUAL) as u64,
@@ -126,12 +129,24 @@ impl Pending {
             window: u64::MAX,
             open: 0,
             timeout: u64::try_from(plan.timeout.as_nanos()).unwrap_or(u64::MAX),
+            carried: u64::MAX.checked_shr(u64::BITS.saturating_sub(seq_bits)).unwrap_or(0),
         }
     }
 
     /// The seq of the next request.
     pub(crate) fn next(&self) -> u64 {
         self.next
+    }
+
+    /// The seq of the newest request sent whose carried bits are those of `bits`. If the replies carry all bits, or no
+    /// such request was sent, `bits` itself.
+    #[inline]
+    pub(crate) fn complete(&self, bits: u64) -> u64 {
+        if self.carried == u64::MAX {
+            return bits;
+        }
+        let newest = self.next.wrapping_sub(1);
+        newest.checked_sub(newest.wrapping_sub(bits) & self.carried).unwrap_or(bits)
     }
 
     /// Requests sent and not answered, given up or not.
@@ -274,7 +289,7 @@ mod tests {
         let mut plan = Plan::new("192.0.2.1:7".parse().unwrap());
         plan.arrivals = Arrivals::Closed { inflight };
         plan.timeout = Duration::from_nanos(TIMEOUT);
-        Pending::new(&plan)
+        Pending::new(&plan, u64::BITS)
     }
 
     fn first(p: &mut Pending, seq: u64, now: u64) -> Answer {
@@ -340,6 +355,21 @@ mod tests {
         let e = Entry::new(0, 7, 7 + 3_000_000_000);
         assert_eq!(e.sent(), 7 + 3_000_000_000);
         assert_eq!(Entry::new(0, 0, u64::MAX >> 1).sent(), u64::from(MICROS - 1) * 1000);
+    }
+
+    #[test]
+    fn carried_bits_mean_the_newest_request_that_has_them() {
+        let mut plan = Plan::new("192.0.2.1:7".parse().unwrap());
+        plan.arrivals = Arrivals::Closed { inflight: 4 };
+        let mut p = Pending::new(&plan, 8);
+        assert_eq!(p.complete(0), 0);
+        assert_eq!(p.answer(p.complete(0), 0), Seen::Never);
+        for _ in 0..700 {
+            p.skip();
+        }
+        // Sent: 0 to 699, and 699 is 0x2bb.
+        assert_eq!((p.complete(0xbb), p.complete(0xba), p.complete(0xbc)), (699, 698, 444));
+        assert_eq!(p.complete(0), 512);
     }
 
     proptest! {

@@ -54,8 +54,9 @@ impl Tally {
         now: u64,
         clock: &Clock,
     ) -> bool {
-        let seq = match judgement {
-            Judgement::Valid { seq } => seq,
+        let (bits, refused) = match judgement {
+            Judgement::Valid { seq } => (seq, false),
+            Judgement::Refused { seq } => (seq, true),
             _ if now < clock.window() => {
                 self.ignored += 1;
                 return false;
@@ -69,8 +70,17 @@ impl Tally {
                 return false;
             }
         };
+        let seq = pending.complete(bits);
         let in_window = pending.counts(seq);
         match pending.answer(seq, now) {
+            Seen::First(answer) if refused => {
+                if in_window {
+                    self.counts.refused += 1;
+                } else {
+                    self.ignored += 1;
+                }
+                return !answer.given_up;
+            }
             Seen::First(answer) => {
                 self.ok_ever += u64::from(!answer.late);
                 self.completed += u64::from(!answer.late && clock.in_window(now));

@@ -102,7 +102,8 @@ impl Connections {
             let now = ledger.clock.now();
             let count = connection.backlog.len().min(self.output.len() / self.size);
             for (ahead, message) in (0..).zip(self.output.chunks_exact_mut(self.size).take(count)) {
-                ledger.write(index, ahead, message);
+                let len = ledger.write(index, ahead, message);
+                debug_assert_eq!(len, message.len(), "protocols over TCP have one size");
             }
             let bytes = &self.output[connection.offset..count * self.size];
             match rustix::net::send(&connection.socket, bytes, rustix::net::SendFlags::NOSIGNAL) {

@@ -111,8 +111,9 @@ impl Sender {
         for datagram in 0..count {
             let (message, place) = (datagram / self.segments, datagram % self.segments);
             let bytes = &mut self.messages.buffer(message)[place * self.size..][..self.size];
-            ledger.write(index, datagram as u64, bytes);
-            self.messages.set_len(message, (place + 1) * self.size);
+            let len = ledger.write(index, datagram as u64, bytes);
+            // Segments have one size: only one-way modes send several per message, and their requests fill it.
+            self.messages.set_len(message, place * self.size + len);
         }
         count.div_ceil(self.segments)
     }

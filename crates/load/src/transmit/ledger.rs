@@ -62,7 +62,12 @@ impl<'a> Ledger<'a> {
         flows: impl Iterator<Item = u32>,
     ) -> Self {
         let flows: Box<[Flow]> = flows
-            .map(|number| Flow { number, pending: Pending::new(plan), staged: 0, closed: false })
+            .map(|number| Flow {
+                number,
+                pending: Pending::new(plan, template.seq_bits()),
+                staged: 0,
+                closed: false,
+            })
             .collect();
         let inflight = match plan.arrivals {
             Arrivals::Closed { inflight } if plan.mode == Mode::Rr => inflight,
@@ -128,11 +133,13 @@ impl<'a> Ledger<'a> {
         room
     }
 
-    /// Writes the request of flow `index` that is `ahead` places after the last one sent.
+    /// Writes the request of flow `index` that is `ahead` places after the last one sent; returns its length.
     #[inline]
-    pub(crate) fn write(&mut self, index: usize, ahead: u64, request: &mut [u8]) {
+    pub(crate) fn write(&mut self, index: usize, ahead: u64, request: &mut [u8]) -> usize {
         let flow = &self.flows[index];
-        self.template.write(flow.number, flow.pending.next() + ahead, request);
+        let len = self.template.write(flow.number, flow.pending.next() + ahead, request);
+        debug_assert!(len <= request.len() && len > 0, "{len} of {} bytes", request.len());
+        len.min(request.len())
     }
 
     /// Requests of flow `index` that the engine took and has not sent.

@@ -37,8 +37,10 @@ pub(super) struct Frames<'a> {
     sums: &'a Sums,
     table: &'a Table,
     thread: usize,
-    /// Payload bytes of a request.
+    /// Payload bytes of a request; of the longest one if `scratch` exists.
     size: usize,
+    /// Where requests are written first whose length is only known then.
+    scratch: Option<Box<[u8]>>,
     lanes: Vec<Lane>,
     flows: Vec<Flow>,
     /// None: everything is sent through lanes.
@@ -68,12 +70,14 @@ impl<'a> Frames<'a> {
         flows: Vec<Flow>,
         live: Option<Live>,
         mailboxes: Mailboxes,
+        one_size: bool,
     ) -> Self {
         Self {
             sums,
             table,
             thread: ledger.thread,
             size: ledger.plan.size,
+            scratch: (!one_size).then(|| vec![0; ledger.plan.size].into()),
             lanes,
             flows,
             live,
@@ -108,12 +112,13 @@ impl<'a> Frames<'a> {
             ledger.queue_full += 1;
             return false;
         };
-        let flow = &self.flows[index];
+        let (flow, request) = (&self.flows[index], self.scratch.as_deref_mut());
+        let payload = Payload::next(ledger, index, self.size, request);
         // It fits: the size was checked against the MTU before the start, and the frame against the size. If it did
         // not, the reply would never arrive, and would count as lost.
-        let fits = frame.set_len(flow.headers.payload_offset() + self.size);
+        let fits = frame.set_len(flow.headers.payload_offset() + payload.len());
         debug_assert!(fits, "a frame has room for the plan's size");
-        flow.write(ledger, index, self.size, frame.bytes_mut());
+        flow.write(ledger, index, payload, frame.bytes_mut());
         lane.stage(frame, Staged { index: index as u32, intended });
         true
     }
@@ -133,12 +138,43 @@ impl<'a> Frames<'a> {
     }
 }
 
-impl Flow {
-    /// Writes the next request of this flow, whose index is `index`, into `frame`, which has exactly its length.
+/// A request on its way into a frame, which must have its length before it is written.
+enum Payload<'a> {
+    /// As long as all others: it is written into the frame.
+    Sized(usize),
+    /// Already written elsewhere.
+    Written(&'a [u8]),
+}
+
+impl<'a> Payload<'a> {
+    /// The next request of flow `index`, of `size` bytes or, with `scratch`, of the length that its template chooses.
     #[inline]
-    fn write(&self, ledger: &mut Ledger<'_>, index: usize, size: usize, frame: &mut [u8]) {
-        if let Some(payload) = frame.get_mut(self.headers.payload_offset()..) {
-            ledger.write(index, ledger.staged(index), payload);
+    fn next(ledger: &mut Ledger<'_>, index: usize, size: usize, scratch: Option<&'a mut [u8]>) -> Self {
+        let Some(scratch) = scratch else { return Self::Sized(size) };
+        let len = ledger.write(index, ledger.staged(index), scratch);
+        Self::Written(&scratch[..len])
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Sized(size) => *size,
+            Self::Written(request) => request.len(),
+        }
+    }
+}
+
+impl Flow {
+    /// Writes `payload`, the next request of this flow, whose index is `index`, into `frame`, which has exactly its length.
+    #[inline]
+    fn write(&self, ledger: &mut Ledger<'_>, index: usize, payload: Payload<'_>, frame: &mut [u8]) {
+        let size = payload.len();
+        if let Some(bytes) = frame.get_mut(self.headers.payload_offset()..) {
+            match payload {
+                Payload::Sized(_) => {
+                    ledger.write(index, ledger.staged(index), bytes);
+                }
+                Payload::Written(request) => bytes.copy_from_slice(request),
+            }
         }
         let written = self.headers.emit(frame, size, UdpChecksum::Computed);
         debug_assert!(written.is_ok(), "{written:?}");

@@ -58,8 +58,9 @@ impl Template for EchoTemplate {
         HEADER
     }
 
-    fn write(&mut self, flow: u32, seq: u64, request: &mut [u8]) {
-        let mut stream = Stream::new(self.run, request.len(), flow, seq);
+    fn write(&mut self, flow: u32, seq: u64, request: &mut [u8]) -> usize {
+        let len = request.len();
+        let mut stream = Stream::new(self.run, len, flow, seq);
         let (header, body) = request.split_at_mut(HEADER);
         header[..2].copy_from_slice(&MAGIC);
         header[2..6].copy_from_slice(&flow.to_be_bytes());
@@ -72,6 +73,7 @@ impl Template for EchoTemplate {
         let rest = words.into_remainder();
         let last = stream.next();
         rest.copy_from_slice(&last[..rest.len()]);
+        len
     }
 
     fn check(&self, flow: u32, reply: &[u8]) -> Judgement {

@@ -72,7 +72,7 @@ impl Template for NtpTemplate {
         Header::LEN
     }
 
-    fn write(&mut self, flow: u32, seq: u64, request: &mut [u8]) {
+    fn write(&mut self, flow: u32, seq: u64, request: &mut [u8]) -> usize {
         let number = MARK << (FLOW_BITS + SEQ_BITS)
             | (u64::from(flow) & mask(FLOW_BITS)) << SEQ_BITS
             | (seq & mask(SEQ_BITS));
@@ -82,12 +82,14 @@ impl Template for NtpTemplate {
         let (head, rest) = request.split_at_mut(Header::LEN);
         head.copy_from_slice(&header.encode());
         rest.fill(0);
+        head.len() + rest.len()
     }
 
     fn check(&self, flow: u32, reply: &[u8]) -> Judgement {
         let Some(header) = Header::decode(reply).filter(|_| reply.len() == Header::LEN) else {
             return Judgement::Corrupt;
         };
+        let refused = header.leap == ALARM && ReferenceId::REFUSALS.contains(&header.reference_id);
         if !is_valid(&header) {
             return Judgement::Corrupt;
         }
@@ -98,7 +100,8 @@ impl Template for NtpTemplate {
         if number >> SEQ_BITS & mask(FLOW_BITS) != u64::from(flow) {
             return Judgement::WrongFlow;
         }
-        Judgement::Valid { seq: number & mask(SEQ_BITS) }
+        let seq = number & mask(SEQ_BITS);
+        if refused { Judgement::Refused { seq } } else { Judgement::Valid { seq } }
     }
 }
 
@@ -109,12 +112,12 @@ impl NtpTemplate {
     }
 }
 
-/// Whether a server may send this to a client of version 4 (RFC 5905, A.5.1.1 and 7.4). A server that is not synchronized may;
-/// one that refuses service may not: that is not an answer.
+/// Whether a server may send this to a client of version 4 (RFC 5905, A.5.1.1 and 7.4). A server that is not synchronized may,
+/// and one that refuses service.
 fn is_valid(header: &Header) -> bool {
     let Header { leap, stratum, root_delay, root_dispersion, .. } = *header;
     let state = if leap == ALARM {
-        (stratum == 0 || stratum == 16) && !ReferenceId::REFUSALS.contains(&header.reference_id)
+        stratum == 0 || stratum == 16
     } else {
         (1..=15).contains(&stratum) && root_delay < MAX_DISPERSION && root_dispersion < MAX_DISPERSION
     };
@@ -218,7 +221,6 @@ mod tests {
             ("another version", Header { version: 3, ..good }),
             ("stratum 16", Header { stratum: 16, ..good }),
             ("stratum 0", Header { stratum: 0, ..good }),
-            ("a kiss", Header { leap: 3, stratum: 0, reference_id: ReferenceId::RATE, ..good }),
             ("not synchronized, yet stratum 2", Header { leap: 3, ..good }),
             ("root delay", Header { root_delay: 16 << 16, ..good }),
             ("root dispersion", Header { root_dispersion: 16 << 16, ..good }),
@@ -232,6 +234,8 @@ mod tests {
         }
         let waiting = Header { leap: 3, stratum: 0, reference_id: ReferenceId::INIT, ..good };
         assert_eq!(check(3, &waiting), Judgement::Valid { seq: 4 }, "not synchronized");
+        let kiss = Header { leap: 3, stratum: 0, reference_id: ReferenceId::RATE, ..good };
+        assert_eq!(check(3, &kiss), Judgement::Refused { seq: 4 });
         let wire = good.encode();
         let template = NtpTemplate { run: RUN };
         assert_eq!(template.check(3, &wire[..47]), Judgement::Corrupt);

@@ -79,13 +79,14 @@ impl Template for SinkTemplate {
         1
     }
 
-    fn write(&mut self, flow: u32, seq: u64, request: &mut [u8]) {
+    fn write(&mut self, flow: u32, seq: u64, request: &mut [u8]) -> usize {
         let mut header = [MAGIC; HEADER];
         header[1..5].copy_from_slice(&flow.to_be_bytes());
         header[5..].copy_from_slice(&seq.to_be_bytes());
         let n = request.len().min(HEADER);
         // The rest of the buffer stays as it is: a sink does not read it, and writing it would slow a flood down.
         request[..n].copy_from_slice(&header[..n]);
+        request.len()
     }
 
     fn check(&self, _flow: u32, _reply: &[u8]) -> Judgement {

@@ -117,6 +117,7 @@ fn counts(result: &LoadResult) -> Vec<CountRow> {
         ("sent", c.sent, "requests handed to the kernel or the driver"),
         ("ok", c.ok, "their first valid reply came in time"),
         ("late", c.late, "their first valid reply came after the timeout"),
+        ("refused", c.refused, "the server refused them with its first reply"),
         ("lost", c.lost, "no valid reply until the end of the run"),
         ("received", c.received, "datagrams that came back, whatever was in them"),
         ("duplicate", c.duplicate, "valid replies to a request that had one already"),

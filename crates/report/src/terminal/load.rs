@@ -92,6 +92,7 @@ fn fates(result: &LoadResult) -> Table {
         ("sent", counts.sent),
         ("ok", counts.ok),
         ("late", counts.late),
+        ("refused", counts.refused),
         ("lost", counts.lost),
         ("rejected by the kernel", counts.send_errors),
     ];

@@ -6,7 +6,7 @@ use udpath_stack::frame::Frame;
 
 use super::super::lane::Staged;
 use super::super::live::{LIVE_THRESHOLD, Live};
-use super::Frames;
+use super::{Frames, Payload};
 use crate::transmit::Ledger;
 
 impl Frames<'_> {
@@ -28,12 +28,13 @@ impl Frames<'_> {
             // The kernel has just stopped accepting them.
             return self.stage(ledger, index, intended);
         };
-        let flow = &self.flows[index];
-        let Some(bytes) = live.frames.frame(flow.headers.payload_offset() + self.size) else {
+        let (flow, request) = (&self.flows[index], self.scratch.as_deref_mut());
+        let payload = Payload::next(ledger, index, self.size, request);
+        let Some(bytes) = live.frames.frame(flow.headers.payload_offset() + payload.len()) else {
             ledger.queue_full += 1;
             return false;
         };
-        flow.write(ledger, index, self.size, bytes);
+        flow.write(ledger, index, payload, bytes);
         live.staged.push(Staged { index: index as u32, intended });
         true
     }

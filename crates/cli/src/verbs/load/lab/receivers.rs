@@ -33,6 +33,14 @@ impl Protocol for WithoutReports {
         self.0.max_size()
     }
 
+    fn one_size(&self) -> bool {
+        self.0.one_size()
+    }
+
+    fn ids(&self) -> u64 {
+        self.0.ids()
+    }
+
     fn template(&self) -> Box<dyn Template> {
         self.0.template()
     }
