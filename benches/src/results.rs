@@ -1,14 +1,15 @@
 //! The results of a run: printed as they come, counted at the end, and written to `benches/results`.
 //!
 //! The file is JSON with one figure per line, so that `scripts/figures.sh` can make the tables of the docs from it
-//! with the tools of every Debian machine.
+//! with the tools of every Debian machine. A run of some benchmarks replaces their figures in the machine's newest file;
+//! each figure says when and at which commit it was measured.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use crate::claim::{Bound, Claim, Verdict};
@@ -30,12 +31,14 @@ pub(crate) struct Results {
     failed: Vec<(String, String)>,
     held: usize,
     missed: usize,
+    commit: String,
 }
 
 impl Results {
     pub(crate) fn new() -> Self {
         let ticks = Ticks::now();
         Self {
+            commit: commit(),
             started: output("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"]),
             begin: Instant::now(),
             ticks,
@@ -90,6 +93,8 @@ impl Results {
             "bound": bound,
             "unmet": claim.unmet,
             "moderation_us": claim.moderation,
+            "commit": self.commit,
+            "started": self.started,
             "steal_percent": rounded(self.since.stolen()),
         }));
     }
@@ -112,47 +117,119 @@ impl Results {
         self.missed > 0
     }
 
-    /// Writes the file of a whole run and returns its path.
-    pub(crate) fn write(&self) -> Result<PathBuf> {
+    /// Writes a file with the figures of `all` benchmarks: those that did not run keep what the machine's newest file says.
+    /// Returns its path; none if some did not run and there is no such file.
+    pub(crate) fn write(&self, all: &[&str]) -> Result<Option<PathBuf>> {
         let date = self.started.split('T').next().unwrap_or_default();
-        let path = Path::new(FOLDER).join(format!("{}-{date}.json", slug(&machine())));
-        fs::write(&path, self.text()).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(path)
+        let slug = slug(&machine());
+        let path = Path::new(FOLDER).join(format!("{slug}-{date}.json"));
+        let mut file =
+            Contents { figures: self.figures.clone(), benches: self.benches(), failed: self.failures() };
+        if self.seconds.len() < all.len() {
+            let Some(before) = newest(&slug)? else { return Ok(None) };
+            let ran = |value: &Value| self.seconds.iter().any(|(name, _)| bench(value) == Some(name));
+            file.merge(Contents::read(&before)?, ran, all);
+        }
+        fs::write(&path, self.text(&file)).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Some(path))
     }
 
-    fn text(&self) -> String {
+    fn benches(&self) -> Vec<Value> {
+        let times = self.seconds.iter();
+        times.map(|(name, took)| json!({ "bench": name, "seconds": rounded(*took) })).collect()
+    }
+
+    fn failures(&self) -> Vec<Value> {
+        self.failed.iter().map(|(name, error)| json!({ "bench": name, "error": error })).collect()
+    }
+
+    fn text(&self, file: &Contents) -> String {
         let lines = |values: &[Value]| -> String {
             values.iter().map(|value| format!("    {value}")).collect::<Vec<_>>().join(",\n")
         };
-        let changed =
-            !Command::new("git").args(["diff", "--quiet", "HEAD"]).status().is_ok_and(|s| s.success());
-        let commit = output("git", &["rev-parse", "--short=12", "HEAD"]);
+        let verdicts = |verdict: Verdict| {
+            let word = verdict.word().to_lowercase();
+            file.figures.iter().filter(|figure| figure["verdict"] == word.as_str()).count()
+        };
         let head = [
             ("schema", json!(SCHEMA)),
-            ("commit", json!(if changed { format!("{commit} with local changes") } else { commit })),
+            ("commit", json!(self.commit)),
             ("started", json!(self.started)),
             ("seconds", json!(self.begin.elapsed().as_secs())),
             ("machine", json!(machine())),
             ("kernel", json!(output("uname", &["-sr"]))),
             ("steal_percent", json!(rounded(self.ticks.stolen()))),
-            ("held", json!(self.held)),
-            ("missed", json!(self.missed)),
+            ("held", json!(verdicts(Verdict::Held))),
+            ("missed", json!(verdicts(Verdict::Missed))),
         ];
         let head: String = head.iter().map(|(key, value)| format!("  \"{key}\": {value},\n")).collect();
-        let benches: Vec<_> = self
-            .seconds
-            .iter()
-            .map(|(name, took)| json!({ "bench": name, "seconds": rounded(*took) }))
-            .collect();
-        let failed: Vec<_> =
-            self.failed.iter().map(|(name, error)| json!({ "bench": name, "error": error })).collect();
         format!(
             "{{\n{head}  \"figures\": [\n{}\n  ],\n  \"benches\": [\n{}\n  ],\n  \"failed\": [\n{}\n  ]\n}}\n",
-            lines(&self.figures),
-            lines(&benches),
-            lines(&failed)
+            lines(&file.figures),
+            lines(&file.benches),
+            lines(&file.failed)
         )
     }
+}
+
+/// The lists of a file: a figure, a benchmark's time and a failure per line.
+struct Contents {
+    figures: Vec<Value>,
+    benches: Vec<Value>,
+    failed: Vec<Value>,
+}
+
+impl Contents {
+    fn read(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let mut whole: Value =
+            serde_json::from_str(&text).with_context(|| format!("{} is not JSON", path.display()))?;
+        let mut list = |key: &str| match whole[key].take() {
+            Value::Array(values) => Ok(values),
+            _ => bail!("{} has no list '{key}'", path.display()),
+        };
+        Ok(Self { figures: list("figures")?, benches: list("benches")?, failed: list("failed")? })
+    }
+
+    /// Takes from `before` what benchmarks that did not run had measured. Sorts by benchmark, in the order of `all`.
+    fn merge(&mut self, before: Self, ran: impl Fn(&Value) -> bool, all: &[&str]) {
+        let lists = [
+            (&mut self.figures, before.figures),
+            (&mut self.benches, before.benches),
+            (&mut self.failed, before.failed),
+        ];
+        for (now, before) in lists {
+            let kept: Vec<Value> = before.into_iter().filter(|value| !ran(value)).collect();
+            now.splice(0..0, kept);
+            now.sort_by_key(|value| all.iter().position(|name| bench(value) == Some(name)));
+        }
+    }
+}
+
+/// The benchmark that a line belongs to; a figure's id begins with its name.
+fn bench(line: &Value) -> Option<&str> {
+    line["bench"].as_str().or_else(|| line["id"].as_str()?.split('.').next())
+}
+
+/// This machine's newest file.
+fn newest(slug: &str) -> Result<Option<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(FOLDER).with_context(|| format!("cannot list {FOLDER}"))? {
+        let path = entry.with_context(|| format!("cannot list {FOLDER}"))?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if name.strip_prefix(slug).is_some_and(|rest| rest.starts_with('-') && rest.ends_with(".json")) {
+            files.push(path);
+        }
+    }
+    // The dates of one machine sort by name.
+    Ok(files.into_iter().max())
+}
+
+/// The commit that is measured.
+fn commit() -> String {
+    let same = Command::new("git").args(["diff", "--quiet", "HEAD"]).status();
+    let commit = output("git", &["rev-parse", "--short=12", "HEAD"]);
+    if same.is_ok_and(|status| status.success()) { commit } else { format!("{commit} with local changes") }
 }
 
 /// CPU time of the whole machine, in ticks: all, and what the hypervisor took (`/proc/stat`, proc(5)).
