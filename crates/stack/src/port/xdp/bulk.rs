@@ -8,9 +8,8 @@
 //! ([`LiveFrames`]) reach the driver without either, at a fixed cost per call, so the cheaper of the two is used.
 //!
 //! - A frame waits here or in the ring, not in both; live frames are sent only while the ring is empty, so frames are
-//! - Nothing waits for more frames to arrive: a poll that did not receive a full burst sends the
-//!   frames gathered so far.
-//! - Nothing waits for more to arrive: a poll that did not receive a full burst sends what there is.
+//!   not reordered.
+//! - Nothing waits for more frames to arrive: a poll that did not receive a full burst sends the frames gathered so far.
 //! - A driver that accepts none is not tried again for a while, and the gathered frames go into the ring: its link
 //!   may be down, or its queue full at the moment.
 
