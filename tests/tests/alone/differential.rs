@@ -65,8 +65,8 @@ enum Difference {
     /// destination without a route or MAC address: a lab's links have no ARP.
     NoWayBack,
     /// On an interface without a device a UDP checksum may be exactly the sum of the pseudo header: from a local
-    /// sender that left it to a device. The kernel recognises those by a mark that XDP does not see (ARCHITECTURE.md,
-    /// Decisions).
+    /// sender that left it to a device. The kernel recognises those by a mark that XDP does not see
+    /// (docs/decisions/0044-udp-checksums.md).
     PartialChecksum,
 }
 
