@@ -18,7 +18,7 @@ pub const PROFILE_SCHEMA: &str = "udpath.profile/2";
 pub struct MapResult {
     /// [`MAP_SCHEMA`].
     pub schema: String,
-    /// The path, link by link.
+    /// The path, stage by stage.
     #[serde(flatten)]
     pub map: Map,
     /// What is wrong or worth knowing, the most severe first.

@@ -48,13 +48,13 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Show the path of a datagram through this machine, hop by hop, and its problems
+    /// Show the path of a datagram through this machine, stage by stage, and its problems
     Show(show::Args),
     /// Watch the path of a datagram live: CPUs, queues, sockets, and findings
     Top(top::Args),
     /// Export the machine's state and findings as metrics: over HTTP, to a file, or once to stdout
     Export(export::Args),
-    /// Run a UDP service with any of the Ios
+    /// Run a UDP service over kernel sockets or AF_XDP
     Serve(serve::Args),
     /// Send transactions to a service; time and check each one
     Load(load::Args),
@@ -66,7 +66,7 @@ pub(crate) enum Verb {
     Profile(profile::Args),
     /// Predict which queue, CPU and socket a flow reaches, or which source ports reach one
     Predict(predict::Args),
-    /// Show the effect of settings changes as a diff, as shell commands or as JSON
+    /// Show what changes of settings would do: as a diff, shell commands or JSON
     Plan(plan::Args),
     /// Change settings: journaled, read back, and reverted if one fails
     Apply(apply::Args),

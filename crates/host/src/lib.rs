@@ -16,7 +16,7 @@
 //! - [`fact`]: a value and its source; for a missing value, the reason and the fix.
 //! - [`snapshot`]: the result, plain and serialisable.
 //! - [`watch`]: repeated snapshots of one machine, at low cost.
-//! - [`map`]: the path of a datagram through the machine, link by link, and the parts of it to show.
+//! - [`map`]: the path of a datagram through the machine, stage by stage, and the parts of it to show.
 //! - [`tables`], [`receivers`]: inputs of predictions: an interface's tables, and the sockets that a flow may reach.
 //! - [`process`]: a running server's sockets and threads, seen from outside.
 //! - [`filters`]: packet filter rules that would have applied to datagrams that bypass them.

@@ -1,4 +1,4 @@
-//! The path of a datagram through the machine, link by link, each with its counters.
+//! The path of a datagram through the machine, stage by stage, each with its counters.
 //!
 //! ```text
 //!  interface ─▶ queue ─▶ IRQ ─▶ CPU ─▶ (RPS: other CPUs) ─▶ UDP ─▶ socket ─▶ process and its threads

@@ -16,7 +16,7 @@ const TRIAL: RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::fr
 /// Arguments of `udpath boost`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Climb in a lab: two network namespaces joined by a veth pair; nothing outside it is changed
+    /// Required: climb in a lab, two network namespaces joined by a veth pair; nothing outside it stays changed
     #[arg(long)]
     pub(crate) lab: bool,
     /// Receive and transmit queues of the link [default: one per CPU, at most 8]
@@ -50,7 +50,7 @@ pub(crate) struct Args {
     /// Stop comparing once the half-width of the ratio's 95 % interval is below this, per cent
     #[arg(long, value_name = "PERCENT", default_value_t = 0.7)]
     pub(crate) bound: f64,
-    /// Limit of blocks of four trials per rung; a rung undecided by then is "not shown"
+    /// At most this many blocks of four trials per rung; a rung undecided by then is "not shown"
     #[arg(long, value_name = "N", default_value_t = 80, value_parser = value::count::<usize>)]
     pub(crate) blocks: usize,
     /// What sends the requests [default: kernel as root, otherwise socket]

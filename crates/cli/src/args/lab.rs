@@ -55,7 +55,7 @@ pub(crate) enum Verb {
         /// Labs left behind by programs that were killed
         #[arg(long, group = "which")]
         stale: bool,
-        /// The same and all kept labs; labs of running programs are not removed
+        /// Labs left behind, and all kept labs; labs of running programs are not removed
         #[arg(long, group = "which")]
         all: bool,
     },

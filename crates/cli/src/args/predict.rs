@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// Of many flows, use only those to this port, address, or both
     #[arg(long, value_name = "[ADDR:]PORT|ADDR", value_parser = to, conflicts_with = "source")]
     pub(crate) to: Option<To>,
-    /// Watch the packets that the interface receives for this long, and compare: the given flows, or all UDP
+    /// Compare predictions with the packets that the interface receives in this time: the given flows, or all UDP
     /// [default: 5s]
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "5s",
           value_parser = value::duration_within(VERIFY), requires = "interface", conflicts_with = "sysroot")]

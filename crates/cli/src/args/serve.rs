@@ -64,7 +64,7 @@ pub(crate) struct Args {
     /// With --steer: once a worker's backlog is half full, drop first from a flow with more than half of the recent frames
     #[arg(long)]
     pub(crate) flow_limit: bool,
-    /// With xdp: poll the device from the workers instead of interrupts (SO_PREFER_BUSY_POLL)
+    /// With xdp: the workers poll the device instead of waiting for interrupts (SO_PREFER_BUSY_POLL)
     #[arg(long)]
     pub(crate) busy_poll: bool,
     /// With xdp: send every reply through the AF_XDP ring. By default, where the kernel copies, many replies at once are

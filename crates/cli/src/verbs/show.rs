@@ -1,4 +1,4 @@
-//! `udpath show`: the path of a datagram through this machine, link by link, and the findings.
+//! `udpath show`: the path of a datagram through this machine, stage by stage, and the findings.
 //!
 //! It reads and changes nothing. Without root, it shows what it may read and lists what it may not.
 

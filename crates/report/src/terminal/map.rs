@@ -1,4 +1,4 @@
-//! The path of a datagram through a machine: a line per hop, with `!` before those that have a finding; the findings
+//! The path of a datagram through a machine: a line per stage, with `!` before those that have a finding; the findings
 //! below.
 
 mod columns;
