@@ -179,7 +179,7 @@ impl Metrics {
         family(
             encoder,
             "softnet_processed",
-            "Packets taken up the stack",
+            "Packets processed",
             counter,
             &of(|s| Some(s.processed)),
         )?;

@@ -11,7 +11,7 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Note,
         look: Look::Map(conflicts),
         cause: "it may revert your settings",
-        fix: &["stop it, or exclude your settings from its work"],
+        fix: &["stop it, or exclude your settings from it"],
     },
     Rule {
         id: "set-by-file",

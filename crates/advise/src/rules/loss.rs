@@ -45,7 +45,7 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Loss,
         look: Look::Profile(drops),
         cause: "the readers did not keep up, or a receive buffer was too small for the bursts",
-        fix: &["enlarge the receive buffer for bursts, or add readers for a load that stays"],
+        fix: &["enlarge the receive buffer for bursts, or add readers for a sustained load"],
     },
 ];
 

@@ -69,7 +69,7 @@ fn counted(profile: &Profile) -> Vec<String> {
     let mut notes = Vec::new();
     if !profile.whole() {
         notes.push(format!(
-            "{} of {} CPUs were sampled, and datagrams are counted on all: there are no figures per datagram",
+            "{} of {} CPUs were sampled, but datagrams are counted on all: there are no figures per datagram",
             profile.cpus.len(),
             profile.facts.online
         ));

@@ -115,16 +115,16 @@ fn counts(result: &LoadResult) -> Vec<CountRow> {
     let c = result.counts;
     let rows = [
         ("sent", c.sent, "requests handed to the kernel or the driver"),
-        ("ok", c.ok, "their first valid reply came in time"),
-        ("late", c.late, "their first valid reply came after the timeout"),
-        ("refused", c.refused, "the server refused them with its first reply"),
-        ("lost", c.lost, "no valid reply until the end of the run"),
-        ("received", c.received, "datagrams that came back, whatever was in them"),
-        ("duplicate", c.duplicate, "valid replies to a request that had one already"),
+        ("ok", c.ok, "the first valid reply arrived in time"),
+        ("late", c.late, "the first valid reply arrived after the timeout"),
+        ("refused", c.refused, "the server's first reply refused them"),
+        ("lost", c.lost, "no valid reply by the end of the run"),
+        ("received", c.received, "datagrams that came back, valid or not"),
+        ("duplicate", c.duplicate, "valid replies to a request that already had one"),
         ("reordered", c.reordered, "first valid replies after the reply to a later request of the same flow"),
         ("corrupt", c.corrupt, "replies whose contents are not the request’s"),
         ("wrong flow", c.wrong_flow, "intact replies that belong to another flow"),
-        ("not taken", c.send_errors, "requests that the kernel rejected; not counted as sent"),
+        ("rejected by the kernel", c.send_errors, "requests that the kernel did not accept; not counted as sent"),
     ];
     let share = |count: u64| if c.sent == 0 { 0.0 } else { count as f64 / c.sent as f64 };
     let row = |(name, count, meaning)| CountRow {
@@ -141,7 +141,7 @@ fn generator(result: &LoadResult) -> String {
     let used = units::duration(result.generator.cpu_seconds);
     let mut sentences = if result.generator.limited {
         format!(
-            "Yes: the server may be able to do more than was asked of it. The generator used {used} of CPU time."
+            "Yes: the server may be able to handle more than it was sent. The generator used {used} of CPU time."
         )
     } else {
         format!("No: the generator kept to its plan. It used {used} of CPU time.")

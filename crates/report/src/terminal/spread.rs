@@ -72,7 +72,7 @@ fn sentence(table: &SpreadTable<'_>) -> String {
     let (spread, total) = (table.spread, table.spread.total());
     let plural = |count: usize| if count == 1 { table.what.to_owned() } else { format!("{}s", table.what) };
     let Some((few, taken)) = spread.taking(MOST) else {
-        return format!("which {} is not known for most packets", table.what);
+        return format!("the {} of most packets is unknown", table.what);
     };
     let share = units::share(taken as f64 / total.packets as f64);
     let of = table.of.map(|of| of as usize).filter(|of| *of >= few);
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn unknown_spreads_have_a_reason() {
         let text = shown(&Tables { queues: Some(4), ..Tables::default() }, 3);
-        assert!(text.starts_with("which queue is not known for most packets\n"), "{text}");
+        assert!(text.starts_with("the queue of most packets is unknown\n"), "{text}");
         assert!(text.contains("unknown for 3 flows: no indirection table given"), "{text}");
         let one = shown(&Tables { queues: Some(1), ..Tables::default() }, 3);
         assert!(one.starts_with("1 queue takes 100 % of the packets\n"), "{one}");

@@ -50,13 +50,13 @@ pub(crate) fn notes(traces: &Traces) -> Vec<String> {
     if !costs.is_empty() {
         let each: Vec<String> =
             costs.iter().map(|(name, share)| format!("{name} {}", units::share(*share))).collect();
-        notes.push(format!("tracing took of the CPUs, as the kernel counted its runs: {}", each.join(", ")));
+        notes.push(format!("CPU time of tracing, from the kernel's run counts: {}", each.join(", ")));
     }
     if let Some(delays) = &traces.delays
         && let Some(every) = delays.every()
     {
         notes.push(format!(
-            "delays are of one packet in {every:.0}: {} datagrams",
+            "delays are sampled from one packet in {every:.0}: {} datagrams",
             units::count(delays.sampled)
         ));
     }
