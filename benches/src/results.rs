@@ -257,7 +257,7 @@ impl Ticks {
     }
 }
 
-/// The CPU's name and how many there are; the machine's own name is nobody's business.
+/// The CPU's name and how many there are, without the host name.
 fn machine() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));

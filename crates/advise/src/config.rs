@@ -1,4 +1,4 @@
-//! What a climb is asked to do, and what it reports on the way.
+//! The configuration of a climb, and the progress it reports.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A finding: one thing that is wrong or worth knowing, with its evidence, its cause and what removes it.
+//! A finding: one thing that is wrong or worth knowing, with its evidence, its cause and its fixes.
 //!
 //! The only form in which udpath judges anything. [`crate::rules`] makes findings of a map and of a profile; everything
 //! else prints them.

@@ -1,4 +1,4 @@
-//! Judgement: findings, the rules that make them, and the boost loop that measures what a change is worth.
+//! Findings, the rules that make them, and the climb that measures what a change is worth.
 //!
 //! ```text
 //!  Map, Profile ──▸ rules/ (rule.rs: what a rule is) ──▸ finding.rs ──▸ judged.rs: map and profile with their findings
@@ -19,8 +19,8 @@
 //!      v
 //!  result.rs      the result, plain and serialisable
 //! ```
-//! A rung that does not win is undone: the next one is tried on top of the best so far, not of the last. Nothing outside
-//! the lab stays changed: the rung `rfs` switches the flow table of the machine on during its trials.
+//! A rung that does not win is undone: the next one is tried on top of the best so far, not of the last one. Nothing
+//! outside the lab stays changed: the rung `rfs` turns the machine's flow table on only during its trials.
 
 mod boost;
 mod climb;

@@ -1,4 +1,4 @@
-//! The rules: what udpath knows of slow UDP paths, a file per subject.
+//! The rules: what udpath knows about slow UDP paths, a file per subject.
 //!
 //! ```text
 //! Snapshot, Map ─┐
@@ -6,7 +6,7 @@
 //! Profile ───────┘
 //! ```
 //! To add a rule, add a row to a subject's `RULES`, its function, and a test with a machine that has the cause and one
-//! that does not.
+//! that does not; a new subject is also a line in `SUBJECTS`.
 
 mod conflicts;
 mod hypervisor;

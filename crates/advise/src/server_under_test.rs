@@ -1,7 +1,7 @@
 //! A server under test: one configuration, running in the lab, with the settings its trials need.
 //!
-//! It is `udpath serve` in a process of its own, which keeps its CPU time, its sockets and its death apart from the
-//! climb. Several run at once on different ports; those not measured sleep in receive.
+//! It is `udpath serve` in its own process, so that its CPU time, its sockets and a crash are separate from the climb.
+//! Several run at once on different ports; those that are not measured sleep in receive.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{IpAddr, SocketAddr};

@@ -1,4 +1,4 @@
-//! The statistics of interleaved trials: how a verdict is reached, and when to stop asking.
+//! The statistics of interleaved trials: how a verdict is reached, and when to stop measuring.
 //!
 //! Trials come in blocks `A B B A` (A the best so far, B the candidate), so that whatever drifts evenly over a
 //! block - a neighbour waking up, a CPU warming - weighs on both alike. One block gives one number:

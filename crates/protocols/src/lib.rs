@@ -1,4 +1,4 @@
-//! The protocols udpath speaks, each as a service (the answering side) and as a load template (the asking side).
+//! The protocols that udpath supports, each as a service (the server) and as a load template (the client).
 //!
 //! [`PROTOCOLS`] is the only list of them: the command lines of `serve` and `load`, their help and completions, and
 //! `boost` read it. To add a protocol: write `src/NAME.rs` with its `ENTRY` and options, `src/NAME/service.rs` and

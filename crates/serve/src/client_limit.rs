@@ -6,7 +6,7 @@
 //! ```
 //! The generic cell rate algorithm (ITU-T I.371): each request moves the client's schedule one interval ahead, and a request
 //! is refused while the schedule is more than a burst ahead of the clock. That is a token bucket in one number, so an entry
-//! changes with a single compare-and-swap. The hash is keyed: nobody can choose addresses that share a line.
+//! changes with a single compare-and-swap. The hash is keyed, so a sender cannot choose addresses that share a line.
 //!
 //! A flood from more forged addresses than the table has entries makes it forget clients: it then admits too much, never too
 //! little.

@@ -6,8 +6,9 @@
 //! socket.rs, kernel.rs                      a UDP socket; one burst in and out of it, in three forms
 //! xdp.rs                                    frames off the devices' queues
 //! ```
-//! To add an Io: one file with `open` and `probe`, a line in each `match` below, and, if the calls of `kernel.rs` do not
-//! move its datagrams, its own implementation of [`Exchange`](crate::dispatch::Exchange).
+//! To add an Io: a variant in `kind.rs`, a file with `open` and `probe`, a line in each `match` below, and, if
+//! `kernel.rs` cannot move its datagrams, an implementation of [`Exchange`](crate::dispatch::Exchange). CONTRIBUTING.md
+//! has every step.
 
 mod kernel;
 pub(crate) mod kind;

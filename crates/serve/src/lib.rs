@@ -31,18 +31,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Floor plan
+//! # Layout
 //!
 //! ```text
 //! server.rs        start, status, stop           server/start.rs, open.rs, summary.rs
 //! worker.rs        one thread                    worker/runner.rs: bursts of kernel sockets; worker/frames.rs: frames
 //! dispatch.rs      the one place where a Service is called: panics, deferral, drops by reason, probes
-//! service.rs       what the user writes          request.rs, reply.rs, outcome.rs: what a service sees and returns
+//! service.rs       the user's handler            request.rs, reply.rs, outcome.rs: what a service receives and returns
 //! deferred.rs      answering later, from any thread
 //! client_limit.rs  how often each client is answered
 //! io.rs            the ways to move datagrams: io/shared.rs, reuseport.rs, percpu.rs (kernel sockets), xdp.rs (frames)
 //!   io/kernel.rs   a kernel socket with a worker's buffers, in three forms
-//! probe.rs         real datagrams through the Io before the server is declared up
+//! probe.rs         real datagrams through the Io before the server reports that it is ready
 //! endpoint.rs      a socket with its counters    counters.rs; counts.rs, status.rs: what they add up to, with warnings
 //! tcp.rs           the same addresses over TCP, for request/response comparisons
 //! config.rs, error.rs, shared.rs (what workers share), cpus.rs
@@ -58,7 +58,8 @@
 //!
 //! # The identity
 //!
-//! For each worker, `received = answered + dropped (by reason) + deferred + in_flight`, and at rest nothing is in flight.
+//! For each worker, `received = answered + dropped (by reason) + deferred + in_flight`; without traffic, nothing is in
+//! flight.
 //! Datagrams the kernel dropped earlier are read from each socket (`kernel_drops`) and, for `xdp`, from the rings' counters.
 //! [`Counts::balance`] checks the identity.
 

@@ -1,5 +1,5 @@
-//! The start-up probe: real datagrams through the chosen Io, before the server is declared up. For kernel sockets they are
-//! sent here, from a socket; `io/xdp/probe.rs` has the frames of `xdp`.
+//! The start-up probe: real datagrams through the chosen Io, before the server reports that it is ready. For kernel
+//! sockets they are sent here, from a socket; `io/xdp/probe.rs` has the frames of `xdp`.
 //!
 //! A socket that was opened and bound may still receive nothing: firewalls, a reuseport group that steers elsewhere and
 //! kernels that ignore an option are found only by sending. Probe datagrams carry a random token. They are recognised only

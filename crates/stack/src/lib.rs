@@ -6,7 +6,7 @@
 //!                             │                             └▸ another worker's backlog; the frame is returned later
 //!                             └─ epochs: tables of addresses, routes, neighbours and groups are read without a lock
 //! ```
-//! - [`frame`]: packet memory with one owner at a time. [`port`]: AF_XDP, an in-memory link, capture files.
+//! - [`frame`]: packet memory, each piece with one owner at a time. [`port`]: AF_XDP, an in-memory link, capture files.
 //! - [`wire`]: Ethernet, VLAN, IPv4, IPv6 and UDP, read and written in place; checksums.
 //! - [`worker`]: the poll loop of one thread. [`mesh`], [`steering`]: frames handed to other workers. [`groups`],
 //!   [`handler`]: which handler or socket serves a datagram. [`counters`]: what became of every frame.

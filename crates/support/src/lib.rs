@@ -1,5 +1,5 @@
-//! A capture of this machine for another person: read by the same readers, without unrelated private data, in one file
-//! that every command with `--sysroot` can read.
+//! A capture of this machine for someone else to read: made by the same readers, without unrelated private data, in one
+//! file that every command with `--sysroot` can read.
 //!
 //! ```text
 //!  readers ─▸ Recorder ─▸ trim ─▸ redact ─▸ read back: what is missing ─▸ package

@@ -1,4 +1,4 @@
-//! What a link reset does to settings beside the one whose change causes it.
+//! What a link reset does to other settings than the one whose change causes it.
 
 use crate::journal::{JournalError, Kept, Line, Writing};
 use crate::machine::Machine;

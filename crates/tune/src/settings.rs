@@ -21,8 +21,10 @@
 //! | `eth0:xps/tx-0`, `eth0:xps-rxqs/tx-0` | `0` | CPUs, or receive queues, that send on a queue |
 //! | `eth0:napi/threaded` | `on` | NAPI in threads |
 //! | `eth0:napi/defer-hard-irqs` | `2` | empty polls before the IRQ is enabled again |
-//! | `eth0:napi/gro-flush-timeout` | `20000` | nanoseconds |
+//! | `eth0:napi/gro-flush-timeout` | `20000` | timer of deferred polls, nanoseconds |
+//! | `eth0:napi/irq-suspend-timeout` | `20000000` | interrupts off while an application polls, nanoseconds |
 //! | `eth0:qdisc` | `mq`, `default` | the root qdisc |
+//! | `eth0:tx-queue-len` | `2000` | packets that a qdisc without its own limit may hold |
 //! | `sysctl:net.core.rmem_max` | `4194304` | a file of /proc/sys |
 //! | `thread:812/815:affinity` | `3` | CPUs of a thread, by pid and tid |
 //! | `socket:812/4026:receive-buffer` | `8388608` | of a running server's UDP socket, by pid and inode: bytes as `ss -m` shows them |
@@ -37,7 +39,8 @@
 //!  Setting ── row() ─▸ Row: name, value, access, phase, cost, scope, on_reset, writers, shell, page
 //!                      one static per kind, in the file of its family; FAMILIES lists them all
 //! ```
-//! A new kind of setting is a row in its family's file, its name in that family's `ROWS`, and a page in `docs/settings`.
+//! A new kind of setting is a row in its family's file, its name in that family's `ROWS`, and a page in
+//! `docs/settings`; CONTRIBUTING.md has every step.
 //!
 //! - `row.rs`: the fields of a row. `name.rs`: names to and from text. `value.rs`: values to and from text. `form.rs`:
 //!   values as the kernel formats them in files. `shell.rs`: changes as shell commands. `driver.rs`: shared by driver

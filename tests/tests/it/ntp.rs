@@ -1,5 +1,5 @@
-//! NTP: chronyd and ntpdig accept the service over every Io, a real chronyd answers the load, and the service is useless to
-//! whoever forges source addresses. Needs root.
+//! NTP: chronyd and ntpdig accept the service over every Io, a real chronyd answers the load, and forged source
+//! addresses gain no amplification. Needs root.
 //!
 //! Labs share the machine's clock, so every offset is close to 0.
 

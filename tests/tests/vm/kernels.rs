@@ -4,7 +4,7 @@
 //!  machine with kernel K                     this test
 //!  every verb ─────────────────────────────▸ exit code, output
 //!  serve --io IO: step IO-up ──────────────▸ load over the tap of each card
-//!       (shared: profile meanwhile)   ◂───── IO-sent
+//!       (shared: also profiled)       ◂───── IO-sent
 //!  load --engine E ────────────────────────▸ serve echo on this end
 //! ```
 //! `make test` boots each kernel once, with few CPUs; `make soak` also with 48 CPUs in 6 nodes, and climbs the ladder there.

@@ -1,4 +1,4 @@
-//! Who else changes what udpath sets.
+//! Other programs and files that change the same settings.
 
 use udpath_host::actors::{Actor, Touch};
 

@@ -1,5 +1,5 @@
-//! Locks: which take long, whether that is waiting, and whose they are. Of a socket's locks also which socket, and who reads
-//! it.
+//! Locks: which ones cost time, whether that is waiting, and what they protect; for a socket's locks also which socket,
+//! and who reads it.
 
 use udpath_profile::Profile;
 use udpath_profile::profile::ProcessShare;

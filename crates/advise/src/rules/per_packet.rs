@@ -1,4 +1,4 @@
-//! What costs time at every packet and can be left out.
+//! Work on every packet that can be avoided.
 
 use udpath_profile::Profile;
 use udpath_profile::classes::Class;

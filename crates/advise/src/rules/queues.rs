@@ -1,4 +1,4 @@
-//! Queues in rules: which count, what they are called, where their interrupts go.
+//! Queues in rules: which ones count, their names, where their interrupts go.
 
 use udpath_host::map::{InterfaceMap, QueueMap};
 use udpath_steer::CpuSet;

@@ -14,7 +14,7 @@ use udpath_load::Engine;
 use udpath_protocols::echo::EchoLoad;
 use udpath_serve::Io;
 
-/// A rung whose server comes up and then dies is a failed rung: it is told, and the climb goes on from the best.
+/// A rung whose server comes up and then dies is reported as failed, and the climb continues from the best.
 #[test]
 fn a_server_that_dies_fails_its_rung_alone() {
     udpath_lab::needs_root!();

@@ -1,4 +1,4 @@
-//! A run of the load on one screen: the conclusion, the fate of all requests, three latencies, CPU time.
+//! A run of the load on one screen: the conclusion, the outcome of all requests, three latencies, CPU time.
 
 use udpath_load::result::{Latency, LoadResult};
 

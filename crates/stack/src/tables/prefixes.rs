@@ -10,7 +10,6 @@
 //! boundaries   A       B                        A         -        a lookup searches for the last one <= address
 //! index        ^   ^   ^   ^   ^   ^   ^   ^   ^   ^   ^   ^       where to start, by the address's upper bits
 //! ```
-//! The index over the upper bits has about as many entries as there are boundaries, so only a handful of boundaries
 //! The index over the upper bits has about as many entries as there are boundaries. If prefixes are spread, only a
 //! few boundaries remain to be searched; if they are clustered, it is a binary search over all of them, 15 steps
 //! for 10,000 prefixes.
