@@ -124,7 +124,7 @@ fn counts(result: &LoadResult) -> Vec<CountRow> {
         ("reordered", c.reordered, "first valid replies after the reply to a later request of the same flow"),
         ("corrupt", c.corrupt, "replies whose contents are not the request’s"),
         ("wrong flow", c.wrong_flow, "intact replies that belong to another flow"),
-        ("rejected by the kernel", c.send_errors, "requests that the kernel did not accept; not counted as sent"),
+        ("rejected by the kernel", c.send_errors, "requests it did not accept; not counted as sent"),
     ];
     let share = |count: u64| if c.sent == 0 { 0.0 } else { count as f64 / c.sent as f64 };
     let row = |(name, count, meaning)| CountRow {
