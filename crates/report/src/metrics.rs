@@ -176,13 +176,7 @@ impl Metrics {
             };
             self.map.cpus.iter().filter_map(one).collect()
         };
-        family(
-            encoder,
-            "softnet_processed",
-            "Packets processed",
-            counter,
-            &of(|s| Some(s.processed)),
-        )?;
+        family(encoder, "softnet_processed", "Packets processed", counter, &of(|s| Some(s.processed)))?;
         let dropped = "Packets dropped because the CPU's backlog was full";
         family(encoder, "softnet_dropped", dropped, counter, &of(|s| Some(s.dropped)))?;
         let squeezed = "Times the softirq gave up with work left";
