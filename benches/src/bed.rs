@@ -10,8 +10,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use udpath_lab::{Lab, LabBuilder, LinkSpec, Machine, NapiGuard};
+use udpath_load::Engine;
 use udpath_load::plan::{Arrivals, Plan};
 use udpath_load::result::LoadResult;
+use udpath_load::template::Protocol;
+use udpath_protocols::echo::EchoLoad;
 
 use crate::race::pin;
 
@@ -59,6 +62,17 @@ impl Bed {
     pub(crate) fn loop_with(&self, target: SocketAddr, inflight: u32) -> Result<LoadResult> {
         closed_loop(self.lab.machine("client")?, target, inflight, Duration::from_millis(500), None)
     }
+
+    /// The same with requests of `size` bytes of another protocol.
+    pub(crate) fn loop_of(
+        &self,
+        (protocol, size): (&dyn Protocol, usize),
+        target: SocketAddr,
+        inflight: u32,
+    ) -> Result<LoadResult> {
+        let plan = Plan { size, ..loop_plan(target, inflight, Duration::from_millis(500)) };
+        in_kernel(self.lab.machine("client")?, &plan, protocol, None)
+    }
 }
 
 /// One run of the in-kernel loop from `client`, with `inflight` requests in flight in each of [`FLOWS`]. `cpu`: the
@@ -70,18 +84,30 @@ pub(crate) fn closed_loop(
     duration: Duration,
     cpu: Option<usize>,
 ) -> Result<LoadResult> {
-    let plan = Plan {
+    in_kernel(client, &loop_plan(target, inflight, duration), &EchoLoad::new(0), cpu)
+}
+
+fn loop_plan(target: SocketAddr, inflight: u32, duration: Duration) -> Plan {
+    Plan {
         flows: FLOWS,
         arrivals: Arrivals::Closed { inflight },
         duration,
         warmup: Duration::from_millis(100),
         timeout: Duration::from_millis(200),
         ..Plan::new(target)
-    };
+    }
+}
+
+fn in_kernel(
+    client: &Machine,
+    plan: &Plan,
+    protocol: &dyn Protocol,
+    cpu: Option<usize>,
+) -> Result<LoadResult> {
     let never = AtomicBool::new(false);
     client.run(|| {
         cpu.map_or(Ok(()), pin)?;
-        udpath_load::kernel::run(&plan, &mut |_| (), &never).context("the in-kernel loop")
+        udpath_load::run(plan, Engine::Kernel, protocol, &mut |_| (), &never).context("the in-kernel loop")
     })?
 }
 

@@ -5,8 +5,19 @@ mod compile;
 
 use std::path::Path;
 
-const PROGRAMS: [&str; 10] =
-    ["closed_loop", "delays", "drops", "live", "locks", "pass", "reuseport", "softirqs", "take", "watch"];
+const PROGRAMS: [&str; 11] = [
+    "closed_loop",
+    "delays",
+    "drops",
+    "live",
+    "locks",
+    "pass",
+    "prebuilt_loop",
+    "reuseport",
+    "softirqs",
+    "take",
+    "watch",
+];
 
 fn main() {
     let sources = Path::new("../../bpf");

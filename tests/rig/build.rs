@@ -6,5 +6,5 @@ mod compile;
 use std::path::Path;
 
 fn main() {
-    compile::compile(&["answer", "impair"], Path::new("bpf"), Path::new("../../bpf"));
+    compile::compile(&["answer", "answer_ntp", "impair"], Path::new("bpf"), Path::new("../../bpf"));
 }

@@ -1,4 +1,14 @@
-//! The in-kernel load generator: loader and shared state of `bpf/closed_loop.bpf.c`, which explains how it works.
+//! The in-kernel load generator: loader and shared state of its two programs. `bpf/closed_loop.h` explains how they work.
+//!
+//! ```text
+//!   Requests::Echo      closed_loop.bpf.c     its own requests to an echo server; every byte of a reply is checked
+//!   Requests::Prebuilt  prebuilt_loop.bpf.c   a protocol's requests; length, identifier and some fields are checked,
+//!                                             and a sample of the replies is copied for a complete check (Samples)
+//! ```
+
+mod echo;
+mod prebuilt;
+mod samples;
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -9,20 +19,21 @@ use crate::Error;
 use crate::attach::{self, Attached, object};
 use crate::shared_array::SharedArray;
 use crate::sys;
+use prebuilt::Walk;
 
-/// First four bytes of every request, little endian.
-pub const MAGIC: u32 = 0x3150_4c75;
-/// Bytes of a request before its body.
-pub const HEADER: usize = 24;
-/// The smallest payload: the header and the eight bytes that are compared directly.
-pub const MIN_SIZE: usize = HEADER + 8;
+pub use echo::{HEADER, MAGIC, MIN_SIZE, header_check};
+pub use prebuilt::{
+    Declared, Id, MAX_REQUEST_LEN, MAX_REQUESTS, MAX_RULES, ReplyRules, RequestTable, Rule, TableError,
+    Verdict,
+};
+pub use samples::{Judged, MAX_SAMPLE_LEN, Sample, Samples};
+
 /// Latency buckets per CPU: 128 for each power of two from 2^7 to 2^34 ns, and one each for the values below.
 pub const BUCKETS: usize = SUB * 28;
 
 /// Lost requests per slot whose late replies are still distinguished from duplicates.
 const REMEMBERED: u64 = 4;
 const SUB: usize = 128;
-const NAME: &str = "closed_loop";
 const POLL_ENDED: &str = "poll_ended";
 const TRACEPOINT: &str = "napi_poll";
 /// Further replies that share one clock reading. Fewer: an eighth more CPU per transaction. More: latencies off by that
@@ -39,20 +50,11 @@ pub fn bucket_value(bucket: usize) -> u64 {
     }
 }
 
-/// The check word of a request's header, at offset 20: `header_check()` of the program.
-#[must_use]
-pub fn header_check(slot: u32, seq: u64, run: u32) -> u32 {
-    let tied = seq.wrapping_add(u64::from(slot) << 32) ^ u64::from(run);
-    (tied.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
-}
-
 /// Parameters fixed before the program is loaded.
 #[derive(Debug, Clone)]
 pub struct Layout<'a> {
-    /// A whole request as first sent. Its body, everything after [`HEADER`], is expected back unchanged.
-    pub request: &'a [u8],
-    /// Random for each run, and part of every request, so that replies to an earlier run are not counted.
-    pub run: u32,
+    /// What is sent, and so which program it is.
+    pub requests: Requests<'a>,
     /// The server's UDP port.
     pub server_port: u16,
     /// A reply later than this after its request is late, nanoseconds.
@@ -61,6 +63,33 @@ pub struct Layout<'a> {
     pub slots: u32,
     /// Flows.
     pub flows: u32,
+}
+
+/// The requests of a loop.
+#[derive(Debug, Clone, Copy)]
+pub enum Requests<'a> {
+    /// A whole request as first sent, at least [`MIN_SIZE`] bytes, with [`MAGIC`] and the number of the run. Its body,
+    /// everything after [`HEADER`], is expected back unchanged.
+    Echo(&'a [u8]),
+    /// Those of a protocol.
+    Prebuilt(&'a RequestTable),
+}
+
+impl Requests<'_> {
+    /// The program that sends them: the name of the object, too.
+    const fn program(self) -> &'static str {
+        match self {
+            Self::Echo(_) => "closed_loop",
+            Self::Prebuilt(_) => "prebuilt_loop",
+        }
+    }
+
+    fn object(self) -> &'static [u8] {
+        match self {
+            Self::Echo(_) => object!("closed_loop"),
+            Self::Prebuilt(_) => object!("prebuilt_loop"),
+        }
+    }
 }
 
 /// Words of a CPU's counters before its latency buckets.
@@ -96,9 +125,16 @@ pub struct Counters {
     pub corrupt: u64,
     /// Intact replies sent to another flow's port.
     pub wrong_flow: u64,
-    /// Everything that carries the run's mark: each is one of the above (`reordered` is a subset of them).
+    /// Everything that was sent to one of the flows' ports: each is one of the above or refused (`reordered` is a subset of
+    /// them).
     pub received: u64,
-    /// Requests the program sent: one for each of `ok` and `overdue`, except those that ended the loop.
+    /// Requests that the server refused with its first reply.
+    pub refused: u64,
+    /// The same, after they were given up.
+    pub refused_late: u64,
+    /// Next requests that were not sent, because the driver left no room in the reply's frame.
+    pub unsent: u64,
+    /// Requests the program sent: one for each of `ok`, `overdue` and `refused`, except those that ended the loop.
     pub sent: u64,
 }
 
@@ -118,17 +154,28 @@ pub struct Memory {
     counts: SharedArray,
     control: SharedArray,
     ports: SharedArray,
+    /// Prebuilt requests: their order, and copies of replies.
+    prebuilt: Option<(Walk, SharedArray)>,
     cpus: usize,
 }
 
 impl Memory {
     fn map(object: &Ebpf, layout: &Layout<'_>, cpus: usize) -> Result<Self, Error> {
-        let map = |name, len, words| SharedArray::map(object, NAME, name, len, words);
+        let program = layout.requests.program();
+        let map = |name, len, words| SharedArray::map(object, program, name, len, words);
+        let prebuilt = match layout.requests {
+            Requests::Echo(_) => None,
+            Requests::Prebuilt(table) => {
+                table.fill(object, program)?;
+                Some((table.walk(), map("samples", cpus * samples::PER_CPU, samples::WORDS)?))
+            }
+        };
         let memory = Self {
             slots: map("slots", layout.slots as usize, 8)?,
             counts: map("counts", cpus, COUNTERS + BUCKETS)?,
             control: map("control", 1, 2)?,
-            ports: map("ports", 65_536 / 64, 1)?,
+            ports: map("ports", 65_536, 1)?,
+            prebuilt,
             cpus,
         };
         if !sys::can_outwait_programs() {
@@ -139,27 +186,30 @@ impl Memory {
     }
 }
 
-/// Calls `load` with the loader, with everything of `layout` filled in.
+/// Calls `load` with the loader, with everything of `layout` filled in, and the number of CPUs.
 fn with_loader<T>(
     layout: &Layout<'_>,
     load: impl FnOnce(&mut EbpfLoader<'_>, usize) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let cpus = aya::util::nr_cpus().map_err(|(_, cause)| Error::NotPermitted { program: NAME, cause })?;
-    let body = &layout.request[HEADER..];
-    let size = layout.request.len() as u32;
-    let body_words = (body.len() / 8) as u32;
-    let body_sum = weighted_sum(body);
-    let body_check = u32::from(ones_complement_sum(body));
-    let tail = layout.request.last_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    let program = layout.requests.program();
+    let cpus = aya::util::nr_cpus().map_err(|(_, cause)| Error::NotPermitted { program, cause })?;
     let cpus_len = cpus as u32;
+    let (of_echo, of_table);
     let mut loader = EbpfLoader::new();
+    match layout.requests {
+        Requests::Echo(request) => {
+            of_echo = echo::Constants::new(request);
+            of_echo.set(&mut loader);
+        }
+        Requests::Prebuilt(table) => {
+            of_table = prebuilt::Constants::new(table);
+            of_table.set(&mut loader);
+            loader
+                .map_max_entries("requests", table.blocks())
+                .map_max_entries("samples", cpus_len * samples::PER_CPU as u32);
+        }
+    }
     loader
-        .override_global("size", &size, true)
-        .override_global("body_words", &body_words, true)
-        .override_global("body_sum", &body_sum, true)
-        .override_global("body_check", &body_check, true)
-        .override_global("tail", &tail, true)
-        .override_global("run", &layout.run, true)
         .override_global("timeout", &layout.timeout, true)
         .override_global("server_port", &layout.server_port, true)
         .override_global("cpus_len", &cpus_len, true)
@@ -176,7 +226,8 @@ impl ClosedLoop {
     /// No such interface, no native XDP, another program attached, no permission, no memory.
     pub fn attach(interface: &str, layout: &Layout<'_>) -> Result<Self, Error> {
         with_loader(layout, |loader, cpus| {
-            let mut attached = attach::xdp(NAME, loader, object!("closed_loop"), interface)?;
+            let requests = layout.requests;
+            let mut attached = attach::xdp(requests.program(), loader, requests.object(), interface)?;
             let memory = Memory::map(&attached.object, layout, cpus)?;
             let poll_ended = attach::raw_tracepoint(POLL_ENDED, &mut attached.object, TRACEPOINT).ok();
             memory.share_clock(poll_ended.is_some());
@@ -216,9 +267,24 @@ impl Memory {
     /// Assigns `slot` to `flow`, whose socket is bound to `port`. Before the slot's first launch.
     pub fn assign(&self, slot: usize, flow: u32, port: u16) {
         let packed = u64::from(flow) | u64::from(port.to_be()) << 32;
-        self.slots.element(slot)[2].store(packed, Release);
-        let bits = &self.ports.element(usize::from(port) / 64)[0];
-        bits.fetch_or(1 << (port % 64), AcqRel);
+        let words = self.slots.element(slot);
+        words[2].store(packed, Release);
+        if let Some((walk, _)) = &self.prebuilt {
+            words[3].store(walk.first(slot), Release);
+        }
+        self.ports.element(usize::from(port))[0].store(u64::from(flow) + 1, Release);
+    }
+
+    /// Prebuilt requests: the one that the slot has in flight, or sends next.
+    #[must_use]
+    pub fn request(&self, slot: usize) -> u32 {
+        self.slots.element(slot)[3].load(Acquire) as u32
+    }
+
+    /// Prebuilt requests: the copies of replies. None of an echo loop.
+    #[must_use]
+    pub fn samples(&self) -> Option<Samples<'_>> {
+        self.prebuilt.as_ref().map(|(_, samples)| Samples::new(samples, self.cpus))
     }
 
     /// Records that `slot` is about to send a request at `now`, and returns the request's sequence number. Only for a
@@ -259,6 +325,9 @@ impl Memory {
         let before = remembered.swap(seq + 1, AcqRel);
         let won = words[0].compare_exchange(seq, seq + 1, AcqRel, Acquire).is_ok();
         if won {
+            if let Some((walk, _)) = &self.prebuilt {
+                words[3].store(walk.next(words[3].load(Acquire)), Release);
+            }
             words[1].store(0, Release);
         } else {
             remembered.store(before, Release);
@@ -286,8 +355,11 @@ impl Memory {
             corrupt: word(4),
             wrong_flow: word(5),
             received: word(6),
-            sent: (word(0) + word(8)).saturating_sub(word(7)),
+            sent: (word(0) + word(8) + word(11)).saturating_sub(word(7)),
             overdue: word(8),
+            refused: word(11),
+            refused_late: word(12),
+            unsent: word(13),
         }
     }
 
@@ -299,26 +371,6 @@ impl Memory {
             }
         }
     }
-}
-
-/// The sum of the whole 64-bit words, weighted by position with 1, 3, 5 ...: `body()` of the program.
-fn weighted_sum(body: &[u8]) -> u64 {
-    body.as_chunks()
-        .0
-        .iter()
-        .zip((1_u64..).step_by(2))
-        .fold(0, |sum: u64, (word, weight)| sum.wrapping_add(u64::from_le_bytes(*word).wrapping_mul(weight)))
-}
-
-/// The folded one's complement sum of 16-bit words in native order; an odd last byte is padded with zero (RFC 1071).
-fn ones_complement_sum(bytes: &[u8]) -> u16 {
-    let (words, rest) = bytes.as_chunks();
-    let last = rest.first().map_or(0, |byte| u64::from(u16::from_ne_bytes([*byte, 0])));
-    let mut sum = words.iter().map(|word| u64::from(u16::from_ne_bytes(*word))).sum::<u64>() + last;
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! | type | program | purpose |
 //! |---|---|---|
 //! | [`Pass`] | XDP | passes every packet: enables NAPI on one end of a veth pair |
-//! | [`ClosedLoop`] | XDP | turns each reply into the next request: the in-kernel load generator |
+//! | [`ClosedLoop`] | XDP | turns each reply into the next request: the in-kernel load generator (two programs) |
 //! | [`LiveFrames`] | XDP | sends prepared frames in bulk, without an skb for each |
 //! | [`Take`] | XDP | hands UDP frames that the user-space datapath can answer to AF_XDP sockets |
 //! | [`Watch`] | socket filter | counts the queue, hash and CPU of the datagrams of each flow |
@@ -34,7 +34,9 @@ pub mod trace;
 mod watch;
 
 pub use closed_loop::{
-    BUCKETS, ClosedLoop, Counters, HEADER, Layout, MAGIC, MIN_SIZE, Memory, Slot, bucket_value, header_check,
+    BUCKETS, ClosedLoop, Counters, Declared, HEADER, Id, Judged, Layout, MAGIC, MAX_REQUEST_LEN,
+    MAX_REQUESTS, MAX_RULES, MAX_SAMPLE_LEN, MIN_SIZE, Memory, ReplyRules, RequestTable, Requests, Rule,
+    Sample, Samples, Slot, TableError, Verdict, bucket_value, header_check,
 };
 pub use error::{Cause, Error};
 pub use live::{LiveFrames, Offered};

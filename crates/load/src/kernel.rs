@@ -8,12 +8,18 @@
 //!                            └── every tick: slots that wait longer than the timeout are counted lost, sent again ──┘
 //! ```
 //! It is closed-loop UDP request and reply to one target; requests and replies must fit one frame, and the interface's
-//! driver must have native XDP. Replies are checked in the kernel: header, length, every byte of the body, port. The
-//! requests belong to this engine and not to a protocol: it needs an echo server, and any echo server works.
+//! driver must have native XDP. What is sent depends on [`Protocol::in_kernel`]:
+//!
+//! - an echo server gets requests of this engine, and header, length, every byte of the body and the port of each reply are
+//!   checked in the kernel;
+//! - other protocols have their requests prepared before the run (`requests`). Port, length, identifier and some fields of
+//!   each reply are checked in the kernel, and a sample completely by the protocol's template (`samples`).
 
 mod flows;
 mod interface;
 mod launcher;
+mod requests;
+mod samples;
 mod sys;
 mod window;
 
@@ -22,14 +28,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use udpath_bpf::{ClosedLoop, Layout, MIN_SIZE};
+use udpath_bpf::{ClosedLoop, Layout};
 
 use crate::plan::{Arrivals, Mode, Plan, PlanError, Transport};
 use crate::progress::Progress;
 use crate::result::LoadResult;
+use crate::template::Protocol;
 use flows::Flows;
 use interface::Interface;
 use launcher::Launcher;
+use requests::Requests;
+use samples::SampleCheck;
 use window::Window;
 
 /// Scans for stuck slots per timeout. A slot must look stuck twice in a row, so a loss is detected after at most
@@ -38,8 +47,6 @@ const SCANS_PER_TIMEOUT: u32 = 4;
 /// Bounds of the interval between scans. Shorter: a scan of 64 K slots takes a noticeable share of a CPU that the server
 /// uses too. Longer: the end of the window and Ctrl-C take effect late.
 const POLL_INTERVAL: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(20));
-/// The protocol that servers of this engine must speak.
-const PROTOCOL: &str = "echo";
 /// Time between two reports of progress.
 const REPORT_INTERVAL: Duration = Duration::from_millis(200);
 /// Most slots: 64 bytes of shared memory each, and every scan walks over all of them.
@@ -93,9 +100,6 @@ pub(crate) fn check(plan: &Plan) -> Result<u32, PlanError> {
     if plan.targets.len() != 1 {
         return cannot("supports one target only: use the socket engine for several");
     }
-    if plan.size < MIN_SIZE {
-        return Err(PlanError::TooSmall { size: plan.size, protocol: "the kernel engine", min: MIN_SIZE });
-    }
     let slots = u64::from(plan.flows) * u64::from(inflight);
     if slots > MAX_SLOTS {
         return cannot(
@@ -108,24 +112,23 @@ pub(crate) fn check(plan: &Plan) -> Result<u32, PlanError> {
 /// Runs `plan` with the in-kernel closed loop, in the calling thread's network namespace.
 ///
 /// # Errors
-/// A plan this engine does not support, no native XDP, no permission, a socket that cannot be bound. A run without any
+/// A plan or protocol this engine does not support, no native XDP, no permission, a socket that cannot be bound. A run without any
 /// reply is [`crate::Error::NoAnswer`].
 pub fn run(
     plan: &Plan,
+    protocol: &dyn Protocol,
     progress: &mut dyn FnMut(&Progress),
     stop: &AtomicBool,
 ) -> Result<LoadResult, crate::Error> {
     let inflight = check(plan)?;
+    let requests = Requests::new(plan, protocol, inflight, run_id(plan.seed))?;
     let target = plan.target(0);
     let flows = Flows::open(plan)?;
     let interface = egress(&flows, target)?;
     check_frame(plan, &interface, target)?;
 
-    let run_id = run_id(plan.seed);
-    let request = launcher::first_request(plan.size, plan.seed, run_id);
     let layout = Layout {
-        request: &request,
-        run: run_id,
+        requests: requests.in_kernel(),
         server_port: target.port(),
         timeout: plan.timeout.as_nanos() as u64,
         slots: plan.flows * inflight,
@@ -133,18 +136,22 @@ pub fn run(
     };
     let in_kernel = ClosedLoop::attach(&interface.name, &layout).map_err(KernelError::from)?;
     let memory = in_kernel.memory();
-    let mut launcher = Launcher::new(memory, &flows, request, run_id, inflight);
+    let mut sample = match (&requests, memory.samples()) {
+        (Requests::Prebuilt(table), Some(samples)) => Some(SampleCheck::new(samples, table, protocol)),
+        _ => None,
+    };
+    let mut launcher = Launcher::new(memory, &flows, &requests, inflight);
     launcher.launch_all(target)?;
 
     let mut watch = Watch::new(plan, progress, stop);
-    watch.wait(&mut launcher, plan.warmup, false)?;
+    watch.wait(&mut launcher, sample.as_mut(), plan.warmup, false)?;
     let window = Window::open(memory);
-    let cut = watch.wait(&mut launcher, plan.duration, true)?;
+    let cut = watch.wait(&mut launcher, sample.as_mut(), plan.duration, true)?;
     let measured = window.close(memory);
 
     memory.set_running(false);
     launcher.drain(plan.timeout);
-    let account = launcher.account();
+    let mut account = launcher.account();
     if account.counts.received == 0 {
         return Err(crate::Error::NoAnswer {
             target: target.to_string(),
@@ -154,7 +161,18 @@ pub fn run(
                 .map_or_else(String::new, |e| format!(" The last send failed: {e}.")),
         });
     }
-    let mut result = measured.into_result(plan, inflight, &interface, &account);
+    let found = sample.map(|mut sample| {
+        sample.read();
+        sample.found()
+    });
+    if let Some(found) = &found {
+        found.correct(&mut account.counts);
+    }
+    let mut result = measured.into_result(plan, protocol.name(), inflight, &interface, &account);
+    if let Some(found) = &found {
+        result.generator.notes.push(found.note(account.counts.received));
+        result.warnings.extend(found.warning());
+    }
     if cut {
         result.warnings.push(format!(
             "stopped after {:.1} s of {:.1} s",
@@ -188,12 +206,14 @@ fn check_frame(plan: &Plan, interface: &Interface, target: SocketAddr) -> Result
 }
 
 /// The number of this run, which distinguishes its replies from those to an earlier run.
-fn run_id(seed: u64) -> u32 {
+fn run_id(seed: u64) -> u64 {
     let now = launcher::now() ^ seed.rotate_left(17) ^ u64::from(std::process::id()).rotate_left(40);
-    (now.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
+    // The upper half of a product depends on all bits.
+    let mixed = now.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed.rotate_left(32)
 }
 
-/// Waits, restarts stuck slots and reports progress.
+/// Waits, restarts stuck slots, checks the sample and reports progress.
 struct Watch<'a> {
     plan: &'a Plan,
     progress: &'a mut dyn FnMut(&Progress),
@@ -212,6 +232,7 @@ impl<'a> Watch<'a> {
     fn wait(
         &mut self,
         launcher: &mut Launcher<'_>,
+        mut sample: Option<&mut SampleCheck<'_>>,
         time: Duration,
         window: bool,
     ) -> Result<bool, KernelError> {
@@ -223,6 +244,9 @@ impl<'a> Watch<'a> {
             }
             std::thread::sleep(left.min(self.tick));
             launcher.relaunch_stuck(self.plan.timeout)?;
+            if let Some(sample) = &mut sample {
+                sample.read();
+            }
             self.report(launcher, if window { begin.elapsed() } else { Duration::ZERO });
         }
     }

@@ -22,7 +22,7 @@ const MAX_POLLS: usize = 80;
 pub enum Engine {
     /// Kernel sockets: every plan.
     Socket,
-    /// BPF in the driver: closed loop, UDP, `rr`, one target; an echo server at the other end.
+    /// BPF in the driver: closed loop, UDP, `rr`, one target; protocols that declare [`Protocol::in_kernel`].
     Kernel,
     /// AF_XDP ports, bypassing the kernel's UDP: UDP, `rr`, through one interface, requests that fit a frame.
     Xdp,
@@ -82,7 +82,7 @@ pub fn run(
         return Err(PlanError::TooManyInFlight { protocol: protocol.name(), in_flight, most, flows }.into());
     }
     match (engine, plan.mode) {
-        (Engine::Kernel, _) => kernel::run(plan, progress, stop),
+        (Engine::Kernel, _) => kernel::run(plan, protocol, progress, stop),
         (Engine::Xdp, _) => finish(plan, xdp::run(plan, true, protocol, progress, stop)?),
         (Engine::XdpRings, _) => finish(plan, xdp::run(plan, false, protocol, progress, stop)?),
         (Engine::Socket, Mode::Rr) => finish(plan, socket::run(plan, protocol, progress, stop)?),

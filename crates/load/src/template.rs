@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+pub use udpath_bpf::{Id, ReplyRules, Rule, Verdict};
+
 use crate::plan::{MAX_SIZE, Transport};
 
 /// One protocol's side of the load: makes a [`Template`] for each sending thread.
@@ -29,6 +31,11 @@ pub trait Protocol: Sync {
         u64::MAX
     }
 
+    /// How the kernel engine carries the protocol's transactions; `None` if it cannot.
+    fn in_kernel(&self) -> Option<InKernel> {
+        None
+    }
+
     /// A template for one sending thread.
     fn template(&self) -> Box<dyn Template>;
 
@@ -44,6 +51,30 @@ pub trait Protocol: Sync {
     fn asked_by_caller(&self) -> bool {
         false
     }
+}
+
+/// A protocol's transactions as the kernel engine carries them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InKernel {
+    /// A reply is its request, byte by byte: the engine sends requests of its own, and checks all of every reply.
+    Echo,
+    /// Requests prepared before the run.
+    Prebuilt(Prebuilt),
+}
+
+/// Requests that differ from transaction to transaction only by which one it is and by one field, the identifier.
+///
+/// The engine checks every reply's length, fields and identifier in the kernel. It also checks a sample of the replies with
+/// [`Template::check`], as replies of flow 0 to the request as [`Template::write`] wrote it: their identifier is replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prebuilt {
+    /// Number of different requests, 1 to 65,536: what [`Template::write`] writes for flow 0 and the seqs from 0. Replies
+    /// must distinguish them by [`Template::seq_bits`].
+    pub requests: u32,
+    /// The identifier. [`Template::write`] may put anything there; the engine replaces it in each transaction.
+    pub id: Id,
+    /// How a reply is judged.
+    pub reply: ReplyRules,
 }
 
 /// A receiver's counts since its start.

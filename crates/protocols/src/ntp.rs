@@ -61,7 +61,7 @@ pub static ENTRY: ProtocolEntry = ProtocolEntry {
     summary: "answers NTP clients with the time of the kernel's clock",
     transports: &[Transport::Udp],
     modes: &[Mode::Rr],
-    engines: &[Engine::Socket, Engine::Xdp, Engine::XdpRings],
+    engines: &Engine::ALL,
     size: Header::LEN,
     serve_options: &[STRATUM, LOCAL, RATE_LIMIT, RATE_BURST],
     load_options: &[],

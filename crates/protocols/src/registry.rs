@@ -70,6 +70,8 @@ mod tests {
             assert!(row.engines.contains(&Engine::Socket), "{}", row.name);
             let load = (row.load)(7, &Options::default()).unwrap();
             assert!((load.min_size()..=load.max_size()).contains(&row.size), "{}", row.name);
+            let kernel = row.engines.contains(&Engine::Kernel);
+            assert_eq!(load.in_kernel().is_some(), kernel, "{}", row.name);
             assert!(std::ptr::eq(find(row.name).unwrap(), *row));
         }
         assert!(find("").is_none());

@@ -5,7 +5,7 @@
 //!  every verb ─────────────────────────────▸ exit code, output
 //!  serve --io IO: step IO-up ──────────────▸ load over the tap of each card
 //!       (shared: also profiled)       ◂───── IO-sent
-//!  load --engine E ────────────────────────▸ serve echo on this end
+//!  load --engine E ────────────────────────▸ serve echo and ntp on this end
 //! ```
 //! `make test` boots each kernel once, with few CPUs; `make soak` also with 48 CPUs in 6 nodes, and climbs the ladder there.
 //! docs/kernels.md has the results: a cell that says "tested" is a line here.
@@ -34,6 +34,8 @@ const PORT: u16 = 7;
 /// The Ios without conditions on the card, and the cards: links 0 to 2.
 const IOS: [&str; 3] = ["shared", "reuseport", "percpu"];
 const CARDS: [&str; 3] = ["virtio_net", "vmxnet3", "e1000e"];
+/// The host's services: one that echoes, and one for the kernel engine's other program.
+const SERVICES: [(&str, u16); 2] = [("echo", PORT), ("ntp", 123)];
 /// The load engines.
 const ENGINES: [&str; 3] = ["socket", "kernel", "xdp"];
 
@@ -102,7 +104,7 @@ fn pass(kernel: &DebianKernel, (cpus, nodes, queues): Shape, whole: bool) -> Pas
             });
         };
         ended("release");
-        let _service = service(&host);
+        let _services = SERVICES.map(|(protocol, port)| service(&host, protocol, port));
         let loads = send_to_each(&folder, &host, ended);
         (done.join().unwrap(), loads)
     });
@@ -113,10 +115,10 @@ fn pass(kernel: &DebianKernel, (cpus, nodes, queues): Shape, whole: bool) -> Pas
     Passed { recorded, loads, seconds: begin.elapsed().as_secs_f64() }
 }
 
-/// An echo service on this end, for the machine's load engines.
-fn service(host: &Machine) -> Running {
-    let bind = format!("10.0.0.1:{PORT}");
-    let mut service = host_run(host, &["serve", "echo", "--bind", &bind, "--io", "shared"], WITHIN).start();
+/// A service on this end, for the machine's load engines.
+fn service(host: &Machine, protocol: &str, port: u16) -> Running {
+    let bind = format!("10.0.0.1:{port}");
+    let mut service = host_run(host, &["serve", protocol, "--bind", &bind, "--io", "shared"], WITHIN).start();
     service.says("ready");
     service
 }
@@ -267,8 +269,9 @@ fn services(passed: &Passed, kernel: &DebianKernel) {
 }
 
 fn engines(recorded: &Recorded) {
-    for engine in ENGINES {
-        let step = format!("load-{engine}");
+    let of_ntp = ("load-ntp".to_owned(), "kernel");
+    for (step, engine) in ENGINES.map(|engine| (format!("load-{engine}"), engine)).into_iter().chain([of_ntp])
+    {
         let load: Value = serde_json::from_str(&recorded.steps[&step].out)
             .unwrap_or_else(|_| panic!("{step}: {}", recorded.steps[&step].err));
         assert_eq!(load["engine"], engine, "{load}");

@@ -105,6 +105,7 @@ serve auto --io auto --bind 10.0.0.2:7
 for engine in socket kernel xdp; do
     step "load-$engine" udpath load echo 10.0.0.1:7 --engine $engine --flows 4 -d 1s --timeout 5s --json
 done
+step load-ntp udpath load ntp 10.0.0.1:123 --engine kernel --flows 4 -d 1s --timeout 5s --json
 step report udpath report /tmp/load-socket.out
 
 # The whole ladder takes minutes here.

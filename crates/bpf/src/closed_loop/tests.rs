@@ -2,28 +2,100 @@
 
 mod latency;
 
+use std::ops::Deref;
+
 use aya::programs::{TestRun, TestRunOptions, Xdp};
 
 use super::*;
 
-const XDP_DROP: u32 = 1;
-const XDP_PASS: u32 = 2;
-const XDP_TX: u32 = 3;
+pub(super) const XDP_DROP: u32 = 1;
+pub(super) const XDP_PASS: u32 = 2;
+pub(super) const XDP_TX: u32 = 3;
 
-const SERVER: u16 = 7777;
+pub(super) const SERVER: u16 = 7777;
 const RUN: u32 = 0xfeed_beef;
 const SIZE: usize = 101; // not a multiple of 8: the tail is checked separately
-const PORTS: [u16; 2] = [40_000, 40_001];
+pub(super) const PORTS: [u16; 2] = [40_000, 40_001];
 
-/// A loaded program, its memory, and frames to feed it.
-struct Bench {
+/// A loaded program and its memory.
+pub(super) struct Loaded {
     object: Ebpf,
-    memory: Memory,
+    program: &'static str,
+    pub(super) memory: Memory,
+}
+
+impl Loaded {
+    /// Two flows with two slots each: slots 0 and 1 belong to flow 0, 2 and 3 to flow 1.
+    pub(super) fn new(requests: Requests<'_>, timeout: u64) -> Self {
+        let layout = Layout { requests, server_port: SERVER, timeout, slots: 4, flows: 2 };
+        let program = requests.program();
+        let (object, memory) = with_loader(&layout, |loader, cpus| {
+            let object = attach::load_xdp(program, loader, requests.object())?;
+            let memory = Memory::map(&object, &layout, cpus)?;
+            Ok((object, memory))
+        })
+        .unwrap_or_else(|error| panic!("the program loads (needs CAP_BPF): {error:?}"));
+        for slot in 0..4 {
+            memory.assign(slot, slot as u32 / 2, PORTS[slot / 2]);
+        }
+        memory.set_running(true);
+        Self { object, program, memory }
+    }
+
+    pub(super) fn launch(&self, slot: usize) -> u64 {
+        self.memory.launch(slot, monotonic())
+    }
+
+    /// The program's action on a frame, and the frame then.
+    pub(super) fn run(&self, frame: &[u8]) -> (u32, Vec<u8>) {
+        let program: &Xdp = self.object.program(self.program).unwrap().try_into().unwrap();
+        let mut out = vec![0; frame.len() + 2048];
+        let options = TestRunOptions {
+            data_in: Some(frame),
+            data_out: Some(&mut out),
+            repeat: 1,
+            ..TestRunOptions::default()
+        };
+        let done = program.test_run(options).expect("the kernel runs the program");
+        out.truncate(done.data_size_out as usize);
+        (done.return_value, out)
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        (0..self.memory.cpus()).map(|cpu| self.memory.counters(cpu)).fold(Counters::default(), |a, b| {
+            Counters {
+                ok: a.ok + b.ok,
+                late: a.late + b.late,
+                duplicate: a.duplicate + b.duplicate,
+                reordered: a.reordered + b.reordered,
+                corrupt: a.corrupt + b.corrupt,
+                wrong_flow: a.wrong_flow + b.wrong_flow,
+                received: a.received + b.received,
+                refused: a.refused + b.refused,
+                refused_late: a.refused_late + b.refused_late,
+                unsent: a.unsent + b.unsent,
+                sent: a.sent + b.sent,
+                overdue: a.overdue + b.overdue,
+            }
+        })
+    }
+}
+
+/// The program for echo servers, and frames to feed it.
+struct Bench {
+    loaded: Loaded,
     request: Vec<u8>,
 }
 
+impl Deref for Bench {
+    type Target = Loaded;
+
+    fn deref(&self) -> &Loaded {
+        &self.loaded
+    }
+}
+
 impl Bench {
-    /// Two flows with two slots each: slots 0 and 1 belong to flow 0, 2 and 3 to flow 1.
     fn new() -> Self {
         Self::with_timeout(1_000_000_000)
     }
@@ -32,22 +104,7 @@ impl Bench {
         let mut request: Vec<u8> = (0..SIZE).map(|i| (i * 7 + 3) as u8).collect();
         request[0..4].copy_from_slice(&MAGIC.to_le_bytes());
         request[16..20].copy_from_slice(&RUN.to_le_bytes());
-        let layout = Layout { request: &request, run: RUN, server_port: SERVER, timeout, slots: 4, flows: 2 };
-        let (object, memory) = with_loader(&layout, |loader, cpus| {
-            let object = attach::load_xdp(NAME, loader, object!("closed_loop"))?;
-            let memory = Memory::map(&object, &layout, cpus)?;
-            Ok((object, memory))
-        })
-        .expect("the program loads (needs CAP_BPF)");
-        for slot in 0..4 {
-            memory.assign(slot, slot as u32 / 2, PORTS[slot / 2]);
-        }
-        memory.set_running(true);
-        Self { object, memory, request }
-    }
-
-    fn launch(&self, slot: usize) -> u64 {
-        self.memory.launch(slot, monotonic())
+        Self { loaded: Loaded::new(Requests::Echo(&request), timeout), request }
     }
 
     /// The payload of the reply to request `seq` of `slot`.
@@ -58,40 +115,10 @@ impl Bench {
         payload[20..24].copy_from_slice(&header_check(slot, seq, RUN).to_le_bytes());
         payload
     }
-
-    fn run(&self, frame: &[u8]) -> (u32, Vec<u8>) {
-        let program: &Xdp = self.object.program(NAME).unwrap().try_into().unwrap();
-        let mut out = vec![0; frame.len() + 256];
-        let options = TestRunOptions {
-            data_in: Some(frame),
-            data_out: Some(&mut out),
-            repeat: 1,
-            ..TestRunOptions::default()
-        };
-        let done = program.test_run(options).expect("the kernel runs the program");
-        out.truncate(frame.len());
-        (done.return_value, out)
-    }
-
-    fn counters(&self) -> Counters {
-        (0..self.memory.cpus()).map(|cpu| self.memory.counters(cpu)).fold(Counters::default(), |a, b| {
-            Counters {
-                ok: a.ok + b.ok,
-                late: a.late + b.late,
-                duplicate: a.duplicate + b.duplicate,
-                reordered: a.reordered + b.reordered,
-                corrupt: a.corrupt + b.corrupt,
-                wrong_flow: a.wrong_flow + b.wrong_flow,
-                received: a.received + b.received,
-                sent: a.sent + b.sent,
-                overdue: a.overdue + b.overdue,
-            }
-        })
-    }
 }
 
 /// A frame from the server to `port`.
-fn frame(ipv6: bool, port: u16, payload: &[u8]) -> Vec<u8> {
+pub(super) fn frame(ipv6: bool, port: u16, payload: &[u8]) -> Vec<u8> {
     let udp_len = (8 + payload.len()) as u16;
     let mut f = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
     if ipv6 {
@@ -114,7 +141,7 @@ fn frame(ipv6: bool, port: u16, payload: &[u8]) -> Vec<u8> {
 }
 
 /// The Internet checksum of the pseudo header and the datagram: 0 if the datagram's own checksum is right.
-fn ipv6_udp_residue(frame: &[u8]) -> u16 {
+pub(super) fn ipv6_udp_residue(frame: &[u8]) -> u16 {
     let udp = &frame[54..];
     let mut bytes = frame[22..54].to_vec();
     bytes.extend((udp.len() as u32).to_be_bytes());
@@ -336,7 +363,7 @@ fn everything_else_goes_to_the_kernel() {
     assert_eq!(bench.counters(), Counters::default());
 }
 
-fn monotonic() -> u64 {
+pub(super) fn monotonic() -> u64 {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }

@@ -1,38 +1,24 @@
 //! Starts the loop's slots, and restarts them when a request or reply is lost.
 //!
 //! Slot `s` belongs to flow `s / inflight` for the whole run. Compare-and-swap of a slot's sequence number decides whether
-//! the program in the kernel or this side advances it (see `bpf/closed_loop.bpf.c`).
+//! the program in the kernel or this side advances it (see `bpf/closed_loop.h`).
 
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use udpath_bpf::{HEADER, MAGIC, Memory, header_check};
+use udpath_bpf::Memory;
 
 use super::KernelError;
 use super::flows::Flows;
+use super::requests::Requests;
 use crate::result::Counts;
 
 /// Nanoseconds of `CLOCK_MONOTONIC`: what `bpf_ktime_get_ns()` reads in the program.
 pub(super) fn now() -> u64 {
     let t = clock_gettime(ClockId::Monotonic);
     (t.tv_sec as u64) * 1_000_000_000 + t.tv_nsec as u64
-}
-
-/// The request that every slot starts with; slot and sequence number are filled in when it is sent.
-pub(super) fn first_request(size: usize, seed: u64, run: u32) -> Vec<u8> {
-    let mut request = vec![0; size];
-    request[0..4].copy_from_slice(&MAGIC.to_le_bytes());
-    request[16..20].copy_from_slice(&run.to_le_bytes());
-    let mut state = seed;
-    for byte in &mut request[HEADER..] {
-        // Any bytes will do as long as they differ from place to place: splitmix64's steps.
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        *byte = (mixed >> 56) as u8;
-    }
-    request
 }
 
 /// Waits until `done`, but not longer than `most`.
@@ -47,6 +33,8 @@ fn await_until(most: Duration, done: impl Fn() -> bool) {
 #[derive(Debug)]
 pub(super) struct Account {
     pub(super) counts: Counts,
+    /// Requests that the driver left no room for in the reply's frame; this side sent them.
+    pub(super) unsent: u64,
     pub(super) last_send_error: Option<io::Error>,
 }
 
@@ -55,9 +43,10 @@ pub(super) struct Account {
 pub(super) struct Launcher<'a> {
     in_kernel: &'a Memory,
     flows: &'a Flows,
-    request: Vec<u8>,
-    run: u32,
+    requests: &'a Requests,
     inflight: usize,
+    /// The request being sent.
+    bytes: Vec<u8>,
     /// The sequence number each slot had at the last scan, plus one; 0 before.
     seen: Vec<u64>,
     launched: u64,
@@ -70,8 +59,7 @@ impl<'a> Launcher<'a> {
     pub(super) fn new(
         in_kernel: &'a Memory,
         flows: &'a Flows,
-        request: Vec<u8>,
-        run: u32,
+        requests: &'a Requests,
         inflight: u32,
     ) -> Self {
         let inflight = inflight as usize;
@@ -79,9 +67,9 @@ impl<'a> Launcher<'a> {
         Self {
             in_kernel,
             flows,
-            request,
-            run,
+            requests,
             inflight,
+            bytes: Vec::new(),
             seen,
             launched: 0,
             given_up: 0,
@@ -146,20 +134,25 @@ impl<'a> Launcher<'a> {
             self.given_up += u64::from(self.in_kernel.give_up(*slot, self.in_kernel.slot(*slot).seq));
         }
         if !left.is_empty() {
-            let late = self.counts().late;
-            await_until(timeout, || self.counts().late >= late + left.len() as u64);
+            let answered = || {
+                let Counts { late, refused, .. } = self.counts();
+                late + refused
+            };
+            let before = answered();
+            await_until(timeout, || answered() >= before + left.len() as u64);
         }
     }
 
     /// The outcome of all requests so far. Those in flight count as sent only.
     pub(super) fn counts(&self) -> Counts {
-        let mut late_of_lost = 0;
+        let mut answered_of_lost = 0;
         let mut counts = Counts { sent: self.launched, send_errors: self.send_errors, ..Counts::default() };
         for cpu in 0..self.in_kernel.cpus() {
             let n = self.in_kernel.counters(cpu);
             counts.ok += n.ok;
             counts.late += n.late + n.overdue;
-            late_of_lost += n.late;
+            counts.refused += n.refused + n.refused_late;
+            answered_of_lost += n.late + n.refused_late;
             counts.duplicate += n.duplicate;
             counts.reordered += n.reordered;
             counts.corrupt += n.corrupt;
@@ -167,13 +160,14 @@ impl<'a> Launcher<'a> {
             counts.received += n.received;
             counts.sent += n.sent;
         }
-        counts.lost = self.given_up.saturating_sub(late_of_lost);
+        counts.lost = self.given_up.saturating_sub(answered_of_lost);
         counts
     }
 
     /// The final account of the run.
     pub(super) fn account(self) -> Account {
-        Account { counts: self.counts(), last_send_error: self.last_send_error }
+        let unsent = (0..self.in_kernel.cpus()).map(|cpu| self.in_kernel.counters(cpu).unsent).sum();
+        Account { counts: self.counts(), unsent, last_send_error: self.last_send_error }
     }
 
     fn slots_of(&self, flow: usize) -> std::ops::Range<usize> {
@@ -203,11 +197,15 @@ impl<'a> Launcher<'a> {
     /// slot stays idle until the next scan tries again.
     fn send(&mut self, slot: usize, flow: usize) {
         let seq = self.in_kernel.launch(slot, now());
-        self.request[4..8].copy_from_slice(&(slot as u32).to_le_bytes());
-        self.request[8..16].copy_from_slice(&seq.to_le_bytes());
-        let check = header_check(slot as u32, seq, self.run);
-        self.request[20..24].copy_from_slice(&check.to_le_bytes());
-        match self.flows.send(flow, &self.request) {
+        let request = self.in_kernel.request(slot);
+        self.requests.write(
+            slot,
+            (flow as u32, (slot - flow * self.inflight) as u32),
+            seq,
+            request,
+            &mut self.bytes,
+        );
+        match self.flows.send(flow, &self.bytes) {
             Ok(()) => self.launched += 1,
             Err(error) => {
                 // ECONNREFUSED belongs to an earlier request: an ICMP answer that the socket kept for the next call.

@@ -76,6 +76,7 @@ impl Measured {
     pub(super) fn into_result(
         self,
         plan: &Plan,
+        protocol: &'static str,
         inflight: u32,
         interface: &Interface,
         account: &Account,
@@ -89,7 +90,7 @@ impl Measured {
         let starved = self.starved(inflight, plan);
         let outcome = Outcome {
             engine: "kernel",
-            protocol: super::PROTOCOL,
+            protocol,
             seconds: self.seconds,
             counts: account.counts,
             completed,
@@ -153,6 +154,13 @@ impl Measured {
                  transmit mapping (XPS) they drift to one",
                 *n as f64 / completed.max(1) as f64 * 100.0,
                 self.cpus.len()
+            ));
+        }
+        if account.unsent > 0 {
+            warnings.push(format!(
+                "{} requests waited for user space: they are longer than the reply before them, and the driver left no room in \
+                 its frame; requests of one length avoid that",
+                account.unsent
             ));
         }
         let steal = self.cpus.iter().map(|c| c.steal).sum::<f64>() / self.cpus.len().max(1) as f64;

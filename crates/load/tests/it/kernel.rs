@@ -9,21 +9,24 @@ use udpath_bpf::Pass;
 use udpath_lab::{Lab, LabBuilder, LinkSpec, NapiGuard};
 use udpath_load::plan::{Arrivals, Plan, Process};
 use udpath_load::result::LoadResult;
-use udpath_load::{Error, kernel};
+use udpath_load::template::Protocol;
+use udpath_load::{Engine, Error};
+use udpath_protocols::echo::EchoLoad;
 
 use crate::known::latency::{DELAY, LONG_TIMEOUT, compare};
-use crate::known::{Faults, Server, Truth};
+use crate::known::{Answering, Faults, Server, Truth};
 
 /// Runs whose latencies are compared; all of them must agree.
 const RUNS: usize = 3;
 
-struct Bed {
+/// A client and a server whose end of the link takes frames sent by XDP.
+pub(crate) struct Bed {
     lab: Lab,
     _napi: NapiGuard,
 }
 
 impl Bed {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let lab = LabBuilder::new(name)
             .machine("client")
             .machine("server")
@@ -35,18 +38,28 @@ impl Bed {
     }
 
     fn server(&self, ipv6: bool, faults: Faults) -> Server {
+        self.answering(ipv6, faults, Answering::ECHO)
+    }
+
+    pub(crate) fn answering(&self, ipv6: bool, faults: Faults, answering: Answering) -> Server {
         let addresses = self.lab.address_of("server", "client").unwrap();
         let bind = if ipv6 { format!("[{}]:0", addresses.ipv6) } else { format!("{}:0", addresses.ipv4) };
-        self.lab.machine("server").unwrap().run(|| Server::start(&bind, faults)).unwrap()
+        let server = self.lab.machine("server").unwrap();
+        server.run(|| Server::answering(&bind, faults, answering)).unwrap()
     }
 
     fn run(&self, plan: &Plan) -> Result<LoadResult, Error> {
+        self.load(plan, &EchoLoad::new(7))
+    }
+
+    pub(crate) fn load(&self, plan: &Plan, protocol: &dyn Protocol) -> Result<LoadResult, Error> {
         let client = self.lab.machine("client").unwrap();
-        client.run(|| kernel::run(plan, &mut |_| (), &AtomicBool::new(false))).unwrap()
+        let never = AtomicBool::new(false);
+        client.run(|| udpath_load::run(plan, Engine::Kernel, protocol, &mut |_| (), &never)).unwrap()
     }
 }
 
-fn plan(target: SocketAddr) -> Plan {
+pub(crate) fn plan(target: SocketAddr) -> Plan {
     Plan {
         flows: 8,
         arrivals: Arrivals::Closed { inflight: 4 },
@@ -56,7 +69,7 @@ fn plan(target: SocketAddr) -> Plan {
     }
 }
 
-fn hold_to_truth(result: &LoadResult, truth: &Truth) {
+pub(crate) fn hold_to_truth(result: &LoadResult, truth: &Truth) {
     let counts = &result.counts;
     counts.check().unwrap();
     assert_eq!(counts.sent, truth.received, "the server got every request");

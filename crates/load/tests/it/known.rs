@@ -9,6 +9,7 @@ pub(crate) mod latency;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::net::{SocketAddr, UdpSocket};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -35,6 +36,24 @@ pub(crate) struct Faults {
     pub(crate) vanish_after: Option<u64>,
 }
 
+/// What the server answers, and where its damage is.
+#[derive(Debug, Clone)]
+pub(crate) struct Answering {
+    pub(crate) answer: fn(&[u8]) -> Vec<u8>,
+    /// Bytes whose bits are flipped.
+    pub(crate) flips: Range<usize>,
+    /// Truncated answers are shorter than this.
+    pub(crate) shortest: usize,
+    /// Extended answers are longer than this.
+    pub(crate) longest: usize,
+}
+
+impl Answering {
+    /// The request itself, damaged anywhere.
+    pub(crate) const ECHO: Self =
+        Self { answer: |request| request.to_vec(), flips: 0..usize::MAX, shortest: usize::MAX, longest: 0 };
+}
+
 /// The server's own record.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Truth {
@@ -58,14 +77,19 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    /// An echo server.
     pub(crate) fn start(bind: &str, faults: Faults) -> Self {
+        Self::answering(bind, faults, Answering::ECHO)
+    }
+
+    pub(crate) fn answering(bind: &str, faults: Faults, answering: Answering) -> Self {
         let socket = UdpSocket::bind(bind).unwrap();
         // The server's record does not include losses in its own buffer.
         rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 4 << 20).unwrap();
         let address = socket.local_addr().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&stop);
-        let thread = std::thread::spawn(move || Serving::new(socket, faults).run(&flag));
+        let thread = std::thread::spawn(move || Serving::new(socket, faults, answering).run(&flag));
         Self { address, stop, thread }
     }
 
@@ -87,6 +111,7 @@ struct Answer {
 struct Serving {
     socket: UdpSocket,
     faults: Faults,
+    answering: Answering,
     truth: Truth,
     random: u64,
     /// By due time; the counter distinguishes answers due at the same time.
@@ -99,10 +124,11 @@ struct Serving {
 }
 
 impl Serving {
-    fn new(socket: UdpSocket, faults: Faults) -> Self {
+    fn new(socket: UdpSocket, faults: Faults, answering: Answering) -> Self {
         Self {
             socket,
             faults,
+            answering,
             truth: Truth::default(),
             random: 1,
             due: BinaryHeap::new(),
@@ -146,7 +172,8 @@ impl Serving {
         });
         let number = entry.0;
         entry.0 += 1;
-        let answer = Answer { bytes: request.to_vec(), peer, number, received: Instant::now() };
+        let bytes = (self.answering.answer)(request);
+        let answer = Answer { bytes, peer, number, received: Instant::now() };
         let f = self.faults;
         let mut dice = self.roll();
         let mut hit = |share: f64| {
@@ -209,11 +236,17 @@ impl Serving {
     }
 
     fn damage(&mut self, mut answer: Answer) {
-        let place = (self.roll() * answer.bytes.len() as f64) as usize;
+        let len = answer.bytes.len();
+        let Answering { flips: Range { start, end }, shortest, longest, .. } = self.answering.clone();
+        let roll = self.roll();
+        let within = |start: usize, end: usize| start + (roll * (end.min(len) - start) as f64) as usize;
         match self.truth.corrupted % 3 {
-            0 => answer.bytes[place] ^= 1 << (place % 8),
-            1 => answer.bytes.truncate(place),
-            _ => answer.bytes.extend_from_slice(b"more"),
+            0 => {
+                let place = within(start, end);
+                answer.bytes[place] ^= 1 << (place % 8);
+            }
+            1 => answer.bytes.truncate(within(0, shortest)),
+            _ => answer.bytes.resize(len.max(longest) + 4, b'm'),
         }
         self.socket.send_to(&answer.bytes, answer.peer).unwrap();
     }

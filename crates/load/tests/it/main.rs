@@ -8,6 +8,7 @@ mod kernel;
 mod known;
 mod known_answers;
 mod other_modes;
+mod prebuilt;
 mod xdp;
 mod xdp_checksums;
 mod xdp_live;

@@ -8,7 +8,7 @@
 //! is detected even without a body. The server needs to know none of this: any echo server works. 18 bytes fill the
 //! smallest Ethernet frame.
 
-use udpath_load::template::{Judgement, Protocol, Template};
+use udpath_load::template::{InKernel, Judgement, Protocol, Template};
 
 /// First two bytes of every request: "uP", easy to find in a capture.
 const MAGIC: [u8; 2] = *b"uP";
@@ -36,6 +36,10 @@ impl Protocol for EchoLoad {
 
     fn min_size(&self) -> usize {
         HEADER
+    }
+
+    fn in_kernel(&self) -> Option<InKernel> {
+        Some(InKernel::Echo)
     }
 
     fn template(&self) -> Box<dyn Template> {

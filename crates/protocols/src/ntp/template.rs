@@ -8,7 +8,9 @@
 //!   | mark 7 | flow 17  | seq 40           |  ──▸ a bijection ──▸ xor the key of the run ──▸ transmit time
 //! ```
 
-use udpath_load::template::{Judgement, Protocol, Template};
+use udpath_load::template::{
+    Id, InKernel, Judgement, Prebuilt, Protocol, ReplyRules, Rule, Template, Verdict,
+};
 
 use super::packet::{ALARM, CLIENT, Header, ReferenceId, SERVER, Timestamp, VERSION};
 
@@ -24,6 +26,27 @@ const MARK: u64 = 0x5a;
 const MAX_HELD: f64 = 16.0;
 /// Root delay and dispersion of a synchronized server are below this, in units of 2^-16 s: RFC 5905's MAXDISP, 16 s.
 const MAX_DISPERSION: u32 = 16 << 16;
+
+/// Offsets in a header of the first byte (leap, version, mode), the reference id, the origin and the transmit time.
+const FIRST: usize = 0;
+const REFERENCE_ID: usize = 12;
+const ORIGIN: usize = 24;
+const TRANSMIT: usize = 40;
+
+/// What a client sees first in a reply: version and mode; then a refusal, which only a server that is not synchronized sends.
+const RULES: [Rule; 5] = {
+    const VERSION_AND_MODE: [u8; 4] = [0x3f, 0, 0, 0];
+    const LEAP: [u8; 4] = [0xc0, 0, 0, 0];
+    const ALL: [u8; 4] = [0xff; 4];
+    let [rate, deny, restrict] = ReferenceId::REFUSALS;
+    [
+        Rule::unless(FIRST, VERSION_AND_MODE, [VERSION << 3 | SERVER, 0, 0, 0], Verdict::Corrupt),
+        Rule::unless(FIRST, LEAP, [ALARM << 6, 0, 0, 0], Verdict::Valid),
+        Rule::when(REFERENCE_ID, ALL, rate.0, Verdict::Refused),
+        Rule::when(REFERENCE_ID, ALL, deny.0, Verdict::Refused),
+        Rule::when(REFERENCE_ID, ALL, restrict.0, Verdict::Refused),
+    ]
+};
 
 /// NTP for a load.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +73,15 @@ impl Protocol for NtpLoad {
 
     fn max_size(&self) -> usize {
         Header::LEN
+    }
+
+    /// One request: only the transmit time differs, and the server returns it as origin.
+    fn in_kernel(&self) -> Option<InKernel> {
+        Some(InKernel::Prebuilt(Prebuilt {
+            requests: 1,
+            id: Id { at: TRANSMIT, echoed_at: ORIGIN, width: 8, bits: 64 },
+            reply: ReplyRules { min: Header::LEN, max: Header::LEN, rules: &RULES },
+        }))
     }
 
     fn template(&self) -> Box<dyn Template> {
@@ -204,6 +236,25 @@ mod tests {
                 assert!(!matches!(other, Judgement::Valid { .. }), "{flow} {seq}");
             }
         }
+    }
+
+    /// The offsets of the kernel's checks are those of the header's own codec.
+    #[test]
+    fn the_kernels_offsets_are_the_headers() {
+        let fields = Header {
+            leap: 3,
+            version: 4,
+            mode: 4,
+            reference_id: ReferenceId::RATE,
+            origin: Timestamp(0x0102_0304_0506_0708),
+            transmit: Timestamp(0x1112_1314_1516_1718),
+            ..Header::default()
+        };
+        let bytes = fields.encode();
+        assert_eq!(bytes[FIRST], ALARM << 6 | VERSION << 3 | SERVER);
+        assert_eq!(bytes[REFERENCE_ID..REFERENCE_ID + 4], *b"RATE");
+        assert_eq!(bytes[ORIGIN..ORIGIN + 8], fields.origin.0.to_be_bytes());
+        assert_eq!(bytes[TRANSMIT..TRANSMIT + 8], fields.transmit.0.to_be_bytes());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use udpath_lab::Machine;
 use udpath_load::plan::{Plan, Transport};
-use udpath_load::template::{Protocol, Received, Template};
+use udpath_load::template::{InKernel, Protocol, Received, Template};
 
 use crate::args::load::Args;
 use crate::exit::Failure;
@@ -39,6 +39,10 @@ impl Protocol for WithoutReports {
 
     fn ids(&self) -> u64 {
         self.0.ids()
+    }
+
+    fn in_kernel(&self) -> Option<InKernel> {
+        self.0.in_kernel()
     }
 
     fn template(&self) -> Box<dyn Template> {
