@@ -18,6 +18,7 @@
 #define BLOCK_WORDS 8  /* one cache line */
 #define MAX_BLOCKS 24  /* of a request: a frame of 1500 bytes; a bound the verifier can see */
 #define MAX_RULES 12
+#define MAX_HEADROOM 255 /* bytes before a frame, 256 less what the kernel keeps there: a bound the verifier can see */
 #define SAMPLES 32     /* per CPU: as many replies are copied between two readings by user space */
 #define SAMPLE_BYTES 2032
 /* A valid reply to a request of the same slot this many requests ago is a duplicate; to an older one, it is corrupt: of
@@ -154,14 +155,50 @@ static __always_inline void sample(struct xdp_md *ctx, struct frame *f, __u32 le
 	__sync_lock_test_and_set(&s->state, len | verdict << 32);
 }
 
-/* Changes the length of the frame's payload; the pointers are lost. 0 if the driver left no room. */
+/* Copies the headers of a frame whose payload follows at the same distance, from `from` to a lower address. Upwards, so
+ * that no word is overwritten before it is read, however little the two differ. */
+static __always_inline int move_headers(void *to, void *from, void *end, int ipv6)
+{
+	__u32 words = ipv6 ? 7 : 5;
+	__u32 i;
+
+	if (from + (ipv6 ? 62 : 42) > end || to + (ipv6 ? 62 : 42) > end)
+		return 0;
+#pragma unroll
+	for (i = 0; i < 7; i++) {
+		if (i < words)
+			((__u64 *)to)[i] = ((__u64 *)from)[i];
+	}
+	if (ipv6) {
+		((__u32 *)to)[14] = ((__u32 *)from)[14];
+		((__u16 *)to)[30] = ((__u16 *)from)[30];
+	} else {
+		((__u16 *)to)[20] = ((__u16 *)from)[20];
+	}
+	return 1;
+}
+
+/* Changes the length of the frame's payload; the pointers are lost. A frame grows at its end if the driver left room there.
+ * A veth leaves less than 64 bytes behind a reply that comes from a socket (Linux 6.6), but drivers leave about 200 before
+ * every frame: then it grows at its beginning, and the headers move there. 0 if neither is enough. */
 static __always_inline int resize(struct xdp_md *ctx, struct frame *f, __u32 from, __u32 to)
 {
 	__u32 least = f->ipv6 ? 0 : ETH_ZLEN - 42; /* of the smallest Ethernet frame, which some drivers do not pad */
+	void *start;
+	__u32 more;
 
 	if (to < least)
 		to = least;
-	return !bpf_xdp_adjust_tail(ctx, (int)to - (int)from);
+	if (!bpf_xdp_adjust_tail(ctx, (int)to - (int)from))
+		return 1;
+	if (to <= from)
+		return 0;
+	more = to - from;
+	OPAQUE(more);
+	if (more > MAX_HEADROOM || bpf_xdp_adjust_head(ctx, -(int)more))
+		return 0;
+	start = (void *)(long)ctx->data;
+	return move_headers(start, start + more, (void *)(long)ctx->data_end, f->ipv6);
 }
 
 /* Finds the frame's parts again. */
