@@ -31,6 +31,7 @@ test     procps              ps and sysctl
 test     util-linux          unshare, setpriv, nsenter
 test     socat               UDP peer
 test     netcat-openbsd      UDP peer
+test     bind9-dnsutils      DNS client (dig)
 test     dnsperf             DNS load generator
 test     nsd                 DNS server
 test     knot                DNS server

@@ -4,6 +4,7 @@
 //! `boost` read it. To add a protocol: write `src/NAME.rs` with its `ENTRY` and options, `src/NAME/service.rs` and
 //! `src/NAME/template.rs`; declare the module and add its line to the table below; test it.
 
+pub mod dns;
 pub mod echo;
 pub mod ntp;
 mod options;
@@ -18,4 +19,5 @@ pub static PROTOCOLS: &[&ProtocolEntry] = &[
     &echo::ENTRY, //
     &sink::ENTRY,
     &ntp::ENTRY,
+    &dns::ENTRY,
 ];

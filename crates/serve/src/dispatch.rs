@@ -6,7 +6,7 @@
 //!                                             ├▸ probe: answered here     ├▸ deferred
 //!                                             └▸ truncated, broadcast:    └▸ panic: dropped, new instance
 //!                                                dropped
-//! TCP connection: bytes of one read ──────▸ StreamDispatch::serve ─▸ StreamService
+//! TCP connection: a message ──────────────▸ StreamDispatch::serve ─▸ StreamService
 //! ```
 //! The caller implements [`Exchange`]: where a datagram is and where its reply goes. Everything is compiled for each
 //! service and exchange, so the packet path has no allocation, lock or dynamic call.

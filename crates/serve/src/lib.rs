@@ -99,7 +99,7 @@ pub use outcome::{DropReason, Outcome, SendError};
 pub use probe::ProbeError;
 pub use reply::Reply;
 pub use request::Request;
-pub use server::Server;
+pub use server::{ReloadHook, Server};
 pub use service::{Service, StreamService, WorkerId};
 pub use status::{SocketStatus, Status, WorkerStatus, XdpPortStatus, XdpStatus};
 pub use worker::InProcessWorker;

@@ -35,6 +35,9 @@ use crate::tcp::TcpCounters;
 /// longer one keeps a service manager waiting for requests that will never be answered.
 const DEFERRED_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Loads a service's files again while it runs: what it did, in words, or why everything stays as it was.
+pub type ReloadHook = Arc<dyn Fn() -> Result<String, Box<dyn std::error::Error + Send + Sync>> + Send + Sync>;
+
 /// A running server. Dropping it stops it.
 pub struct Server {
     io: Io,
@@ -56,6 +59,7 @@ pub struct Server {
     stop: Arc<OwnedFd>,
     watch: Mutex<SpreadMonitor>,
     started: Instant,
+    reload_hook: Option<ReloadHook>,
     /// Set once the sockets stop receiving: what the kernel had dropped at each until then.
     final_drops: Option<Vec<Vec<u64>>>,
 }
@@ -119,6 +123,20 @@ impl Server {
     #[must_use]
     pub fn interfaces(&self) -> Vec<String> {
         self.fast_path.as_deref().map(FastPath::interfaces).unwrap_or_default()
+    }
+
+    /// The same server, whose service can load its files again. The hook may take its time: it is called by another thread than
+    /// the workers.
+    #[must_use]
+    pub fn with_reload(mut self, hook: ReloadHook) -> Self {
+        self.reload_hook = Some(hook);
+        self
+    }
+
+    /// Loads the service's files again; `None` if it has none.
+    #[must_use]
+    pub fn reload_hook(&self) -> Option<ReloadHook> {
+        self.reload_hook.clone()
     }
 
     /// Whether a thread has ended unexpectedly, which only a defect can cause.

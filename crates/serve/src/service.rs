@@ -1,6 +1,8 @@
 //! What a user of the runtime implements: [`Service`] for datagrams and, for TCP, [`StreamService`].
 
 use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
 
 use crate::outcome::Outcome;
 use crate::reply::Reply;
@@ -29,11 +31,28 @@ pub trait Service: Send {
 /// A handler of byte streams, to serve the same addresses over TCP. Each worker has one instance for all its
 /// connections, so it must not keep state of a connection between calls.
 pub trait StreamService: Send {
-    /// Handles the bytes of one read, at most 32,768. The reply buffer holds at least as many.
+    /// Handles one message, at most 32,768 bytes. The reply buffer holds at least 65,536.
     ///
     /// `Outcome::Reply` sends the reply and `Outcome::Drop(DropReason::Consumed)` continues without one; any other
     /// outcome closes the connection. So does a panic, which also replaces the instance; other connections continue.
     fn serve(&mut self, input: &[u8], reply: &mut Reply<'_>) -> Outcome;
+
+    /// Like [`StreamService::serve`], with the address of the connection's peer. The runtime calls this one.
+    fn serve_from(&mut self, _peer: SocketAddr, input: &[u8], reply: &mut Reply<'_>) -> Outcome {
+        self.serve(input, reply)
+    }
+
+    /// The length of the message that `input` begins with, 1 or more; `None` if its end has not arrived. What follows is kept for
+    /// the next message, and a connection whose message has not ended after 32,768 bytes is closed. By default the bytes of
+    /// one read are a message.
+    fn message_len(&self, input: &[u8]) -> Option<usize> {
+        Some(input.len())
+    }
+
+    /// How long a connection may be silent before it is closed; `None`, the default: for ever. Asked once, at the start.
+    fn idle_timeout(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// The number of a worker, counted from 0.

@@ -2,13 +2,15 @@
 //! change the UDP path.
 //!
 //! ```text
-//! readable ─▸ read into the worker's buffer ─▸ StreamDispatch ─▸ write at once
+//! readable ─▸ read into the worker's buffer ─▸ StreamDispatch: message by message ─▸ write at once
+//!                     what is no whole message is kept                          │
 //!                                                  the rest is kept; until it is sent, the connection is polled
 //!                                                  for writing only: a peer that does not read its replies
 //!                                                  cannot send more requests
 //! ```
 //!
-//! Limits: [`MAX_CONNECTIONS`] per worker, and at most one unsent reply per connection.
+//! Limits: [`MAX_CONNECTIONS`] per worker, and per connection [`READ_LEN`] bytes of an unfinished message, [`REPLY_LEN`] of unsent
+//! replies and the service's limit of silence.
 
 use std::collections::HashMap;
 use std::io;
@@ -32,13 +34,17 @@ pub(crate) use listener::listen;
 use connection::{Connection, TurnResult};
 use counters::add;
 
-/// Maximum connections per worker. Each may keep a reply of up to [`REPLY_LEN`] bytes that its peer does not read, so this
-/// limits a worker's memory to 64 MiB under attack. A lower limit rejects real clients.
+/// Maximum connections per worker. Each may keep replies of up to [`REPLY_LEN`] bytes that its peer does not read and [`READ_LEN`]
+/// bytes of requests, so this limits a worker's memory to 160 MiB under attack. A lower limit rejects real clients.
 const MAX_CONNECTIONS: usize = 1024;
 /// Bytes read and handled at once.
 const READ_LEN: usize = 32 << 10;
 /// Size of the reply buffer for one read, in bytes.
-const REPLY_LEN: usize = 64 << 10;
+const REPLY_LEN: usize = 128 << 10;
+/// Room that a reply to one message finds, in bytes: the longest that a protocol with 16-bit lengths has, but for its length.
+const MESSAGE_ROOM: usize = 64 << 10;
+/// How often silent connections are looked for. Rarer: they stay longer than the service says; more often: CPU time.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// How long peers may take to receive unsent replies when the server stops.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Pause after accepting failed for lack of descriptors or memory: the connection stays queued, and the worker would spin.
@@ -54,6 +60,9 @@ pub(crate) struct TcpWorker {
     next: u64,
     input: Box<[u8]>,
     output: Box<[u8]>,
+    /// The service's limit of a connection's silence.
+    idle_timeout: Option<Duration>,
+    swept: Instant,
 }
 
 /// The epoll key of the stop descriptor.
@@ -62,10 +71,11 @@ const STOP: u64 = u64::MAX;
 impl TcpWorker {
     pub(crate) fn new(
         listeners: Vec<TcpListener>,
-        dispatch: StreamDispatch,
+        mut dispatch: StreamDispatch,
         counters: Arc<CachePadded<TcpCounters>>,
     ) -> Self {
         let next = listeners.len() as u64;
+        let idle_timeout = dispatch.idle_timeout();
         Self {
             listeners,
             dispatch,
@@ -74,6 +84,8 @@ impl TcpWorker {
             next,
             input: vec![0; READ_LEN].into(),
             output: vec![0; REPLY_LEN].into(),
+            idle_timeout,
+            swept: Instant::now(),
         }
     }
 
@@ -95,7 +107,8 @@ impl TcpWorker {
                 names.into_iter().for_each(|name| self.close(name, TurnResult::Failed));
                 return Ok(());
             }
-            let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+            let sweep = self.idle_timeout.filter(|_| !self.connections.is_empty()).map(|_| SWEEP_INTERVAL);
+            let timeout = left.or(sweep).and_then(|timeout| Timespec::try_from(timeout).ok());
             events.clear();
             match epoll::wait(&poll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -117,10 +130,21 @@ impl TcpWorker {
                     }
                 }
             }
+            self.sweep();
             if let Some(end) = deadline {
                 self.drain(&poll, end);
             }
         }
+    }
+
+    /// Closes connections that have been silent for too long, so that they do not keep others out.
+    fn sweep(&mut self) {
+        let Some(limit) = self.idle_timeout.filter(|_| self.swept.elapsed() >= SWEEP_INTERVAL) else { return };
+        self.swept = Instant::now();
+        let silent = |connection: &Connection| connection.active.elapsed() >= limit;
+        let names: Vec<u64> =
+            self.connections.iter().filter(|(_, connection)| silent(connection)).map(|(name, _)| *name).collect();
+        names.into_iter().for_each(|name| self.close(name, TurnResult::Ended));
     }
 
     /// Answers what has arrived, and closes connections without unsent bytes.
@@ -150,7 +174,7 @@ impl TcpWorker {
                     add(&self.counters.refused, 1);
                     drop(stream);
                 }
-                Ok((stream, _)) => {
+                Ok((stream, peer)) => {
                     let name = self.next;
                     // Replies are written one by one: waiting to fill segments would only delay them.
                     let ready =
@@ -161,7 +185,7 @@ impl TcpWorker {
                     add(&self.counters.accepted, 1);
                     if ready.is_ok() {
                         self.next += 1;
-                        self.connections.insert(name, Connection::new(stream));
+                        self.connections.insert(name, Connection::new(stream, peer));
                     } else {
                         add(&self.counters.failed, 1);
                         add(&self.counters.closed, 1);

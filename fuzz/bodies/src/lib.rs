@@ -13,6 +13,7 @@ mod archive;
 mod capture;
 mod cpu_set;
 mod cpu_times;
+mod dns;
 mod host;
 mod host_text;
 mod ntp;
@@ -28,6 +29,7 @@ pub use archive::archive;
 pub use capture::capture;
 pub use cpu_set::cpu_set;
 pub use cpu_times::cpu_times;
+pub use dns::dns_query;
 pub use host::{host_answers, host_packet_sockets};
 pub use host_text::host_text;
 pub use ntp::{ntp_reply, ntp_request};
@@ -43,11 +45,12 @@ pub use wire::{wire_build, wire_parse, wire_reply};
 pub type Body = fn(&[u8]);
 
 /// Every function with its name, which is also the name of its target and of its seeds' folder.
-pub const BODIES: [(&str, Body); 23] = [
+pub const BODIES: [(&str, Body); 24] = [
     ("archive", archive),
     ("capture", capture),
     ("cpu_set", cpu_set),
     ("cpu_times", cpu_times),
+    ("dns_query", dns_query),
     ("echo_reply", echo_reply),
     ("host_answers", host_answers),
     ("host_packet_sockets", host_packet_sockets),

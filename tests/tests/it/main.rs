@@ -1,6 +1,7 @@
 //! The whole program, but for the tests of `alone` and those in emulated machines (`boots`, `vm`).
 
 mod deploy;
+mod dns;
 mod export;
 mod ntp;
 mod peers;

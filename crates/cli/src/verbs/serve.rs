@@ -1,4 +1,5 @@
-//! `udpath serve`: runs a service until a signal, then answers queued requests and prints a summary.
+//! `udpath serve`: runs a service until a signal, then answers queued requests and prints a summary. SIGHUP makes a service
+//! that has files load them again.
 //!
 //! stderr: notes, the line `ready ...` once test datagrams were answered, and on a terminal a status line; stdout: the
 //! summary.
@@ -6,12 +7,12 @@
 use std::io::{self, Read, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::Context;
 use serde::Serialize;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use udpath_host::filters::{Filters, Taken, bypassed};
 use udpath_load::plan::Transport;
 use udpath_report::{Started, served_text, server_line, started_text, to_pretty_json};
@@ -21,8 +22,15 @@ use crate::args::serve::Args;
 use crate::exit::{Done, Failure};
 use crate::terminal::{self, StatusLine};
 
+mod reload;
+
+use reload::Reloads;
+
 /// How often the status line is updated and the counters are read.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How soon the end of a reload is noticed. Sooner: CPU time; later: its message and the next reload wait.
+const RELOAD_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The JSON document at the end.
 #[derive(Debug, Serialize)]
@@ -84,9 +92,23 @@ pub(crate) fn run(args: Args) -> Done {
     // In one call. A closed stderr must not stop the service.
     let _ = io::stderr().write_all(started_text(&started).as_bytes());
     let mut watcher = Watcher::new();
-    while signals.none_within(REPORT_INTERVAL).context("cannot wait for signals")? {
+    let mut reloads = Reloads::of(&server);
+    if reloads.is_some() {
+        signals.watch_for_reload().context("cannot watch for SIGHUP")?;
+    }
+    loop {
+        let reloading = reloads.as_ref().is_some_and(Reloads::is_running);
+        let interval = if reloading { RELOAD_INTERVAL } else { REPORT_INTERVAL };
+        match signals.wait(interval).context("cannot wait for signals")? {
+            Event::Stop => break,
+            Event::Reload => reloads.iter_mut().for_each(Reloads::ask),
+            Event::Nothing => {}
+        }
         if server.is_impaired() {
             return Err(impaired(server));
+        }
+        if let Some(text) = reloads.as_mut().and_then(Reloads::turn) {
+            watcher.say(&text);
         }
         watcher.show(server.status());
     }
@@ -111,29 +133,55 @@ fn impaired(server: Server) -> Failure {
     }
 }
 
-/// SIGTERM and SIGINT as an event to wait for. A second signal ends the program at once.
-struct Signals(UnixStream);
+/// Why a wait ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Event {
+    /// No signal came in time.
+    Nothing,
+    /// SIGHUP.
+    Reload,
+    /// SIGTERM or SIGINT.
+    Stop,
+}
+
+/// Signals as events to wait for. A second SIGTERM or SIGINT ends the program at once.
+struct Signals {
+    reader: UnixStream,
+    writer: UnixStream,
+    stop: Arc<AtomicBool>,
+    reload: Arc<AtomicBool>,
+}
 
 impl Signals {
     fn watch() -> io::Result<Self> {
         let (reader, writer) = UnixStream::pair()?;
-        let again = Arc::new(AtomicBool::new(false));
+        let stop = Arc::new(AtomicBool::new(false));
         for signal in [SIGTERM, SIGINT] {
             // In this order: the first signal finds the flag clear and sets it, the second finds it set.
-            signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&again))?;
-            signal_hook::flag::register(signal, Arc::clone(&again))?;
+            signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))?;
+            signal_hook::flag::register(signal, Arc::clone(&stop))?;
             signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
         }
-        Ok(Self(reader))
+        Ok(Self { reader, writer, stop, reload: Arc::default() })
     }
 
-    /// Waits; true if no signal came in time.
-    fn none_within(&mut self, time: Duration) -> io::Result<bool> {
-        self.0.set_read_timeout(Some(time))?;
-        match self.0.read(&mut [0]) {
-            Ok(_) => Ok(false),
+    /// From now on SIGHUP is an event; without this it ends the program.
+    fn watch_for_reload(&mut self) -> io::Result<()> {
+        signal_hook::flag::register(SIGHUP, Arc::clone(&self.reload))?;
+        signal_hook::low_level::pipe::register(SIGHUP, self.writer.try_clone()?)?;
+        Ok(())
+    }
+
+    /// Waits for a signal.
+    fn wait(&mut self, time: Duration) -> io::Result<Event> {
+        self.reader.set_read_timeout(Some(time))?;
+        match self.reader.read(&mut [0]) {
+            // The flag is set before the byte is written; a byte may be left of a signal whose flag was seen already.
+            Ok(_) if self.stop.load(Relaxed) => Ok(Event::Stop),
+            Ok(_) if self.reload.swap(false, Relaxed) => Ok(Event::Reload),
+            Ok(_) => Ok(Event::Nothing),
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
-                Ok(true)
+                Ok(Event::Nothing)
             }
             Err(error) => Err(error),
         }
@@ -168,6 +216,12 @@ impl Watcher {
             self.line.show(&server_line(self.before.as_ref(), &status));
             self.before = Some(status);
         }
+    }
+
+    /// Prints a line above the status line.
+    fn say(&mut self, text: &str) {
+        self.line.end();
+        let _ = writeln!(io::stderr(), "{text}");
     }
 
     /// Prints each new warning, and again when it returns.

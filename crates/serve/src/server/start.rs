@@ -112,6 +112,7 @@ impl Server {
             fast_path: None,
             watch: Mutex::default(),
             started: Instant::now(),
+            reload_hook: None,
             final_drops: None,
         };
         let mut queue_probe = None;

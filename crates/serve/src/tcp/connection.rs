@@ -1,15 +1,23 @@
 //! One TCP connection: read, run the service, write, and keep what the peer does not take.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
+use std::time::Instant;
 
+use super::MESSAGE_ROOM;
 use super::counters::{TcpCounters, add};
 use crate::dispatch::{StreamDispatch, StreamOutcome};
 
 pub(super) struct Connection {
     pub(super) stream: TcpStream,
+    peer: SocketAddr,
+    /// When bytes last moved.
+    pub(super) active: Instant,
     /// Bytes the peer has not taken yet. If empty, the connection is polled for reading.
     unsent: Vec<u8>,
+    /// Bytes read and not handled: the beginning of a message or, with `waiting`, messages that wait for `unsent` to be sent.
+    unread: Vec<u8>,
+    waiting: bool,
 }
 
 /// The result of serving a connection once.
@@ -25,8 +33,9 @@ pub(super) enum TurnResult {
 }
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream) -> Self {
-        Self { stream, unsent: Vec::new() }
+    pub(super) fn new(stream: TcpStream, peer: SocketAddr) -> Self {
+        let (unsent, unread) = (Vec::new(), Vec::new());
+        Self { stream, peer, active: Instant::now(), unsent, unread, waiting: false }
     }
 
     /// Whether it waits for the peer to take unsent bytes.
@@ -47,6 +56,7 @@ impl Connection {
                 Ok(sent) => {
                     add(&counters.answered_bytes, sent);
                     self.unsent.drain(..sent);
+                    self.touch(sent);
                 }
                 Err(_) => return TurnResult::Failed,
             }
@@ -56,26 +66,76 @@ impl Connection {
             // Free the memory: a peer that keeps up needs none.
             self.unsent = Vec::new();
         }
-        let read = match self.stream.read(input) {
-            Ok(0) => return TurnResult::Ended,
-            Ok(read) => read,
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
-                return TurnResult::Idle;
+        let mut have = self.unread.len();
+        input[..have].copy_from_slice(&self.unread);
+        if !std::mem::take(&mut self.waiting) {
+            let read = match self.stream.read(&mut input[have..]) {
+                Ok(0) => return TurnResult::Ended,
+                Ok(read) => read,
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) =>
+                {
+                    return TurnResult::Idle;
+                }
+                Err(_) => return TurnResult::Failed,
+            };
+            add(&counters.received_bytes, read);
+            self.touch(read);
+            have += read;
+        }
+        self.answer(dispatch, counters, &input[..have], output, have == input.len())
+    }
+
+    /// Answers the messages of `input`, and keeps what is not handled. `full`: no more can be read before something is.
+    fn answer(
+        &mut self,
+        dispatch: &mut StreamDispatch,
+        counters: &TcpCounters,
+        input: &[u8],
+        output: &mut [u8],
+        full: bool,
+    ) -> TurnResult {
+        let (mut used, mut result) = (0, TurnResult::Progressed);
+        loop {
+            let (mut written, mut more) = (0, true);
+            while more && output.len() - written >= MESSAGE_ROOM {
+                match dispatch.serve(self.peer, &input[used..], &mut output[written..]) {
+                    StreamOutcome::Reply { of, len } => (used, written) = (used + of, written + len),
+                    StreamOutcome::Continue(of) => used += of,
+                    StreamOutcome::Incomplete if used > 0 || !full => more = false,
+                    // What was answered before is still sent.
+                    StreamOutcome::Incomplete | StreamOutcome::Close => {
+                        (more, result) = (false, TurnResult::Failed);
+                    }
+                }
+                more = more && used < input.len();
             }
-            Err(_) => return TurnResult::Failed,
-        };
-        add(&counters.received_bytes, read);
-        match dispatch.serve(&input[..read], output) {
-            StreamOutcome::Reply(len) => match write_some(&mut self.stream, &output[..len]) {
+            match write_some(&mut self.stream, &output[..written]) {
                 Ok(sent) => {
                     add(&counters.answered_bytes, sent);
-                    self.unsent.extend_from_slice(&output[sent..len]);
-                    if self.unsent.is_empty() { TurnResult::Progressed } else { TurnResult::Idle }
+                    self.unsent.extend_from_slice(&output[sent..written]);
                 }
-                Err(_) => TurnResult::Failed,
-            },
-            StreamOutcome::Continue => TurnResult::Progressed,
-            StreamOutcome::Close => TurnResult::Failed,
+                Err(_) => return TurnResult::Failed,
+            }
+            if !more || self.is_waiting() {
+                self.unread.clear();
+                self.unread.extend_from_slice(&input[used..]);
+                if self.unread.is_empty() {
+                    self.unread = Vec::new();
+                }
+                self.waiting = more;
+                return if self.is_waiting() && result == TurnResult::Progressed {
+                    TurnResult::Idle
+                } else {
+                    result
+                };
+            }
+        }
+    }
+
+    fn touch(&mut self, moved: usize) {
+        if moved > 0 {
+            self.active = Instant::now();
         }
     }
 }

@@ -4,6 +4,7 @@ mod address;
 mod broadcast;
 mod echo;
 mod faults;
+mod messages;
 mod mtu;
 mod overload;
 mod stop;

@@ -1,0 +1,94 @@
+//! DNS (RFC 1034, 1035): an authoritative server for zones from master files, and a load that asks like a resolver.
+//!
+//! ```text
+//! master files ─▸ zone.rs: records.rs ─▸ index.rs: every answer composed once
+//!                                           │
+//! datagram ─▸ wire.rs: query, name.rs ─▸ answer.rs: find, copy, add OPT ─▸ limit.rs: how often? ─▸ reply
+//!                                           └ cookie.rs: whether the client forges its address
+//! SIGHUP ───▸ reload.rs: a new index, swapped in while workers answer
+//! ```
+//! What is not served: DNSSEC (its records are, if asked for by type), transfers, updates, notifications.
+
+mod answer;
+mod cookie;
+mod index;
+mod limit;
+mod name;
+mod records;
+mod reload;
+mod service;
+mod template;
+mod wire;
+mod zone;
+
+pub use cookie::SecretError;
+pub use reload::LoadError;
+pub use service::{Dns, DnsConfig, start};
+pub use template::{DnsLoad, DnsTemplate};
+pub use zone::ZoneError;
+
+use udpath_load::Engine;
+use udpath_load::plan::{Mode, Transport};
+
+use crate::{OptionError, OptionSpec, Options, ProtocolEntry, StartError};
+
+/// `--zone`.
+const ZONE: OptionSpec = OptionSpec {
+    name: "zone",
+    value: Some("FILE"),
+    repeatable: true,
+    help: "master file (RFC 1035) of a zone to serve; SIGHUP loads all again",
+};
+/// `--responses-per-second`.
+const RESPONSES_PER_SECOND: OptionSpec = OptionSpec {
+    name: "responses-per-second",
+    value: Some("N"),
+    repeatable: false,
+    help: "replies of one kind per second to a network (IPv4 /24, IPv6 /56) over UDP [default: no limit]",
+};
+/// `--version-text`.
+const VERSION_TEXT: OptionSpec = OptionSpec {
+    name: "version-text",
+    value: Some("TEXT"),
+    repeatable: false,
+    help: "what version.bind (class CHAOS) says [default: udpath]",
+};
+/// `--cookie-secret`.
+const COOKIE_SECRET: OptionSpec = OptionSpec {
+    name: "cookie-secret",
+    value: Some("FILE"),
+    repeatable: false,
+    help: "secret of DNS cookies, 32 hexadecimal digits; a second line is still accepted [default: random]",
+};
+/// `--name`.
+const NAME: OptionSpec = OptionSpec {
+    name: "name",
+    value: Some("NAME"),
+    repeatable: false,
+    help: "name to ask for, type A [default: example.org]",
+};
+
+/// The row of the registry.
+pub static ENTRY: ProtocolEntry = ProtocolEntry {
+    name: "dns",
+    summary: "answers DNS queries with authority from master files",
+    transports: &[Transport::Udp, Transport::Tcp],
+    modes: &[Mode::Rr],
+    engines: &[Engine::Socket, Engine::Xdp, Engine::XdpRings],
+    size: template::DEFAULT_SIZE,
+    serve_options: &[ZONE, RESPONSES_PER_SECOND, VERSION_TEXT, COOKIE_SECRET],
+    load_options: &[NAME],
+    start: |config, tcp, options| {
+        let files = DnsConfig::from_options(options)?;
+        let dns = Dns::load(&files).map_err(|error| invalid(options, &error))?;
+        Ok::<_, StartError>(start(config, tcp, dns, &files)?)
+    },
+    load: |run, options| Ok(Box::new(DnsLoad::from_options(run, options)?)),
+};
+
+/// A file that cannot be loaded, as the fault of the option that named it.
+fn invalid(options: &Options, error: &LoadError) -> OptionError {
+    let option = if matches!(error, LoadError::Zone(_)) { ZONE } else { COOKIE_SECRET };
+    let files: Vec<String> = options.paths(&option).map(|file| file.display().to_string()).collect();
+    OptionError::Invalid { option: option.name, value: files.join(" "), reason: error.to_string() }
+}

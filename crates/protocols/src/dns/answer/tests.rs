@@ -1,0 +1,321 @@
+use domain::base::Message;
+use domain::rdata::AllRecordData;
+
+use super::super::zone;
+use super::*;
+
+mod naive;
+
+/// An index of these zones.
+pub(in crate::dns) fn index(zones: &[&str]) -> Index {
+    let files: Vec<_> = zones.iter().map(|text| zone::file(text)).collect();
+    let paths: Vec<_> = files.iter().map(|file| file.path().to_owned()).collect();
+    Index::build(zone::load(&paths).unwrap()).unwrap()
+}
+
+/// A query; `more` stands behind the question, with the number of its records.
+pub(in crate::dns) fn query(name: &str, qtype: u16, more: (u8, &[u8])) -> Vec<u8> {
+    let mut message = vec![0xab, 0xcd, 1, 0, 0, 1, 0, 0, 0, 0, 0, more.0];
+    message.extend(name::from_text(name).unwrap());
+    message.extend(qtype.to_be_bytes());
+    message.extend([0, 1]);
+    message.extend_from_slice(more.1);
+    message
+}
+
+fn reply(index: &Index, message: &[u8], room: usize) -> Vec<u8> {
+    let query = Query::parse(message).unwrap();
+    let mut out = vec![0xee; room];
+    let response = Response::to(&query, index, b"\x04test");
+    let len = response.write(&query, &mut out, None, false).unwrap();
+    out.truncate(len);
+    out
+}
+
+/// What a reply says, read by `domain`: code and flags, then the records of each section.
+pub(in crate::dns) fn said(reply: &[u8]) -> String {
+    let message = Message::from_octets(reply).unwrap();
+    let header = message.header();
+    let mut text = header.rcode().to_string();
+    for (flag, name) in
+        [(header.aa(), " AA"), (header.tc(), " TC"), (header.ra(), " RA"), (!header.qr(), " !QR")]
+    {
+        text += if flag { name } else { "" };
+    }
+    let sections = [message.answer().unwrap(), message.authority().unwrap(), message.additional().unwrap()];
+    for (section, name) in sections.into_iter().zip(["answer", "authority", "additional"]) {
+        for record in section {
+            let record = record.unwrap().into_record::<AllRecordData<_, _>>().unwrap().unwrap();
+            if record.rtype().to_int() != rtype::OPT {
+                let ttl = record.ttl().as_secs();
+                text += &format!("\n{name}: {} {ttl} {} {}", record.owner(), record.rtype(), record.data());
+            }
+        }
+    }
+    text.to_lowercase()
+}
+
+fn ask(index: &Index, name: &str, qtype: u16) -> String {
+    said(&reply(index, &query(name, qtype, (0, &[])), 65_535))
+}
+
+const ORG: &str = "$ORIGIN example.org.
+$TTL 300
+@ SOA ns1 admin 1 2 3 4 60
+@ NS ns1
+@ NS ns.elsewhere.net.
+@ MX 10 mail
+ns1 A 192.0.2.53
+ns1 AAAA 2001:db8::53
+mail A 192.0.2.25
+www A 192.0.2.80
+www A 192.0.2.81
+alias CNAME www
+twice CNAME alias
+away CNAME www.elsewhere.net.
+across CNAME host.example.net.
+nowhere CNAME missing
+loop CNAME pool
+pool CNAME loop
+deep.down.below A 192.0.2.9
+*.wild A 192.0.2.7
+*.wild MX 5 mail.wild
+exists.wild TXT here
+*.alias-wild CNAME www
+sub NS ns.sub
+sub NS ns1
+ns.sub A 192.0.2.99
+sub DS 1 8 2 00ff
+hidden.sub A 192.0.2.98
+away2 NS ns.elsewhere.net.
+_s._udp SRV 1 2 3 mail
+old DNAME new
+here.new A 192.0.2.44
+";
+const NET: &str = "$ORIGIN example.net.\n@ 100 SOA ns admin 1 2 3 4 50\nhost 200 A 198.51.100.1\n";
+const SOA: &str = "\nauthority: example.org 60 soa ns1.example.org. admin.example.org. 1 2 3 4 60";
+
+#[test]
+fn answers_are_those_of_the_zone() {
+    let index = index(&[ORG, NET]);
+    let says = |name: &str, qtype: u16, expected: &str| {
+        assert_eq!(ask(&index, name, qtype), expected.replace("$SOA", SOA), "{name} {qtype}");
+    };
+    says(
+        "WWW.example.org",
+        rtype::A,
+        "noerror aa\nanswer: www.example.org 300 a 192.0.2.80\nanswer: www.example.org 300 a 192.0.2.81",
+    );
+    says("www.example.org", rtype::TXT, "noerror aa$SOA");
+    says("missing.example.org", rtype::A, "nxdomain aa$SOA");
+    says("a.b.missing.example.org", rtype::A, "nxdomain aa$SOA");
+    says("www.example.com", rtype::A, "refused");
+    // RFC 8020: names with names below them exist.
+    says("down.below.example.org", rtype::A, "noerror aa$SOA");
+    says("up.below.example.org", rtype::A, "nxdomain aa$SOA");
+    says(
+        "example.org",
+        rtype::MX,
+        "noerror aa\nanswer: example.org 300 mx 10 mail.example.org.\nadditional: mail.example.org 300 a 192.0.2.25",
+    );
+    says(
+        "_s._udp.example.org",
+        rtype::SRV,
+        "noerror aa\nanswer: _s._udp.example.org 300 srv 1 2 3 mail.example.org.\nadditional: mail.example.org 300 a 192.0.2.25",
+    );
+    says("www.example.org", rtype::ANY, "noerror aa\nanswer: www.example.org 3600 hinfo \"rfc8482\" \"\"");
+    for refused in [rtype::AXFR, rtype::IXFR] {
+        says("example.org", refused, "refused");
+    }
+    says("example.org", 253, "notimp");
+    says("example.org", rtype::OPT, "formerr");
+}
+
+#[test]
+fn cname_records_are_followed_within_the_loaded_zones() {
+    let index = index(&[ORG, NET]);
+    let says = |name: &str, qtype: u16, expected: &str| {
+        assert_eq!(ask(&index, name, qtype), expected.replace("$SOA", SOA), "{name} {qtype}");
+    };
+    let www = "\nanswer: www.example.org 300 a 192.0.2.80\nanswer: www.example.org 300 a 192.0.2.81";
+    let alias = "\nanswer: alias.example.org 300 cname www.example.org.";
+    says("alias.example.org", rtype::A, &format!("noerror aa{alias}{www}"));
+    says("alias.example.org", rtype::CNAME, &format!("noerror aa{alias}"));
+    says("alias.example.org", rtype::TXT, &format!("noerror aa{alias}$SOA"));
+    says(
+        "twice.example.org",
+        rtype::A,
+        &format!("noerror aa\nanswer: twice.example.org 300 cname alias.example.org.{alias}{www}"),
+    );
+    says("away.example.org", rtype::A, "noerror aa\nanswer: away.example.org 300 cname www.elsewhere.net.");
+    says(
+        "across.example.org",
+        rtype::A,
+        "noerror aa\nanswer: across.example.org 300 cname host.example.net.\nanswer: host.example.net 200 a 198.51.100.1",
+    );
+    says(
+        "across.example.org",
+        rtype::TXT,
+        "noerror aa\nanswer: across.example.org 300 cname host.example.net.\nauthority: example.net 50 soa ns.example.net. admin.example.net. 1 2 3 4 50",
+    );
+    says(
+        "nowhere.example.org",
+        rtype::A,
+        "nxdomain aa\nanswer: nowhere.example.org 300 cname missing.example.org.$SOA",
+    );
+    says(
+        "loop.example.org",
+        rtype::A,
+        "noerror aa\nanswer: loop.example.org 300 cname pool.example.org.\nanswer: pool.example.org 300 cname loop.example.org.",
+    );
+    says(
+        "x.alias-wild.example.org",
+        rtype::A,
+        &format!("noerror aa\nanswer: x.alias-wild.example.org 300 cname www.example.org.{www}"),
+    );
+}
+
+#[test]
+fn wildcards_delegations_and_dname_records_cover_what_is_below_them() {
+    let index = index(&[ORG, NET]);
+    let says = |name: &str, qtype: u16, expected: &str| {
+        assert_eq!(ask(&index, name, qtype), expected.replace("$SOA", SOA), "{name} {qtype}");
+    };
+    says("any.wild.example.org", rtype::A, "noerror aa\nanswer: any.wild.example.org 300 a 192.0.2.7");
+    says(
+        "very.long-name.any.wild.example.org",
+        rtype::MX,
+        "noerror aa\nanswer: very.long-name.any.wild.example.org 300 mx 5 mail.wild.example.org.",
+    );
+    says("any.wild.example.org", rtype::TXT, "noerror aa$SOA");
+    says("exists.wild.example.org", rtype::A, "noerror aa$SOA");
+    says("below.exists.wild.example.org", rtype::A, "nxdomain aa$SOA");
+    says("wild.example.org", rtype::A, "noerror aa$SOA");
+    says("*.wild.example.org", rtype::A, "noerror aa\nanswer: *.wild.example.org 300 a 192.0.2.7");
+    let referral = "noerror\nauthority: sub.example.org 300 ns ns.sub.example.org.\nauthority: sub.example.org 300 ns ns1.example.org.\
+                    \nadditional: ns.sub.example.org 300 a 192.0.2.99\nadditional: ns1.example.org 300 a 192.0.2.53\
+                    \nadditional: ns1.example.org 300 aaaa 2001:db8::53";
+    for name in
+        ["sub.example.org", "hidden.sub.example.org", "ns.sub.example.org", "any.thing.sub.example.org"]
+    {
+        says(name, rtype::A, referral);
+        says(name, rtype::ANY, referral);
+    }
+    says("x.sub.example.org", rtype::DS, referral);
+    says("sub.example.org", rtype::DS, "noerror aa\nanswer: sub.example.org 300 ds 1 8 2 00ff");
+    says("away2.example.org", rtype::DS, "noerror aa$SOA");
+    says("x.away2.example.org", rtype::A, "noerror\nauthority: away2.example.org 300 ns ns.elsewhere.net.");
+    let dname = "\nanswer: old.example.org 300 dname new.example.org.";
+    says(
+        "Here.old.example.org",
+        rtype::A,
+        &format!("noerror aa{dname}\nanswer: here.old.example.org 300 cname here.new.example.org."),
+    );
+    says("old.example.org", rtype::DNAME, &format!("noerror aa{dname}"));
+    says("old.example.org", rtype::A, "noerror aa$SOA");
+    let long = format!("{}.old.example.org", vec!["a".repeat(60); 3].join("."));
+    let longer = format!("{}.{long}", "b".repeat(48));
+    assert!(ask(&index, &long, rtype::A).starts_with("noerror aa\n"));
+    assert!(name::from_text(&longer).is_some());
+    // `new` is as long as `old`, so every name fits; a longer target does not.
+    assert!(ask(&index, &longer, rtype::A).starts_with("noerror aa\n"));
+}
+
+#[test]
+fn a_dname_record_may_make_a_name_too_long() {
+    let index = index(&["$ORIGIN x.\n@ 1 SOA . . 1 1 1 1 1\nd DNAME a.much.longer.target.than.before\n"]);
+    let long = format!("{}.d.x", vec!["a".repeat(60); 4].join("."));
+    assert_eq!(
+        ask(&index, &long, rtype::A),
+        "yxdomain aa\nanswer: d.x 1 dname a.much.longer.target.than.before.x."
+    );
+}
+
+/// A loaded zone below another one: its names are its own, and DS records at its apex are those of the zone above.
+#[test]
+fn nested_zones_answer_for_themselves() {
+    let upper = "$ORIGIN x.\n@ 1 SOA . . 1 1 1 1 1\nsub NS ns.sub\nsub DS 1 8 2 00ff\nns.sub A 192.0.2.1\nold.sub A 192.0.2.2\n\
+                 cut NS ns.far.away.\n";
+    let lower = "$ORIGIN sub.x.\n@ 2 SOA . . 2 2 2 2 2\n@ NS ns\nns A 192.0.2.3\n";
+    let below_cut = "$ORIGIN deep.down.cut.x.\n@ 3 SOA . . 3 3 3 3 3\na A 192.0.2.4\n";
+    let index = index(&[upper, lower, below_cut]);
+    assert_eq!(ask(&index, "ns.sub.x", rtype::A), "noerror aa\nanswer: ns.sub.x 2 a 192.0.2.3");
+    assert_eq!(ask(&index, "old.sub.x", rtype::A), "nxdomain aa\nauthority: sub.x 2 soa . . 2 2 2 2 2");
+    assert_eq!(ask(&index, "sub.x", rtype::DS), "noerror aa\nanswer: sub.x 1 ds 1 8 2 00ff");
+    assert_eq!(
+        ask(&index, "a.deep.down.cut.x", rtype::A),
+        "noerror aa\nanswer: a.deep.down.cut.x 3 a 192.0.2.4"
+    );
+    assert_eq!(
+        ask(&index, "b.deep.down.cut.x", rtype::A),
+        "nxdomain aa\nauthority: deep.down.cut.x 3 soa . . 3 3 3 3 3"
+    );
+    assert_eq!(ask(&index, "down.cut.x", rtype::A), "noerror\nauthority: cut.x 1 ns ns.far.away.");
+}
+
+#[test]
+fn the_root_may_be_served() {
+    let index = index(&[". 9 IN SOA . . 1 1 1 1 5\n. NS a.\na. A 192.0.2.1\n*.w. A 192.0.2.2\n"]);
+    assert_eq!(ask(&index, "a", rtype::A), "noerror aa\nanswer: a 9 a 192.0.2.1");
+    assert!(ask(&index, ".", rtype::NS).starts_with("noerror aa\nanswer: . 9 ns a."));
+    assert_eq!(ask(&index, "b.c", rtype::A), "nxdomain aa\nauthority: . 5 soa . . 1 1 1 1 5");
+    assert_eq!(ask(&index, "b.w", rtype::A), "noerror aa\nanswer: b.w 9 a 192.0.2.2");
+}
+
+#[test]
+fn identifier_case_and_flags_come_back() {
+    let index = index(&[ORG]);
+    let mut message = query("wWw.ExAmPlE.oRg", rtype::A, (0, &[]));
+    (message[2], message[3]) = (0x01, 0xff);
+    let reply = reply(&index, &message, 512);
+    assert_eq!(&reply[..2], &message[..2]);
+    assert_eq!((reply[2], reply[3]), (0x85, 0x10), "QR, AA, RD as asked; CD as asked, no error");
+    assert_eq!(reply[12..message.len()], message[12..]);
+}
+
+#[test]
+fn edns_and_its_versions() {
+    let index = index(&[ORG]);
+    let opt = |version: u8, flags: u8| [0, 0, 41, 16, 0, 0, version, flags, 0, 0, 0];
+    let asked = reply(&index, &query("www.example.org", rtype::A, (1, &opt(0, 0x80))), 512);
+    assert_eq!(asked[asked.len() - 11..], [0, 0, 41, 4, 208, 0, 0, 0x80, 0, 0, 0], "our size, DO as asked");
+    let newer = reply(&index, &query("www.example.org", rtype::A, (1, &opt(1, 0))), 512);
+    assert_eq!(newer[newer.len() - 11..], [0, 0, 41, 4, 208, 1, 0, 0, 0, 0, 0], "BADVERS: 16");
+    assert_eq!((newer[3] & 0xf, &newer[4..12]), (0, &[0, 1, 0, 0, 0, 0, 0, 1][..]));
+}
+
+#[test]
+fn what_does_not_fit_is_left_out_or_truncated() {
+    let mut zone = "$ORIGIN x.\n@ 1 SOA . . 1 1 1 1 1\ncut NS ns.cut\nns.cut A 192.0.2.1\n".to_owned();
+    (0..30).for_each(|n| zone += &format!("many A 198.51.100.{n}\nmx MX {n} many\n"));
+    (1..30).for_each(|n| zone += &format!("ns.cut A 192.0.2.{n}\n"));
+    let index = index(&[&zone]);
+    let count = |name: &str, qtype: u16, room: usize| {
+        let reply = reply(&index, &query(name, qtype, (0, &[])), room);
+        assert!(reply.len() <= room);
+        let counts = [7, 9, 11].map(|at| reply[at]);
+        (counts, said(&reply).starts_with("noerror aa tc") || said(&reply).starts_with("noerror tc"))
+    };
+    assert_eq!(count("many.x", rtype::A, 512), ([30, 0, 0], false));
+    assert_eq!(count("many.x", rtype::A, 501), ([0, 0, 0], true));
+    assert_eq!(count("mx.x", rtype::MX, 1232), ([30, 0, 30], false));
+    assert_eq!(count("mx.x", rtype::MX, 1000), ([30, 0, 0], false), "additional records may go");
+    assert_eq!(count("mx.x", rtype::MX, 400), ([0, 0, 0], true));
+    assert_eq!(count("a.cut.x", rtype::A, 512), ([0, 1, 29], false));
+    assert_eq!(count("a.cut.x", rtype::A, 400), ([0, 0, 0], true), "glue may not (RFC 9471)");
+}
+
+#[test]
+fn chaos_tells_the_version_only() {
+    let index = index(&[]);
+    let chaos = |name: &str, qtype: u16| {
+        let mut message = query(name, qtype, (0, &[]));
+        let class = message.len() - 1;
+        message[class] = class::CHAOS as u8;
+        said(&reply(&index, &message, 512))
+    };
+    assert_eq!(chaos("VERSION.bind", rtype::TXT), "noerror aa\nanswer: version.bind 0 txt \"test\"");
+    assert_eq!(chaos("version.server", rtype::TXT), "noerror aa\nanswer: version.server 0 txt \"test\"");
+    assert_eq!(chaos("hostname.bind", rtype::TXT), "refused");
+    assert_eq!(chaos("version.bind", rtype::A), "refused");
+}

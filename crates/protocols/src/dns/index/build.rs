@@ -1,0 +1,348 @@
+//! Builds the index: names in the order of their keys, so that each comes right after those above it.
+//!
+//! ```text
+//! sorted records ─▸ names ─▸ for each: names between it and the one above (without records, but they exist: RFC 8020)
+//!                            its sections, composed into the arena        names below a delegation: only its glue
+//!                   offsets of all nodes ─▸ table
+//! ```
+
+use super::super::name;
+use super::super::records::{Record, Records, boundaries, target, wire_of};
+use super::super::wire::{rcode, rtype};
+use super::super::zone::ZoneError;
+use super::compose::{Composer, Part, Question, TooLong};
+use super::resolve::{Names, Target};
+use super::{Index, OTHER_TYPES, Slot, ZoneEntry, node_flag, slot_of};
+
+/// Most CNAME records of one answer. Resolvers give up at about as many; more would only lengthen the answer.
+const MAX_CHAIN: usize = 16;
+/// Most additional records of one answer that nobody asked for. More do not fit a datagram.
+const MAX_ADDITIONAL: usize = 32;
+/// Places of the table per two names. Fewer: longer searches; more: memory without a name in it.
+const PLACES_PER_TWO: usize = 3;
+
+impl Index {
+    /// Composes all answers.
+    pub(in super::super) fn build(records: Records) -> Result<Self, ZoneError> {
+        let names = Names::new(records);
+        // Offset 0 marks a free place of the table.
+        let mut builder = Builder {
+            names: &names,
+            arena: vec![0],
+            nodes: Vec::new(),
+            composer: Composer::new(),
+            sections: Vec::new(),
+            entries: Vec::new(),
+        };
+        let zones = builder.zones()?;
+        builder.all_names()?;
+        let Builder { mut arena, nodes, .. } = builder;
+        drop(names);
+        arena.shrink_to_fit();
+        let table = table(&arena, &nodes);
+        Ok(Self { arena, table, zones })
+    }
+}
+
+/// The nodes by the hash of their names.
+fn table(arena: &[u8], nodes: &[u32]) -> Vec<Slot> {
+    let mut table = vec![Slot::default(); nodes.len() / 2 * PLACES_PER_TWO + PLACES_PER_TWO];
+    for &at in nodes {
+        let node = &arena[at as usize..];
+        let wire = &node[4..][..usize::from(node[3])];
+        let Some((tag, mut place)) = slot_of(name::hash(wire), table.len()) else { break };
+        while table[place].at != 0 {
+            place = if place + 1 == table.len() { 0 } else { place + 1 };
+        }
+        table[place] = Slot { tag, at };
+    }
+    table
+}
+
+struct Builder<'a> {
+    names: &'a Names,
+    arena: Vec<u8>,
+    /// Offset of each node.
+    nodes: Vec<u32>,
+    composer: Composer,
+    /// The sections of the node under construction, and its entries with offsets into them.
+    sections: Vec<u8>,
+    entries: Vec<(u16, usize)>,
+}
+
+/// A node on the way from an apex to the present name.
+struct Step {
+    /// How much of the present key it is.
+    end: usize,
+    /// Its offset in the arena.
+    at: u32,
+    zone: u16,
+    /// Whether it is a delegation.
+    cut: bool,
+}
+
+impl Builder<'_> {
+    /// The negative section of each zone.
+    fn zones(&mut self) -> Result<Vec<ZoneEntry>, ZoneError> {
+        let mut entries = Vec::new();
+        for (number, zone) in (0..).zip(&self.names.records.zones) {
+            let mut apex = Vec::new();
+            wire_of(&zone.apex, &mut apex);
+            self.composer.begin(&apex, Question::Below);
+            negative(&mut self.composer, &self.names.records, number);
+            let at = u32::try_from(self.arena.len()).map_err(|_| ZoneError::TooLarge)?;
+            self.composer.finish(&mut self.arena).map_err(|TooLong| self.too_long(&zone.soa))?;
+            entries.push(ZoneEntry { apex_len: apex.len() as u8, negative: at });
+        }
+        Ok(entries)
+    }
+
+    /// A node for each name, and for those between.
+    fn all_names(&mut self) -> Result<(), ZoneError> {
+        let (mut path, mut last): (Vec<Step>, &[u8]) = (Vec::new(), &[]);
+        let (names, mut wire) = (self.names, Vec::new());
+        for name in 0..names.len() {
+            let (key, zone) = (names.key(name), names.zone(name));
+            let common = key.iter().zip(last).take_while(|(a, b)| a == b).count();
+            while path.last().is_some_and(|step| step.end > common || step.end == key.len()) {
+                path.pop();
+            }
+            let above = path.last().map(|step| (step.end, step.zone, step.cut));
+            match above {
+                Some((_, of, true)) if of == zone => continue,
+                // The apex of a loaded zone below the delegation.
+                Some((_, _, true)) | None => {}
+                Some((start, of, false)) => {
+                    let between = boundaries(key).filter(|end| (start + 1..key.len()).contains(end));
+                    for end in between {
+                        wire_of(&key[..end], &mut wire);
+                        let at = self.node(&wire, 0, of)?;
+                        self.mark_wildcard(&key[..end], path.last());
+                        path.push(Step { end, at, zone: of, cut: false });
+                    }
+                }
+            }
+            wire_of(key, &mut wire);
+            let (flags, cut) = self.sections_of(name, &wire)?;
+            let at = self.node(&wire, flags, zone)?;
+            self.mark_wildcard(key, path.last());
+            path.push(Step { end: key.len(), at, zone, cut });
+            last = key;
+        }
+        Ok(())
+    }
+
+    /// Tells the node above that there is a `*` below it.
+    fn mark_wildcard(&mut self, key: &[u8], above: Option<&Step>) {
+        if let Some(step) = above
+            && key.get(step.end..) == Some(b"\x01*")
+        {
+            self.arena[step.at as usize] |= node_flag::WILDCARD;
+        }
+    }
+
+    /// Appends a node with the sections composed for it. [`super::Node::read`] reads it.
+    fn node(&mut self, wire: &[u8], flags: u8, zone: u16) -> Result<u32, ZoneError> {
+        let at = u32::try_from(self.arena.len()).map_err(|_| ZoneError::TooLarge)?;
+        let [z0, z1] = zone.to_be_bytes();
+        self.arena.extend([flags, z0, z1, wire.len() as u8]);
+        self.arena.extend_from_slice(wire);
+        self.arena.push(self.entries.len() as u8);
+        let first = self.arena.len() + 6 * self.entries.len();
+        for (rtype, offset) in self.entries.drain(..) {
+            let offset = u32::try_from(first + offset).map_err(|_| ZoneError::TooLarge)?;
+            self.arena.extend(rtype.to_be_bytes());
+            self.arena.extend(offset.to_be_bytes());
+        }
+        self.arena.append(&mut self.sections);
+        self.nodes.push(at);
+        Ok(at)
+    }
+
+    /// Composes the sections of a name; returns its flags and whether it is a delegation.
+    fn sections_of(&mut self, name: usize, wire: &[u8]) -> Result<(u8, bool), ZoneError> {
+        let all = self.names.records_of(name);
+        let cut = self.names.is_cut(name);
+        let wildcard = wire.starts_with(b"\x01*");
+        check(&self.names.records, all, wildcard)?;
+        let mode = if wildcard { Question::Wildcard } else { Question::Exact };
+        let mut types: Vec<u16> = all.iter().map(|record| record.rtype).collect();
+        let mut flags = 0;
+        if cut {
+            self.answer(name, wire, mode, rtype::DS)?;
+            self.referral(name, wire)?;
+            return Ok((node_flag::DELEGATION, true));
+        }
+        if types.contains(&rtype::CNAME) {
+            types.extend(self.types_at_the_end(name));
+            types.push(OTHER_TYPES);
+        }
+        types.sort_unstable();
+        types.dedup();
+        if types.len() > usize::from(u8::MAX) {
+            let reason = format!("{} types of one name are too many: at most 255", types.len());
+            return Err(self.names.records.error(&all[0], reason));
+        }
+        for rtype in types {
+            let alias = rtype == rtype::DNAME;
+            flags |= if alias { node_flag::ALIAS } else { 0 };
+            self.answer(name, wire, if alias { Question::Below } else { mode }, rtype)?;
+        }
+        Ok((flags, false))
+    }
+
+    /// The types of the name at the end of a CNAME chain.
+    fn types_at_the_end(&self, mut name: usize) -> Vec<u16> {
+        for _ in 0..MAX_CHAIN {
+            let Some(next) = self.alias_of(name) else {
+                return self.names.records_of(name).iter().map(|record| record.rtype).collect();
+            };
+            match self.names.resolve(next) {
+                Target::Name(at) | Target::Wildcard(at) => name = at,
+                Target::Empty(_) | Target::Missing(_) | Target::Elsewhere => break,
+            }
+        }
+        Vec::new()
+    }
+
+    fn alias_of(&self, name: usize) -> Option<&[u8]> {
+        let alias = self.names.of_type(name, rtype::CNAME).first()?;
+        target(rtype::CNAME, self.names.records.data(alias))
+    }
+
+    /// The answer to a question for a type: its records, at the end of a chain of CNAME records if there is one.
+    fn answer(&mut self, name: usize, wire: &[u8], mode: Question, rtype: u16) -> Result<(), ZoneError> {
+        self.composer.begin(wire, mode);
+        self.chain(name, rtype);
+        self.finish(name, rtype)
+    }
+
+    fn chain(&mut self, name: usize, rtype: u16) {
+        let (names, records) = (self.names, &self.names.records);
+        let (mut at, mut owner): (usize, Option<&[u8]>) = (name, None);
+        let mut seen = Vec::new();
+        loop {
+            let found = names.of_type(at, rtype);
+            let step = if found.is_empty() { names.of_type(at, rtype::CNAME) } else { found };
+            for record in step {
+                match owner {
+                    None => self.composer.question_record(records, record),
+                    Some(owner) => self.composer.record(owner, records, record, Part::Answer),
+                }
+            }
+            if !found.is_empty() {
+                return self.additional(rtype, found);
+            }
+            let next = step.first().and_then(|alias| target(rtype::CNAME, records.data(alias)));
+            let Some(next) = next else { return negative(&mut self.composer, records, names.zone(at)) };
+            seen.push(at);
+            match names.resolve(next) {
+                Target::Name(to) | Target::Wildcard(to) if !seen.contains(&to) && seen.len() < MAX_CHAIN => {
+                    (at, owner) = (to, Some(next));
+                }
+                Target::Empty(zone) => return negative(&mut self.composer, records, zone),
+                Target::Missing(zone) => {
+                    // The code is the last name's (RFC 6604, 3).
+                    self.composer.rcode = rcode::NXDOMAIN as u8;
+                    return negative(&mut self.composer, records, zone);
+                }
+                // The client asks on.
+                Target::Elsewhere | Target::Name(_) | Target::Wildcard(_) => return,
+            }
+        }
+    }
+
+    /// Addresses of the names in the answer.
+    fn additional(&mut self, rtype: u16, answer: &[Record]) {
+        if ![rtype::NS, rtype::MX, rtype::SRV].contains(&rtype) {
+            return;
+        }
+        self.composer.optional_from_here();
+        let (names, records) = (self.names, &self.names.records);
+        let targets = answer.iter().filter_map(|record| target(rtype, records.data(record)));
+        let found = targets.filter_map(|target| match names.resolve(target) {
+            Target::Name(name) => Some((target, name)),
+            _ => None,
+        });
+        let addresses =
+            found.flat_map(|(target, name)| addresses(names, name).map(move |record| (target, record)));
+        for (target, record) in addresses.take(MAX_ADDITIONAL) {
+            self.composer.record(target, records, record, Part::Additional);
+        }
+    }
+
+    /// The name servers of a delegation, and the addresses of theirs that the zone has (RFC 9471: all, or the reply is truncated).
+    fn referral(&mut self, name: usize, wire: &[u8]) -> Result<(), ZoneError> {
+        let (names, records) = (self.names, &self.names.records);
+        self.composer.begin(wire, Question::Below);
+        self.composer.authoritative = false;
+        let servers = names.of_type(name, rtype::NS);
+        for record in servers {
+            self.composer.record(wire, records, record, Part::Authority);
+        }
+        for server in servers.iter().filter_map(|record| target(rtype::NS, records.data(record))) {
+            let key = super::super::records::key_of(server);
+            if let Some(glue) = names.exact(&key).filter(|glue| names.zone(*glue) == names.zone(name)) {
+                for record in addresses(names, glue) {
+                    self.composer.record(server, records, record, Part::Additional);
+                }
+            }
+        }
+        self.finish(name, OTHER_TYPES)
+    }
+
+    fn finish(&mut self, name: usize, rtype: u16) -> Result<(), ZoneError> {
+        self.entries.push((rtype, self.sections.len()));
+        self.composer
+            .finish(&mut self.sections)
+            .map_err(|TooLong| self.too_long(&self.names.records_of(name)[0]))
+    }
+
+    fn too_long(&self, record: &Record) -> ZoneError {
+        let records = &self.names.records;
+        let name = records.name(record);
+        records
+            .error(record, format!("an answer for {name} does not fit a message of 64 KiB: remove records"))
+    }
+}
+
+/// Address records of a name.
+fn addresses(names: &Names, name: usize) -> impl Iterator<Item = &Record> {
+    names.of_type(name, rtype::A).iter().chain(names.of_type(name, rtype::AAAA))
+}
+
+/// The SOA record of a zone, with the TTL of negative answers (RFC 2308, 5).
+fn negative(composer: &mut Composer, records: &Records, zone: u16) {
+    let Some(zone) = records.zones.get(usize::from(zone)) else { return };
+    let minimum = records.data(&zone.soa).last_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+    let mut apex = Vec::new();
+    wire_of(&zone.apex, &mut apex);
+    let ttl = zone.soa.ttl.min(minimum);
+    composer.record_with_ttl(&apex, records, &zone.soa, ttl, Part::Authority);
+}
+
+/// Refuses records that cannot stand together.
+fn check(records: &Records, all: &[Record], wildcard: bool) -> Result<(), ZoneError> {
+    let of = |rtype: u16| all.iter().filter(move |record| record.rtype == rtype);
+    let name = || records.name(&all[0]);
+    if let Some(second) = of(rtype::CNAME).nth(1) {
+        return Err(records.error(second, format!("{} has several CNAME records: keep one", name())));
+    }
+    let beside = |record: &&Record| ![rtype::CNAME, rtype::RRSIG, rtype::NSEC].contains(&record.rtype);
+    if let Some(alias) = of(rtype::CNAME).next()
+        && all.iter().any(|record| beside(&record))
+    {
+        let reason = format!("{} has a CNAME record and others: keep one or the others", name());
+        return Err(records.error(alias, reason));
+    }
+    if let Some(second) = of(rtype::DNAME).nth(1) {
+        return Err(records.error(second, format!("{} has several DNAME records: keep one", name())));
+    }
+    match all.iter().find(|record| [rtype::NS, rtype::DNAME].contains(&record.rtype)) {
+        Some(record) if wildcard => {
+            let reason = format!("{} is a wildcard with NS or DNAME records: name what is delegated", name());
+            Err(records.error(record, reason))
+        }
+        _ => Ok(()),
+    }
+}

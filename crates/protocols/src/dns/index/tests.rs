@@ -1,0 +1,53 @@
+use super::super::answer::tests::index;
+use super::super::zone;
+use super::*;
+
+fn error(text: &str) -> String {
+    let file = zone::file(&format!("$ORIGIN x.\n@ 1 SOA . . 1 1 1 1 1\n{text}"));
+    let path = file.path().display().to_string();
+    let built = zone::load(&[file.path().into()]).and_then(Index::build);
+    built.map(|_| ()).unwrap_err().to_string().replace(&path, "FILE")
+}
+
+#[test]
+fn records_that_cannot_stand_together_are_named_with_their_line() {
+    for (text, expected) in [
+        ("a A 192.0.2.1\na CNAME b\n", "FILE:4: a.x. has a CNAME record and others"),
+        ("a CNAME b\n\na CNAME c\n", "FILE:5: a.x. has several CNAME records"),
+        ("a DNAME b\na DNAME c\n", "FILE:4: a.x. has several DNAME records"),
+        ("*.a NS b\n", "FILE:3: *.a.x. is a wildcard with NS or DNAME records"),
+    ] {
+        let error = error(text);
+        assert!(error.starts_with(expected), "{text}\n{error}");
+    }
+    let many: String = (0..8200).map(|n| format!("a A 10.0.{}.{}\n", n / 256, n % 256)).collect();
+    assert!(error(&many).contains("an answer for a.x. does not fit a message of 64 KiB"), "{}", error(&many));
+}
+
+#[test]
+fn names_without_records_are_nodes_and_hidden_ones_are_not() {
+    let text = "$ORIGIN x.\n@ 1 SOA . . 1 1 1 1 1\na.b.c A 192.0.2.1\ncut NS ns.cut\nns.cut A 192.0.2.1\n";
+    // x, c, b.c, a.b.c and cut.
+    assert_eq!(index(&[text]).names(), 5);
+    assert_eq!(Index::default().names(), 0);
+}
+
+/// Every name is found whatever its neighbours in the table are.
+#[test]
+fn a_hundred_thousand_names_are_found_in_little_memory() {
+    let mut text = "$ORIGIN example.org.\n$TTL 60\n@ SOA ns admin 1 1 1 1 1\n".to_owned();
+    (0..100_000_u32).for_each(|n| {
+        let [_, b, c, d] = n.to_be_bytes();
+        text += &format!("host{n} A 10.{b}.{c}.{d}\n");
+    });
+    let index = index(&[&text]);
+    assert_eq!(index.names(), 100_001);
+    for n in 0..100_000_u32 {
+        let name = name::from_text(&format!("host{n}.example.org")).unwrap();
+        let name = QueryName::parse(&name).unwrap();
+        let Found::Section(section) = index.find(&name, rtype::A) else { panic!("host{n}") };
+        assert_eq!(section.body[12..], [10, (n >> 16) as u8, (n >> 8) as u8, n as u8], "host{n}");
+    }
+    // 12 bytes of the table, and a node: name, one entry, header and record.
+    assert!(index.bytes() < 100_000 * 80, "{} bytes", index.bytes());
+}
