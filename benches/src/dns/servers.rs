@@ -8,6 +8,8 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_setaffinity};
 use udpath_lab::Lab;
 
 use crate::bed::{Running, lines_of, udpath};
@@ -92,28 +94,47 @@ impl Served {
             }
         }
         std::thread::spawn(move || lines.into_iter().for_each(drop));
+        server.pin()?;
         Ok(server)
     }
 
     /// Memory of all its processes in bytes, with shared pages counted once (PSS).
     pub(super) fn memory(&self) -> Result<f64> {
-        let mut family = vec![self.0.pid()];
-        let mut next = 0;
-        while let Some(pid) = family.get(next).copied() {
-            next += 1;
-            for task in fs::read_dir(format!("/proc/{pid}/task"))? {
-                let children = fs::read_to_string(task?.path().join("children")).unwrap_or_default();
-                family.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
-            }
-        }
         let mut kib = 0.0;
-        for pid in family {
+        for pid in self.processes()? {
             let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))
                 .with_context(|| format!("cannot read the memory of process {pid}"))?;
             let pss = text.lines().find_map(|line| line.strip_prefix("Pss:")?.trim().strip_suffix(" kB"));
-            kib += pss.and_then(|pss| pss.parse::<f64>().ok()).context("no Pss in smaps_rollup")?;
+            kib += pss.and_then(|pss| pss.trim().parse::<f64>().ok()).context("no Pss in smaps_rollup")?;
         }
         Ok(kib * 1024.0)
+    }
+
+    /// Moves all threads to the servers' CPU: knotd pins each of its own accord, the first to CPU 0.
+    fn pin(&self) -> Result<()> {
+        let mut set = CpuSet::new();
+        set.set(CPU.parse()?);
+        for pid in self.processes()? {
+            for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+                let task = task?.file_name().to_string_lossy().parse().ok().and_then(Pid::from_raw);
+                sched_setaffinity(task, &set).context("cannot pin a server's thread")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The process and those it started.
+    fn processes(&self) -> Result<Vec<u32>> {
+        let mut all = vec![self.0.pid()];
+        let mut next = 0;
+        while let Some(pid) = all.get(next).copied() {
+            next += 1;
+            for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+                let children = fs::read_to_string(task?.path().join("children")).unwrap_or_default();
+                all.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+            }
+        }
+        Ok(all)
     }
 }
 

@@ -4,7 +4,7 @@
 use std::fs;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -16,8 +16,7 @@ use udpath_rig::{Ended, Run, Running, TIMEOUT, client_and_server, program};
 const IOS: [&str; 5] = ["shared", "reuseport", "percpu", "xdp", "auto"];
 /// Addresses of a name whose answer fits no datagram.
 const MANY: usize = 200;
-/// How many times the zones are loaded again under load, and how long the load runs.
-const RELOADS: usize = 8;
+/// How long the load runs while the zones are loaded again and again.
 const LOAD_TIME: Duration = Duration::from_secs(4);
 
 /// A folder with the zone `example.org`, whose serial number is `serial`.
@@ -232,14 +231,15 @@ fn a_reload_under_load_loses_nothing() {
             "5s",
             "--json",
         ];
-        let load = run(&lab, "client", &program().display().to_string(), &words);
-        let begun = Instant::now();
-        for serial in 2..2 + RELOADS {
+        let mut load = run(&lab, "client", &program().display().to_string(), &words);
+        let mut serial = 1;
+        while !load.has_ended() {
+            serial += 1;
             zone.write(serial, "");
             server.signal(Signal::HUP);
             await_serial(&lab, address, serial);
         }
-        assert!(begun.elapsed() < LOAD_TIME, "{io}: the load ended before the reloads: a slow machine");
+        assert!(serial > 2, "{io}: no reload under load");
         let ended = load.finish();
         assert_eq!(ended.code(), Some(0), "{io}: {}", ended.err);
         let result: Value = serde_json::from_str(&ended.out).unwrap();
@@ -265,7 +265,7 @@ fn a_wrong_file_is_named_and_the_old_zone_is_served_on() {
     await_serial(&lab, address, 1);
     zone.write(3, "new A 192.0.2.200\n");
     server.signal(Signal::HUP);
-    server.says("reloaded: 1 zones");
+    server.says("reloaded: zones 1, ");
     await_serial(&lab, address, 3);
     end(server);
     lab.down().unwrap();

@@ -228,7 +228,7 @@ pub fn start(config: &Config, tcp: bool, dns: Dns, files: &DnsConfig) -> Result<
     let hook: ReloadHook = Arc::new(move || {
         let data = current.reload(&sources)?;
         let index = &data.index;
-        Ok(format!("{} zones, {} names, {} KiB", index.zones(), index.names(), index.bytes() / 1024))
+        Ok(format!("zones {}, names {}, memory {} KiB", index.zones(), index.names(), index.bytes() / 1024))
     });
     Ok(server.with_reload(hook))
 }

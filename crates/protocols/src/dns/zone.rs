@@ -33,20 +33,12 @@ pub enum ZoneError {
         /// The kernel's answer.
         source: std::io::Error,
     },
-    /// A line that is no record or directive of a master file.
-    #[error("{}:{reason}", file.display())]
-    Syntax {
-        /// The file.
-        file: PathBuf,
-        /// Line, column and reason.
-        reason: String,
-    },
-    /// A record that does not fit the others.
+    /// A line that is no record or directive of a master file, or a record that does not fit the others.
     #[error("{}:{line}: {reason}", file.display())]
     Record {
         /// The file.
         file: PathBuf,
-        /// The line on which the record ends.
+        /// The line of the record, or one that it goes on.
         line: u32,
         /// What is wrong, and what would be right.
         reason: String,
@@ -176,11 +168,11 @@ impl Loader<'_> {
         self.records.files.push(source.path.clone());
         let mut lines = 0;
         loop {
-            let entry = source.zonefile.next_entry().map_err(|error| ZoneError::Syntax {
-                file: source.path.clone(),
-                reason: said(&error.to_string()),
-            })?;
-            // The scanner stands in the last token of the record, one byte ahead.
+            let entry = source
+                .zonefile
+                .next_entry()
+                .map_err(|error| syntax_error(&source.path, &error.to_string()))?;
+            // The scanner's text begins one byte ahead.
             let offset = source.zonefile.current_offset().saturating_sub(1);
             while source.line_ends.get(lines).is_some_and(|end| (*end as usize) < offset) {
                 lines += 1;
@@ -239,13 +231,20 @@ impl Loader<'_> {
     }
 }
 
-/// The reason with what would be right, where `domain` does not say it.
-fn said(error: &str) -> String {
-    if error.contains("missing origin") {
-        format!("{error} (a relative name needs a line `$ORIGIN example.org.` before it)")
+/// An error of `domain`, which it writes as `line:column: reason`, with what would be right where it does not say that.
+fn syntax_error(file: &Path, error: &str) -> ZoneError {
+    let mut parts = error.splitn(3, ':');
+    let mut number = || parts.next().and_then(|part| part.parse::<u32>().ok());
+    let (line, column) = (number().unwrap_or(1), number());
+    let reason = parts.next().unwrap_or(error).trim();
+    // It has read on to the beginning of the next token, which may be on the next line.
+    let line = if column == Some(1) && line > 1 { line - 1 } else { line };
+    let hint = if reason.contains("missing origin") {
+        " (a relative name needs a line `$ORIGIN example.org.` before it)"
     } else {
-        error.to_owned()
-    }
+        ""
+    };
+    ZoneError::Record { file: file.to_owned(), line, reason: format!("{reason}{hint}") }
 }
 
 /// Whether a zone of this name is loaded.

@@ -260,8 +260,12 @@ impl Builder<'_> {
         self.composer.optional_from_here();
         let (names, records) = (self.names, &self.names.records);
         let targets = answer.iter().filter_map(|record| target(rtype, records.data(record)));
+        let mut seen = Vec::new();
         let found = targets.filter_map(|target| match names.resolve(target) {
-            Target::Name(name) => Some((target, name)),
+            Target::Name(name) if !seen.contains(&name) => {
+                seen.push(name);
+                Some((target, name))
+            }
             _ => None,
         });
         let addresses =

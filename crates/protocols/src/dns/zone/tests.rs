@@ -18,7 +18,7 @@ fn records_have_owner_type_ttl_data_and_line() {
     assert!(has_zone(&records, b"\x07example\x03org\0"));
     let of = |rtype| records.list.iter().find(|record| record.rtype == rtype).unwrap();
     let (soa, ns, a) = (of(rtype::SOA), of(rtype::NS), of(rtype::A));
-    assert_eq!((records.name(soa), soa.ttl, soa.line), ("example.org.".into(), 300, 5));
+    assert_eq!((records.name(soa), soa.ttl, soa.line), ("example.org.".into(), 300, 3));
     assert_eq!((records.name(ns), ns.ttl, ns.line), ("example.org.".into(), 300, 7));
     assert_eq!((records.name(a), a.ttl, a.line), ("ns.example.org.".into(), 60, 8));
     assert_eq!(records.data(a), [192, 0, 2, 1]);
@@ -42,11 +42,14 @@ fn errors_name_file_line_and_reason() {
     let soa = "$ORIGIN x.\n@ 1 SOA . . 1 1 1 1 1\n";
     for (text, expected) in [
         ("", "FILE: no SOA record"),
-        ("@ 1 SOA . . 1 1 1 1 1\n", "FILE:1:"),
-        (&format!("{soa}a A 192.0.2.300\n"), "FILE:3:"),
+        ("@ 1 SOA . . 1 1 1 1 1\n", "FILE:1: missing origin"),
+        (&format!("{soa}a A (\n 192.0.2.300 )\n"), "FILE:4: expected IPv4 address"),
+        (&format!("{soa}a A 192.0.2.300\n"), "FILE:3: expected IPv4 address"),
         (&format!("{soa}a A 192.0.2.1\na FROB x\n"), "FILE:4:"),
         (&format!("{soa}a CH A 192.0.2.1\n"), "FILE:3:"),
         (&format!("{soa}$FROB\n"), "FILE:3:"),
+        (&format!("{soa}a TYPE0 \\# 0\n"), "FILE:3:"),
+        (&format!("{soa}a TYPE250 \\# 0\n"), "FILE:3:"),
         (&format!("{soa}a A 192.0.2.1\nb.y. A 192.0.2.1\n"), "FILE:4: b.y. does not belong to the zone x."),
         (
             &format!("{soa}\n@ 1 SOA . . 1 1 1 1 2\n"),
