@@ -44,6 +44,11 @@ mkdir -p "$work/chrony/usr/sbin"
 printf '#!/bin/sh\n' > "$work/chrony/usr/sbin/chronyd"
 chmod 755 "$work/chrony/usr/sbin/chronyd"
 package chrony 4.3
+mkdir -p "$work"/freeradius/usr/{sbin,lib/freeradius}
+printf '#!/bin/sh\n' > "$work/freeradius/usr/sbin/freeradius"
+chmod 755 "$work/freeradius/usr/sbin/freeradius"
+echo module > "$work/freeradius/usr/lib/freeradius/rlm_pap.so"
+package freeradius 3.2.1
 
 cat > "$work/bin/apt-get" <<'STUB'
 #!/bin/sh
@@ -112,14 +117,14 @@ said=$(scripts/setup.sh build 2>&1) || fail "build, the second run: exit $?"
 touch "$log.offline"
 said=$(scripts/setup.sh 2>&1) && fail "test: succeeds without a network"
 case $said in
-    "setup: missing: "*"kernel kernel-6.1 promtool chronyd; apt's sources cannot be read") ;;
+    "setup: missing: "*"kernel kernel-6.1 promtool chronyd freeradius; apt's sources cannot be read") ;;
     *) fail "test: without a network it says: $said" ;;
 esac
 [ ! -e /var/cache/udpath ] || fail "test: leaves $(ls /var/cache/udpath) without a network"
 rm "$log.offline"
 : > "$log"
 
-# For tests: also the peers, the kernels, promtool and chronyd.
+# For tests: also the peers, the kernels, promtool, chronyd and freeradius with its modules.
 (umask 077 && scripts/setup.sh) 2>"$work/said" || fail "test: exit $?: $(cat "$work/said")"
 grep -q '^apt-get update' "$log" || fail "test: installs without an update of the lists: $(cat "$log")"
 for name in iproute2 qemu-system-x86 nsd chromium; do
@@ -137,7 +142,10 @@ for each in "kernel 6.12.99" "kernel-6.1 6.1.0-99"; do
 done
 [ -x promtool ] || fail "no promtool in $(pwd)"
 [ -x chronyd ] || fail "no chronyd in $(pwd)"
-[ "$(echo *)" = "chronyd kernel kernel-6.1 promtool" ] || fail "leaves behind: $(echo *)"
+[ -x freeradius/usr/sbin/freeradius ] || fail "no freeradius in $(pwd)"
+[ "$(cat freeradius/usr/lib/freeradius/rlm_pap.so)" = module ] || fail "freeradius has no modules"
+[ "$(stat -c %a freeradius)" = 755 ] || fail "the folder of freeradius is closed to others"
+[ "$(echo *)" = "chronyd freeradius kernel kernel-6.1 promtool" ] || fail "leaves behind: $(echo *)"
 cd - >/dev/null
 
 # If nothing is missing, nothing is run or printed.

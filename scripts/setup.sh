@@ -5,7 +5,7 @@
 #     scripts/setup.sh test     also test peers, a kernel to boot and promtool: `make test`, `make check` (default)
 #     scripts/setup.sh bench    also packages that only `make bench` needs
 #
-# The kernels for the tests' emulated machine, promtool and chronyd are unpacked below /var/cache/udpath, not installed. If
+# The kernels for the tests' emulated machine, promtool, chronyd and freeradius are unpacked below /var/cache/udpath, not installed. If
 # nothing is missing, nothing is changed. Needs root only to install.
 set -euo pipefail
 
@@ -37,6 +37,7 @@ test     nsd                 DNS server
 test     knot                DNS server
 test     knot-dnsutils       DNS load generator over XDP (kxdpgun)
 test     ntpsec-ntpdig       NTP client
+test     freeradius-utils    RADIUS client
 test     irqbalance          moves interrupts that udpath has placed
 test     qemu-system-x86     emulates a machine with several nodes and many queues
 test     busybox-static      user space of the emulated machine
@@ -104,9 +105,11 @@ fetch_kernel() (
 )
 
 # Programs whose packages would change the machine, so that only the program is extracted: prometheus would start a server
-# at each boot (promtool checks files in tests), and chrony would replace the machine's time daemon.
+# at each boot (promtool checks files in tests), and chrony would replace the machine's time daemon. freeradius, which would
+# start a server too, needs its modules: all files of its package are extracted.
 promtool=$caches/promtool
 chronyd=$caches/chronyd
+freeradius=$caches/freeradius
 
 # Extracts the file $2 of the package $1 as $3.
 fetch_program() (
@@ -120,8 +123,23 @@ fetch_program() (
     mv "all/$2" "$3"
 )
 
+# Extracts the package $1 as the folder $2.
+fetch_package() (
+    echo "setup: unpacking $1 into $2" >&2
+    mkdir -p "$(dirname "$2")"
+    work=$(mktemp -d "$2.XXXXXX")
+    trap "rm -rf '$work'" EXIT
+    cd "$work"
+    apt-get download -qq -o APT::Sandbox::User=root "$1" >/dev/null
+    dpkg-deb -x "$1"_*.deb all
+    rm -rf "$2"
+    mv all "$2"
+    chmod 755 "$2"
+)
+
 fetch_promtool() { fetch_program prometheus usr/bin/promtool "$promtool"; }
 fetch_chronyd() { fetch_program chrony usr/sbin/chronyd "$chronyd"; }
+fetch_freeradius() { fetch_package freeradius "$freeradius"; }
 
 missing=()
 for package in "${wanted[@]}"; do
@@ -135,6 +153,7 @@ if [ "$level" != build ]; then
     done <<< "$kernels"
     [ -x "$promtool" ] || unpack+=(promtool)
     [ -x "$chronyd" ] || unpack+=(chronyd)
+    [ -x "$freeradius/usr/sbin/freeradius" ] || unpack+=(freeradius)
 fi
 
 if [ ${#missing[@]} -eq 0 ] && [ ${#unpack[@]} -eq 0 ]; then
@@ -160,6 +179,7 @@ for name in "${unpack[@]}"; do
     case $name in
         promtool) fetch_promtool ;;
         chronyd) fetch_chronyd ;;
+        freeradius) fetch_freeradius ;;
         # shellcheck disable=SC2046
         *) fetch_kernel $(grep "^$name " <<< "$kernels") ;;
     esac

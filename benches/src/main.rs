@@ -26,6 +26,7 @@
 //! | `tracing` | tracing locks and drops leaves 0.97 of the transactions, all sources 0.8 |
 //! | `ntp` | `serve ntp` answers at least 3 x what chronyd does |
 //! | `dns` | `serve dns` answers at least 1.5 x what knotd does over XDP, 1.2 x the better of knotd and nsd over sockets, in less memory than nsd |
+//! | `radius` | `serve radius` answers at least 5 x what FreeRADIUS does |
 //! | `testpmd_null` | one core serves 14.88 million 64-byte transactions a second, and 0.45 of what testpmd forwards unread |
 //! | `testpmd_xdp` | `serve --io xdp` serves 1.05 x what testpmd answers on the same queue and core |
 
@@ -44,6 +45,7 @@ mod processes;
 mod profile;
 mod profile_size;
 mod race;
+mod radius;
 mod results;
 mod runtime;
 mod snapshot;
@@ -65,7 +67,7 @@ use crate::results::Results;
 /// Measures its claims and adds each as soon as it is known.
 type Bench = fn(&mut Results) -> Result<()>;
 
-const BENCHES: [(&str, Bench); 19] = [
+const BENCHES: [(&str, Bench); 20] = [
     ("engine", engine::run),
     ("runtime", runtime::run),
     ("socket", socket::run),
@@ -83,6 +85,7 @@ const BENCHES: [(&str, Bench); 19] = [
     ("tracing", tracing::run),
     ("ntp", ntp::run),
     ("dns", dns::run),
+    ("radius", radius::run),
     ("testpmd_null", testpmd_null::run),
     ("testpmd_xdp", testpmd_xdp::run),
 ];

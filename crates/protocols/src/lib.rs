@@ -8,6 +8,7 @@ pub mod dns;
 pub mod echo;
 pub mod ntp;
 mod options;
+pub mod radius;
 mod registry;
 pub mod sink;
 
@@ -20,4 +21,5 @@ pub static PROTOCOLS: &[&ProtocolEntry] = &[
     &sink::ENTRY,
     &ntp::ENTRY,
     &dns::ENTRY,
+    &radius::ENTRY,
 ];

@@ -19,6 +19,7 @@ mod host_text;
 mod ntp;
 mod profile;
 mod protocols;
+mod radius;
 mod receive;
 mod report;
 mod settings;
@@ -35,6 +36,7 @@ pub use host_text::host_text;
 pub use ntp::{ntp_reply, ntp_request};
 pub use profile::{perf_records, profile_text};
 pub use protocols::{echo_reply, sink_report};
+pub use radius::{radius_files, radius_reply, radius_request};
 pub use receive::receive;
 pub use report::{report_json, report_values};
 pub use settings::{journal, settings};
@@ -45,7 +47,7 @@ pub use wire::{wire_build, wire_parse, wire_reply};
 pub type Body = fn(&[u8]);
 
 /// Every function with its name, which is also the name of its target and of its seeds' folder.
-pub const BODIES: [(&str, Body); 24] = [
+pub const BODIES: [(&str, Body); 27] = [
     ("archive", archive),
     ("capture", capture),
     ("cpu_set", cpu_set),
@@ -60,6 +62,9 @@ pub const BODIES: [(&str, Body); 24] = [
     ("ntp_request", ntp_request),
     ("perf_records", perf_records),
     ("profile_text", profile_text),
+    ("radius_files", radius_files),
+    ("radius_reply", radius_reply),
+    ("radius_request", radius_request),
     ("receive", receive),
     ("report_json", report_json),
     ("report_values", report_values),

@@ -14,6 +14,7 @@
 //! campaign::rounds(few, all)         a test that `make soak` repeats; campaign::record(..) records its figures
 //! VmSpec { cpus, nodes, queues, .. }.boot(command)   an emulated machine
 //! Answer::attach, Impair::attach     the cheapest possible server; a bad path
+//! freeradius(folder, secret, users)    its configuration and command line
 //! dom(..), Tab::open(page)           a page in a browser without a network: rendered, or open for interaction
 //! ```
 //! Other users of the machine may create labs at the same time. So the checks look only for labs *of these
@@ -24,6 +25,7 @@ mod bed;
 mod browser;
 pub mod campaign;
 mod cpus;
+mod freeradius;
 mod host;
 mod impair;
 mod run;
@@ -35,6 +37,7 @@ pub use answer::Answer;
 pub use bed::Bed;
 pub use browser::{Tab, dom};
 pub use cpus::skipped_without_cpus;
+pub use freeradius::{FREERADIUS_READY, freeradius};
 pub use host::{Host, named};
 pub use impair::{DELAYED_MARK, Impair, Impaired, Shares};
 pub use run::{Ended, Run, Running, one_sentence, program};

@@ -6,6 +6,7 @@ mod export;
 mod ntp;
 mod peers;
 mod predict;
+mod radius;
 mod segments;
 mod settings;
 mod show;

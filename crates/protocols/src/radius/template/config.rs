@@ -1,0 +1,152 @@
+//! What the requests of a load are made of.
+
+use std::path::Path;
+
+use super::super::packet::{DIGEST, HEADER};
+use super::super::secret::Secret;
+use super::super::state::invalid;
+use super::super::text::{FileError, LineError, lines, read};
+use super::super::users::{User, Users, padded};
+use super::super::{ACCOUNTING, AUTH, DEFAULT_SECRET, SECRET, SECRET_FILE, USERS};
+use super::{NAS_IDENTIFIER, PROXY_STATE, SESSION};
+use crate::{OptionError, Options};
+
+/// How users prove their password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Auth {
+    /// The password itself, hidden with the secret (RFC 2865, 5.2).
+    Pap,
+    /// A digest of it and the request's authenticator (RFC 2865, 5.3).
+    Chap,
+}
+
+/// What the requests of a load are made of.
+#[derive(Debug, Clone)]
+pub struct LoadConfig {
+    /// The secret shared with the server.
+    pub secret: Secret,
+    /// The users, in turn; a load without users sends nothing valid.
+    pub users: Users,
+    /// How they prove their password.
+    pub auth: Auth,
+    /// Whether accounting is sent instead of Access-Requests.
+    pub accounting: bool,
+}
+
+impl Default for LoadConfig {
+    /// Fits a server without files.
+    fn default() -> Self {
+        let secret = Secret::new(DEFAULT_SECRET.as_bytes());
+        Self { secret, users: Users::example(), auth: Auth::Pap, accounting: false }
+    }
+}
+
+impl LoadConfig {
+    /// From the options of `udpath load radius`.
+    pub(in super::super) fn from_options(options: &Options) -> Result<Self, OptionError> {
+        let default = Self::default();
+        let text = options.parsed::<String>(&SECRET, "text that is not empty", |text| !text.is_empty())?;
+        let secret = match (text, options.paths(&SECRET_FILE).last()) {
+            (None, None) => default.secret,
+            (Some(text), None) => Secret::new(text.as_bytes()),
+            (None, Some(path)) => secret(&path).map_err(|error| invalid(SECRET_FILE.name, error))?,
+            (Some(_), Some(path)) => {
+                return Err(OptionError::Invalid {
+                    option: SECRET_FILE.name,
+                    value: path.display().to_string(),
+                    reason: "--secret is given as well; remove one of them".into(),
+                });
+            }
+        };
+        let users = match options.paths(&USERS).last() {
+            None => default.users,
+            Some(path) => {
+                let users = Users::read(&path).map_err(|error| invalid(USERS.name, error))?;
+                if users.all().is_empty() {
+                    return Err(invalid(USERS.name, FileError { path, reason: "it has no users".into() }));
+                }
+                users
+            }
+        };
+        let auth = options.parsed::<String>(&AUTH, "pap or chap", |auth| ["pap", "chap"].contains(&auth.as_str()))?;
+        let auth = if auth.as_deref() == Some("chap") { Auth::Chap } else { Auth::Pap };
+        let accounting = options.has(&ACCOUNTING);
+        if accounting && options.has(&AUTH) {
+            return Err(OptionError::Invalid {
+                option: AUTH.name,
+                value: if auth == Auth::Chap { "chap" } else { "pap" }.into(),
+                reason: "--accounting sends no passwords; remove one of them".into(),
+            });
+        }
+        Ok(Self { secret, users, auth, accounting })
+    }
+
+    /// Bytes of a request of `user`.
+    pub(super) fn request_len(&self, user: &User) -> usize {
+        let values = [PROXY_STATE, user.name.len(), NAS_IDENTIFIER.len()];
+        let more: &[usize] = match self.auth {
+            _ if self.accounting => &[4, SESSION],
+            Auth::Pap => &[DIGEST, padded(user.password.len())],
+            Auth::Chap => &[DIGEST, 1 + DIGEST],
+        };
+        HEADER + values.iter().chain(more).map(|len| 2 + len).sum::<usize>()
+    }
+}
+
+/// The first line of a file.
+fn secret(path: &Path) -> Result<Secret, FileError> {
+    read(path, |bytes| {
+        let (line, text) = lines(bytes).next().unwrap_or(Ok((1, "")))?;
+        if text.is_empty() {
+            return Err(LineError { line, reason: "expected the secret".into() });
+        }
+        Ok(Secret::new(text.as_bytes()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(given: &[(crate::OptionSpec, &str)]) -> Result<LoadConfig, String> {
+        let mut options = Options::default();
+        given.iter().for_each(|(spec, value)| options.push(spec, *value));
+        LoadConfig::from_options(&options).map_err(|error| error.to_string())
+    }
+
+    /// Whether two secrets sign alike.
+    fn same(config: &LoadConfig, secret: &str) -> bool {
+        let mut packet = [0; HEADER];
+        config.secret.authenticate(&mut packet, &[0; 16]).unwrap();
+        Secret::new(secret.as_bytes()).has_authenticated(&packet, &[0; 16])
+    }
+
+    #[test]
+    fn options_make_the_requests() {
+        let none = options(&[]).unwrap();
+        assert!(same(&none, "testing123") && none.users.find(b"bob").is_some() && none.auth == Auth::Pap);
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path.to_str().unwrap().to_owned()
+        };
+        let (secret, users) = (file("secret", "a b\nrest\n"), file("users", "eve Cleartext-Password := x\n"));
+        let given = options(&[(SECRET_FILE, &secret), (USERS, &users), (AUTH, "chap")]).unwrap();
+        assert!(same(&given, "a b") && given.users.find(b"eve").is_some() && given.auth == Auth::Chap);
+        assert!(options(&[(SECRET, "x"), (ACCOUNTING, "")]).unwrap().accounting);
+        let empty = file("empty", "\n");
+        for (given, reason) in [
+            (&[(SECRET, "")][..], "invalid --secret : expected text that is not empty".to_owned()),
+            (&[(AUTH, "eap")], "invalid --auth eap: expected pap or chap".to_owned()),
+            (&[(SECRET, "x"), (SECRET_FILE, &secret)], format!("invalid --secret-file {secret}: --secret is given as well")),
+            (&[(SECRET_FILE, &empty)], format!("invalid --secret-file {empty}: line 1: expected the secret")),
+            (&[(USERS, &empty)], format!("invalid --users {empty}: it has no users")),
+            (&[(USERS, &secret)], format!("invalid --users {secret}: line 1: expected NAME := VALUE, but found `b`")),
+            (&[(ACCOUNTING, ""), (AUTH, "pap")], "invalid --auth pap: --accounting sends no passwords".to_owned()),
+        ] {
+            let error = options(given).unwrap_err();
+            assert!(error.starts_with(&reason), "{error}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! What the files of clients and users share: errors that name the line, and the words of a line.
+//!
+//! ```text
+//! bob  Cleartext-Password := "hello", Idle-Timeout = 60   # a comment
+//! Word Word               :=  Quoted , Word         =Word
+//! ```
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A file that was not accepted. The message names the file, the line and the reason.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {reason}", path.display())]
+pub struct FileError {
+    /// The file.
+    pub path: PathBuf,
+    /// The line and what is wrong with it, or why the file cannot be read.
+    pub reason: String,
+}
+
+/// What is wrong with a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct LineError {
+    /// Counted from 1.
+    pub(super) line: usize,
+    pub(super) reason: String,
+}
+
+impl fmt::Display for LineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.reason)
+    }
+}
+
+/// Reads a file and parses it.
+pub(super) fn read<T>(path: &Path, parse: impl FnOnce(&[u8]) -> Result<T, LineError>) -> Result<T, FileError> {
+    let failed = |reason| FileError { path: path.to_owned(), reason };
+    let bytes = fs::read(path).map_err(|error| failed(format!("cannot read it: {error}")))?;
+    parse(&bytes).map_err(|error| failed(error.to_string()))
+}
+
+/// The lines of a file with their numbers, each as text, without its end.
+pub(super) fn lines(bytes: &[u8]) -> impl Iterator<Item = Result<(usize, &str), LineError>> {
+    bytes.split(|byte| *byte == b'\n').zip(1..).map(|(text, line)| match str::from_utf8(text) {
+        Ok(text) => Ok((line, text.strip_suffix('\r').unwrap_or(text))),
+        Err(_) => Err(LineError { line, reason: "not UTF-8".into() }),
+    })
+}
+
+/// A word of a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Token {
+    Word(String),
+    /// Between double quotes, in which a backslash takes the next character as it is.
+    Quoted(String),
+    /// `=`, `:=`, `+=`, `==`, ...
+    Operator(String),
+    Comma,
+}
+
+impl Token {
+    /// The text of a word, quoted or not.
+    pub(super) fn text(self) -> Option<String> {
+        match self {
+            Self::Word(text) | Self::Quoted(text) => Some(text),
+            Self::Operator(_) | Self::Comma => None,
+        }
+    }
+}
+
+/// As a message shows it: text from a file is printed without control characters.
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Word(text) | Self::Operator(text) => write!(f, "`{}`", text.escape_debug()),
+            Self::Quoted(text) => write!(f, "{text:?}"),
+            Self::Comma => f.write_str("`,`"),
+        }
+    }
+}
+
+/// Characters of operators.
+fn is_operator(c: char) -> bool {
+    matches!(c, '=' | ':' | '+' | '-' | '!' | '<' | '>' | '~')
+}
+
+/// The words of a line up to its comment. An operator begins with `=`, or ends with it: `:=`; elsewhere its characters are
+/// those of a word, as in `2001:db8::1` and `Framed-User`.
+pub(super) fn tokens(line: &str) -> Result<Vec<Token>, String> {
+    let mut found = Vec::new();
+    let mut rest = line.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let after = match first {
+            '#' => break,
+            ',' => {
+                found.push(Token::Comma);
+                &rest[1..]
+            }
+            '"' => {
+                let (text, after) = quoted(&rest[1..])?;
+                found.push(Token::Quoted(text));
+                after
+            }
+            _ => match operator(rest) {
+                Some(len) => {
+                    found.push(Token::Operator(rest[..len].to_owned()));
+                    &rest[len..]
+                }
+                None => {
+                    let len = word(rest);
+                    found.push(Token::Word(rest[..len].to_owned()));
+                    &rest[len..]
+                }
+            },
+        };
+        rest = after.trim_start();
+    }
+    Ok(found)
+}
+
+/// The length of the operator that the text begins with.
+fn operator(text: &str) -> Option<usize> {
+    let len = text.find(|c| !is_operator(c)).unwrap_or(text.len());
+    let end = text[..len].find('=')? + 1;
+    // `==`, `=~`
+    Some(end + text[end..len].find(|c| c != '=' && c != '~').unwrap_or(len - end))
+}
+
+/// The length of the word that the text begins with, 1 character or more.
+fn word(text: &str) -> usize {
+    let ends = |(at, c): (usize, char)| {
+        c.is_whitespace() || matches!(c, ',' | '"') || (at > 0 && operator(&text[at..]).is_some())
+    };
+    let first = text.chars().next().map_or(0, char::len_utf8);
+    text.char_indices().find(|place| ends(*place)).map_or(text.len(), |(at, _)| at.max(first))
+}
+
+/// The text up to the closing quote, and what follows it.
+fn quoted(text: &str) -> Result<(String, &str), String> {
+    let (mut found, mut escaped) = (String::new(), false);
+    for (at, c) in text.char_indices() {
+        match c {
+            _ if escaped => {
+                found.push(c);
+                escaped = false;
+            }
+            '\\' => escaped = true,
+            '"' => return Ok((found, &text[at + 1..])),
+            _ => found.push(c),
+        }
+    }
+    Err("a quote is not closed on this line".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(line: &str) -> Vec<String> {
+        tokens(line).unwrap().iter().map(Token::to_string).collect()
+    }
+
+    #[test]
+    fn a_line_has_words_quotes_operators_and_a_comment() {
+        assert_eq!(
+            shown("bob  Cleartext-Password := \"he said \\\"no\\\"\\\\\",Idle-Timeout=60 # \"open"),
+            ["`bob`", "`Cleartext-Password`", "`:=`", "\"he said \\\"no\\\"\\\\\"", "`,`", "`Idle-Timeout`", "`=`", "`60`"]
+        );
+        assert_eq!(shown("2001:db8::/32 secret"), ["`2001:db8::/32`", "`secret`"]);
+        assert_eq!(shown("A += 0x00 B == 1 C =~ x a!=b"), [
+            "`A`", "`+=`", "`0x00`", "`B`", "`==`", "`1`", "`C`", "`=~`", "`x`", "`a`", "`!=`", "`b`"
+        ]);
+        assert_eq!(shown(" \t# nothing"), [""; 0]);
+        assert_eq!(shown("a#b é, x"), ["`a#b`", "`é`", "`,`", "`x`"]);
+        assert_eq!(tokens("a \"b"), Err("a quote is not closed on this line".into()));
+        assert_eq!(shown(":"), ["`:`"]);
+    }
+
+    #[test]
+    fn lines_are_counted_and_must_be_text() {
+        let read: Vec<_> = lines(b"a\r\nb\n\xff\n").collect();
+        assert_eq!(read[..2], [Ok((1, "a")), Ok((2, "b"))]);
+        assert_eq!(read[2], Err(LineError { line: 3, reason: "not UTF-8".into() }));
+    }
+
+    #[test]
+    fn a_file_error_names_the_file() {
+        let missing = read(Path::new("/nonexistent/users"), |_| Ok(())).unwrap_err();
+        assert!(missing.to_string().starts_with("/nonexistent/users: cannot read it: No such file"), "{missing}");
+        let wrong = read(Path::new("/dev/null"), |_| Err::<(), _>(LineError { line: 3, reason: "x".into() }));
+        assert_eq!(wrong.unwrap_err().to_string(), "/dev/null: line 3: x");
+    }
+}
