@@ -46,7 +46,8 @@ const USERS: usize = 1000;
 pub(crate) fn run(results: &mut Results) -> Result<()> {
     let folder = tempfile::tempdir().context("cannot create a folder for the servers' files")?;
     let file = |name: &str| folder.path().join(name);
-    let users = (0..USERS).map(|n| format!("user{n}  Cleartext-Password := \"password {n}\"\n")).collect::<String>();
+    let users =
+        (0..USERS).map(|n| format!("user{n}  Cleartext-Password := \"password {n}\"\n")).collect::<String>();
     std::fs::write(file("users"), &users).context("cannot write the file of users")?;
     let clients = format!("0.0.0.0/0 \"{SECRET}\"\n");
     std::fs::write(file("clients"), clients).context("cannot write the file of clients")?;

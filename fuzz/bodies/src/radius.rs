@@ -3,8 +3,8 @@ use std::sync::LazyLock;
 
 use udpath_load::template::{Judgement, Protocol};
 use udpath_protocols::radius::{
-    Clients, Code, Kind, LoadConfig, MAX_LEN, Packet, Radius, RadiusFiles, RadiusLoad, RadiusState, Secret, Users,
-    Writer,
+    Clients, Code, Kind, LoadConfig, MAX_LEN, Packet, Radius, RadiusFiles, RadiusLoad, RadiusState, Secret,
+    Users, Writer,
 };
 use udpath_serve::{Outcome, serve_once};
 
@@ -31,7 +31,8 @@ pub fn radius_request(data: &[u8]) {
         SECRET.authenticate(&mut signed, &ZERO).expect("a header");
     }
     let Some(reply) = asked(&signed) else { return };
-    let (request, reply) = (Packet::decode(&signed).expect("as before"), Packet::decode(&reply).expect("a packet"));
+    let (request, reply) =
+        (Packet::decode(&signed).expect("as before"), Packet::decode(&reply).expect("a packet"));
     assert!(SECRET.has_authenticated(reply.bytes(), request.authenticator()));
     assert_eq!(reply.identifier(), request.identifier());
     let proxies = |packet: &Packet<'_>| {
@@ -86,7 +87,8 @@ pub fn radius_reply(data: &[u8]) {
     let len = template.write(flow, seq, &mut buffer);
     let sent = Packet::decode(&buffer[..len]).expect("a packet");
     let mut good = [0; 512];
-    let mut writer = Writer::new(&mut good, Code::ACCESS_ACCEPT, sent.identifier(), sent.authenticator()).expect("room");
+    let mut writer =
+        Writer::new(&mut good, Code::ACCESS_ACCEPT, sent.identifier(), sent.authenticator()).expect("room");
     for state in sent.attributes().filter(|attribute| attribute.kind == Kind::PROXY_STATE) {
         writer.attribute(state.kind, state.value).expect("room");
     }

@@ -65,8 +65,11 @@ fn udpath(lab: &Lab, machine: &str, arguments: &[&str]) -> Running {
 /// `udpath serve radius` on the lab's server, at the ports for access and accounting.
 fn serve(lab: &Lab, io: &str, files: &Files) -> Running {
     let (clients, users) = (files.name("clients"), files.name("users"));
-    let mut arguments = vec!["serve", "radius", "--io", io, "--json", "--clients", &clients, "--users", &users];
-    let binds = ["0.0.0.0", "[::]"].into_iter().flat_map(|ip| [ACCESS, ACCOUNTING].map(|port| format!("{ip}:{port}")));
+    let mut arguments =
+        vec!["serve", "radius", "--io", io, "--json", "--clients", &clients, "--users", &users];
+    let binds = ["0.0.0.0", "[::]"]
+        .into_iter()
+        .flat_map(|ip| [ACCESS, ACCOUNTING].map(|port| format!("{ip}:{port}")));
     let binds: Vec<String> = binds.collect();
     binds.iter().for_each(|bind| arguments.extend(["--bind", bind]));
     let mut server = udpath(lab, "server", &arguments);
@@ -115,25 +118,34 @@ fn radclient_is_answered_over_every_io() {
                 said
             };
             let signed = "Message-Authenticator=0x00";
-            let hello = ["Received Access-Accept", "Reply-Message = \"Hello, bob\"", "Session-Timeout = 3600",
-                         "Framed-IP-Address = 192.0.2.10"];
+            let hello = [
+                "Received Access-Accept",
+                "Reply-Message = \"Hello, bob\"",
+                "Session-Timeout = 3600",
+                "Framed-IP-Address = 192.0.2.10",
+            ];
             ask(ACCESS, "auth", &format!("User-Name=bob,User-Password=hello,{signed}"), &hello);
             ask(ACCESS, "auth", &format!("User-Name=bob,CHAP-Password=hello,{signed}"), &hello);
             let long = "User-Password=\"a password of more than sixteen bytes\"";
             ask(ACCESS, "auth", &format!("User-Name=alice,{long},{signed}"), &["Received Access-Accept"]);
-            for (name, password) in [("bob", "hell"), ("eve", "hello"), ("mallory", "")] {
+            for (name, password) in [("bob", "hell"), ("eve", "hello"), ("mallory", "x")] {
                 let request = format!("User-Name={name},User-Password=\"{password}\",{signed}");
                 ask(ACCESS, "auth", &request, &["Received Access-Reject"]);
             }
-            let proxied = format!("User-Name=bob,User-Password=hello,Proxy-State=0x01,Proxy-State=0x0203,{signed}");
+            let proxied =
+                format!("User-Name=bob,User-Password=hello,Proxy-State=0x01,Proxy-State=0x0203,{signed}");
             let said = ask(ACCESS, "auth", &proxied, &["Received Access-Accept"]);
             let reply = said.split("Received Access-Accept").nth(1).unwrap();
-            let [first, second] = ["Proxy-State = 0x01\n", "Proxy-State = 0x0203"].map(|state| reply.find(state));
+            let [first, second] =
+                ["Proxy-State = 0x01\n", "Proxy-State = 0x0203"].map(|state| reply.find(state));
             assert!(first.is_some() && first < second, "{said}");
             let challenge = ["Received Access-Challenge", "State = 0x"];
-            let said = ask(ACCESS, "auth", &format!("User-Name=carol,User-Password=hello,{signed}"), &challenge);
+            let said =
+                ask(ACCESS, "auth", &format!("User-Name=carol,User-Password=hello,{signed}"), &challenge);
             let state = said.split("State = ").last().unwrap().split_whitespace().next().unwrap();
-            for (code, verdict) in [("123457", "Received Access-Reject"), ("123456", "Received Access-Accept")] {
+            for (code, verdict) in
+                [("123457", "Received Access-Reject"), ("123456", "Received Access-Accept")]
+            {
                 let answer = format!("User-Name=carol,User-Password={code},State={state},{signed}");
                 ask(ACCESS, "auth", &answer, &[verdict]);
             }
@@ -226,8 +238,10 @@ fn unsigned_requests_get_nothing_and_repeated_ones_the_same_over_every_io() {
 /// The result of `udpath load radius`; every reply that arrived was intact.
 fn load(lab: &Lab, files: &Files, target: SocketAddr, engine: &str, more: &[&str]) -> Value {
     let (target, secret, users) = (target.to_string(), files.name("secret"), files.name("users"));
-    let arguments = ["load", "radius", &target, "--secret-file", &secret, "--users", &users, "--engine", engine];
-    let arguments = [&arguments[..], &["--flows", "4", "--inflight", "2", "-d", "500ms", "--json"], more].concat();
+    let arguments =
+        ["load", "radius", &target, "--secret-file", &secret, "--users", &users, "--engine", engine];
+    let arguments =
+        [&arguments[..], &["--flows", "4", "--inflight", "2", "-d", "500ms", "--json"], more].concat();
     let ended = udpath(lab, "client", &arguments).finish();
     assert_eq!(ended.code(), Some(0), "{engine} {more:?}: {}", ended.err);
     let result: Value = serde_json::from_str(&ended.out).unwrap();
@@ -249,7 +263,8 @@ fn freeradius_answers_the_load_of_every_engine() {
     let command = freeradius(files.folder.path(), SECRET, Path::new(&files.path("users"))).unwrap();
     let mut inside = lab.machine("server").unwrap().command(&command[0]);
     inside.args(&command[1..]);
-    let mut server = Run::of(inside, "freeradius").within(TIMEOUT * 6).start_with(|command| lab.spawn(command));
+    let mut server =
+        Run::of(inside, "freeradius").within(TIMEOUT * 6).start_with(|command| lab.spawn(command));
     server.says(FREERADIUS_READY);
     for address in addresses(&lab) {
         for engine in ["socket", "xdp", "xdp-rings"] {
@@ -306,7 +321,19 @@ fn an_unknown_client_is_refused() {
     let [address, _] = addresses(&lab);
     let target = SocketAddr::new(address, ACCESS).to_string();
     let secret = files.name("secret");
-    let arguments = ["load", "radius", &target, "--secret-file", &secret, "--rate", "100", "-d", "300ms", "--timeout", "200ms"];
+    let arguments = [
+        "load",
+        "radius",
+        &target,
+        "--secret-file",
+        &secret,
+        "--rate",
+        "100",
+        "-d",
+        "300ms",
+        "--timeout",
+        "200ms",
+    ];
     let ended = udpath(&lab, "client", &arguments).finish();
     assert_eq!(ended.code(), Some(3), "{}", ended.err);
     assert!(ended.err.contains("check that a server of protocol radius is running"), "{}", ended.err);
@@ -319,7 +346,8 @@ fn an_unknown_client_is_refused() {
 
 #[test]
 fn without_files_this_host_is_served_and_loaded() {
-    let mut server = Run::new(&["serve", "radius", "--bind", "127.0.0.1:0", "--io", "shared", "--json"]).start();
+    let mut server =
+        Run::new(&["serve", "radius", "--bind", "127.0.0.1:0", "--io", "shared", "--json"]).start();
     let said = server.says("ready io=");
     let bind = said.split_whitespace().find_map(|word| word.strip_prefix("bind=")).unwrap();
     let ended = Run::new(&["load", "radius", bind, "-d", "300ms", "--json"]).finish();
@@ -340,8 +368,16 @@ fn wrong_options_and_files_are_named() {
     let serve = ["serve", "radius", "--bind", "127.0.0.1:0"];
     let load = ["load", "radius", "127.0.0.1:9"];
     for (first, more, said) in [
-        (&serve[..], &["--clients", &bad, "--users", &users][..], "line 2: 10.0.0.1/8 has bits set after its prefix"),
-        (&serve, &["--clients", &good, "--users", &bad], "line 1: expected NAME := VALUE, but found `secret`"),
+        (
+            &serve[..],
+            &["--clients", &bad, "--users", &users][..],
+            "line 2: 10.0.0.1/8 has bits set after its prefix",
+        ),
+        (
+            &serve,
+            &["--clients", &good, "--users", &bad],
+            "line 1: expected := after secret, but the line ends",
+        ),
         (&serve, &["--clients", "/nonexistent", "--users", &users], "cannot read it: No such file"),
         (&serve, &["--clients", &good], "--clients needs --users"),
         (&serve, &["--users", &users], "--users needs --clients"),

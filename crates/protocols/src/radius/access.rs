@@ -49,7 +49,9 @@ impl<'a> Proof<'a> {
                 expected.iter_mut().zip(password).for_each(|(to, from)| *to = *from);
                 sent.ct_eq(&expected)
             }
-            Self::Chap { identifier, digest, challenge } => chap(*identifier, password, challenge).ct_eq(*digest),
+            Self::Chap { identifier, digest, challenge } => {
+                chap(*identifier, password, challenge).ct_eq(*digest)
+            }
             Self::Eap => Choice::from(0),
         }
     }

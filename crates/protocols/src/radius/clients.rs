@@ -84,7 +84,8 @@ impl Clients {
     /// Clients on this host, with the secret of FreeRADIUS's examples: of a server without a file.
     #[must_use]
     pub fn local() -> Self {
-        let client = || Client { secret: Secret::new(DEFAULT_SECRET.as_bytes()), needs_message_authenticator: true };
+        let client =
+            || Client { secret: Secret::new(DEFAULT_SECRET.as_bytes()), needs_message_authenticator: true };
         let networks = |host_bits, network| Networks(vec![(host_bits, vec![(network, client())])]);
         Self { v4: networks(24, 127 << 24), v6: networks(0, 1) }
     }
@@ -127,7 +128,8 @@ impl std::fmt::Display for Prefix {
 impl Prefix {
     /// An address, or an address and the length of its prefix.
     fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{}` is not a network; expected ADDRESS or ADDRESS/LENGTH", text.escape_debug());
+        let wrong =
+            || format!("`{}` is not a network; expected ADDRESS or ADDRESS/LENGTH", text.escape_debug());
         let (address, len) = text.split_once('/').map_or((text, None), |(address, len)| (address, Some(len)));
         let address: IpAddr = address.parse().map_err(|_| wrong())?;
         let (v6, bits, width) = match address {
@@ -169,9 +171,13 @@ fn client(line: &str) -> Result<Option<(Prefix, Client)>, String> {
         None => true,
         Some(Token::Word(word)) if word == EXCEPTION => false,
         Some(Token::Word(_)) => {
-            return Err(format!("expected {EXCEPTION} or nothing after the secret of {prefix}; quote a secret with spaces"));
+            return Err(format!(
+                "expected {EXCEPTION} or nothing after the secret of {prefix}; quote a secret with spaces"
+            ));
         }
-        Some(_) => return Err(format!("quote the secret of {prefix}: it has characters with a meaning here")),
+        Some(_) => {
+            return Err(format!("quote the secret of {prefix}: it has characters with a meaning here"));
+        }
     };
     if tokens.next().is_some() {
         return Err(format!("expected nothing after {EXCEPTION}"));
@@ -194,7 +200,8 @@ mod tests {
 
     #[test]
     fn the_longest_prefix_counts() {
-        let text = b"# comment\n\n10.0.0.0/8 a\n10.1.0.0/16 \"b c\" # more\n10.1.2.3 d no-message-authenticator\n\
+        let text =
+            b"# comment\n\n10.0.0.0/8 a\n10.1.0.0/16 \"b c\" # more\n10.1.2.3 d no-message-authenticator\n\
                      10.1.2.0/24 e\n10.200.0.0/16 f\n2001:db8::/32 g\n2001:db8::7/128 h\n0.0.0.0/0 i\n";
         let clients = Clients::parse(text).unwrap();
         let secrets = ["a", "b c", "d", "e", "f", "g", "h", "i"];
@@ -240,13 +247,19 @@ mod tests {
             ("10.0.0.1/8 s", "line 1: 10.0.0.1/8 has bits set after its prefix; did you mean 10.0.0.0/8?"),
             ("10.0.0.0/8 a\n10.0.0.0/8 b", "line 2: 10.0.0.0/8 is already on line 1"),
             ("10.0.0.1 \"\"", "line 1: the secret of 10.0.0.1/32 is empty"),
-            ("10.0.0.1 a,b", "line 1: quote the secret of 10.0.0.1/32: it has characters with a meaning here"),
+            (
+                "10.0.0.1 a,b",
+                "line 1: quote the secret of 10.0.0.1/32: it has characters with a meaning here",
+            ),
             (
                 "10.0.0.1 a b",
                 "line 1: expected no-message-authenticator or nothing after the secret of 10.0.0.1/32; \
                  quote a secret with spaces",
             ),
-            ("10.0.0.1 a no-message-authenticator b", "line 1: expected nothing after no-message-authenticator"),
+            (
+                "10.0.0.1 a no-message-authenticator b",
+                "line 1: expected nothing after no-message-authenticator",
+            ),
             ("10.0.0.1 \"a", "line 1: a quote is not closed on this line"),
             (", a", "line 1: expected a network instead of `,`"),
         ] {

@@ -38,7 +38,11 @@ const ATTRIBUTES: &[(&str, u8, Type)] = &[
     ("Framed-Protocol", 7, Type::Integer(&[("PPP", 1), ("SLIP", 2)])),
     ("Framed-IP-Address", 8, Type::Address),
     ("Framed-IP-Netmask", 9, Type::Address),
-    ("Framed-Routing", 10, Type::Integer(&[("None", 0), ("Broadcast", 1), ("Listen", 2), ("Broadcast-Listen", 3)])),
+    (
+        "Framed-Routing",
+        10,
+        Type::Integer(&[("None", 0), ("Broadcast", 1), ("Listen", 2), ("Broadcast-Listen", 3)]),
+    ),
     ("Filter-Id", 11, Type::Text),
     ("Framed-MTU", 12, Type::Integer(&[])),
     ("Framed-Compression", 13, Type::Integer(&[("None", 0), ("Van-Jacobson-TCP-IP", 1)])),
@@ -94,10 +98,13 @@ pub(super) fn append(name: &str, text: &str, attributes: &mut Vec<u8>) -> Result
 
 /// The kind of `Attr-NUMBER`.
 fn by_number(name: &str) -> Result<u8, String> {
-    let number = name.strip_prefix("Attr-").and_then(|number| number.parse::<u8>().ok()).filter(|kind| *kind > 0);
+    let number =
+        name.strip_prefix("Attr-").and_then(|number| number.parse::<u8>().ok()).filter(|kind| *kind > 0);
     let Some(kind) = number else {
         let name = name.escape_debug();
-        return Err(format!("unknown attribute {name}; for one without a name here, write Attr-NUMBER = 0xHEX"));
+        return Err(format!(
+            "unknown attribute {name}; for one without a name here, write Attr-NUMBER = 0xHEX"
+        ));
     };
     if RESERVED.contains(&Kind(kind)) {
         return Err(format!("{name} cannot be set: the server computes it, or it belongs into requests"));
@@ -114,7 +121,8 @@ fn value(form: Type, text: &str) -> Result<Vec<u8>, String> {
             Some(digits) => hex(digits).ok_or_else(|| "an even number of hexadecimal digits after 0x".into()),
         },
         Type::Integer(names) => {
-            let named = names.iter().find(|(name, _)| name.eq_ignore_ascii_case(text)).map(|(_, number)| *number);
+            let named =
+                names.iter().find(|(name, _)| name.eq_ignore_ascii_case(text)).map(|(_, number)| *number);
             let number = named.or_else(|| text.parse().ok());
             number.map(|number: u32| number.to_be_bytes().into()).ok_or_else(|| {
                 let names: String = names.iter().map(|(name, _)| format!(" or {name}")).collect();
@@ -136,7 +144,8 @@ fn value(form: Type, text: &str) -> Result<Vec<u8>, String> {
 /// An IPv6 prefix: a zero byte, its length in bits, and as many bytes as it needs (RFC 3162, 2.3).
 fn prefix(text: &str) -> Option<Vec<u8>> {
     let (address, len) = text.split_once('/')?;
-    let (address, len) = (address.parse::<Ipv6Addr>().ok()?, len.parse::<u8>().ok().filter(|len| *len <= 128)?);
+    let (address, len) =
+        (address.parse::<Ipv6Addr>().ok()?, len.parse::<u8>().ok().filter(|len| *len <= 128)?);
     let used = address.octets().into_iter().take(usize::from(len).div_ceil(8));
     Some([0, len].into_iter().chain(used).collect())
 }
@@ -178,13 +187,33 @@ mod tests {
     #[test]
     fn wrong_names_and_values_are_named() {
         for (name, text, reason) in [
-            ("Colour", "1", "unknown attribute Colour; for one without a name here, write Attr-NUMBER = 0xHEX"),
-            ("Attr-256", "1", "unknown attribute Attr-256; for one without a name here, write Attr-NUMBER = 0xHEX"),
+            (
+                "Colour",
+                "1",
+                "unknown attribute Colour; for one without a name here, write Attr-NUMBER = 0xHEX",
+            ),
+            (
+                "Attr-256",
+                "1",
+                "unknown attribute Attr-256; for one without a name here, write Attr-NUMBER = 0xHEX",
+            ),
             ("Attr-80", "0x00", "Attr-80 cannot be set: the server computes it, or it belongs into requests"),
             ("Idle-Timeout", "-1", "\"-1\" is not a value of Idle-Timeout: expected 0 to 4294967295"),
-            ("Framed-Protocol", "x", "\"x\" is not a value of Framed-Protocol: expected 0 to 4294967295 or PPP or SLIP"),
-            ("Framed-IP-Address", "::1", "\"::1\" is not a value of Framed-IP-Address: expected an IPv4 address"),
-            ("Class", "0x123", "\"0x123\" is not a value of Class: expected an even number of hexadecimal digits after 0x"),
+            (
+                "Framed-Protocol",
+                "x",
+                "\"x\" is not a value of Framed-Protocol: expected 0 to 4294967295 or PPP or SLIP",
+            ),
+            (
+                "Framed-IP-Address",
+                "::1",
+                "\"::1\" is not a value of Framed-IP-Address: expected an IPv4 address",
+            ),
+            (
+                "Class",
+                "0x123",
+                "\"0x123\" is not a value of Class: expected an even number of hexadecimal digits after 0x",
+            ),
             ("Filter-Id", "", "Filter-Id has a value of 0 bytes: expected 1 to 253"),
             (
                 "Framed-IPv6-Prefix",

@@ -58,7 +58,8 @@ impl Key {
             IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
             IpAddr::V6(v6) => v6.to_bits(),
         };
-        let rest = u64::from(peer.port()) << 16 | u64::from(packet.code().0) << 8 | u64::from(packet.identifier());
+        let rest =
+            u64::from(peer.port()) << 16 | u64::from(packet.code().0) << 8 | u64::from(packet.identifier());
         let signature = signature.and_then(|at| packet.bytes().get(at..)?.first_chunk::<DIGEST>());
         let signature = signature.map_or(0, |digest| u128::from_ne_bytes(*digest));
         // Both are as good as random: two pairs with the same result do not occur.
@@ -262,7 +263,8 @@ mod tests {
             bytes[..4].copy_from_slice(&[code, identifier, 0, 20]);
             bytes
         };
-        let key = |peer: &str, bytes: &[u8]| Key::new(peer.parse().unwrap(), &Packet::decode(bytes).unwrap(), None);
+        let key =
+            |peer: &str, bytes: &[u8]| Key::new(peer.parse().unwrap(), &Packet::decode(bytes).unwrap(), None);
         let of = key("192.0.2.1:1000", &packet(1, 2, 3));
         assert_eq!(key("192.0.2.1:1000", &packet(1, 2, 3)), of);
         for (peer, bytes) in [

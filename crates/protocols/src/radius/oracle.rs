@@ -28,7 +28,12 @@ pub(super) fn hidden(secret: &[u8], authenticator: &[u8; 16], password: &[u8]) -
 }
 
 /// Code, identifier, authenticator and attributes as a packet.
-pub(super) fn packet(code: u8, identifier: u8, authenticator: &[u8; 16], attributes: &[(u8, Vec<u8>)]) -> Vec<u8> {
+pub(super) fn packet(
+    code: u8,
+    identifier: u8,
+    authenticator: &[u8; 16],
+    attributes: &[(u8, Vec<u8>)],
+) -> Vec<u8> {
     let attributes: Vec<u8> = attributes
         .iter()
         .flat_map(|(kind, value)| [&[*kind, value.len() as u8 + 2], &value[..]].concat())
@@ -71,12 +76,14 @@ pub(super) fn authenticated(secret: &[u8], authenticator: &[u8; 16], packet: &[u
 pub(super) fn is_right(secret: &[u8], authenticator: &[u8; 16], reply: &[u8]) -> bool {
     let mut unsigned = reply.to_vec();
     unsigned[4..20].copy_from_slice(authenticator);
-    authenticated(secret, authenticator, reply) == reply && signed(secret, authenticator, &unsigned) == unsigned
+    authenticated(secret, authenticator, reply) == reply
+        && signed(secret, authenticator, &unsigned) == unsigned
 }
 
 /// The test case of RFC 2202, 2.
 #[test]
 fn hmac_is_that_of_rfc_2104() {
-    let expected = [0x75, 0x0c, 0x78, 0x3e, 0x6a, 0xb0, 0xb5, 0x03, 0xea, 0xa8, 0x6e, 0x31, 0x0a, 0x5d, 0xb7, 0x38];
+    let expected =
+        [0x75, 0x0c, 0x78, 0x3e, 0x6a, 0xb0, 0xb5, 0x03, 0xea, 0xa8, 0x6e, 0x31, 0x0a, 0x5d, 0xb7, 0x38];
     assert_eq!(hmac_md5(b"Jefe", &[b"what do ya want ", b"for nothing?"]), expected);
 }

@@ -236,7 +236,8 @@ mod tests {
             let packet = Packet::decode(&datagram).unwrap();
             assert_eq!((packet.code(), packet.identifier()), (Code::ACCESS_REQUEST, 7));
             assert_eq!((packet.authenticator(), packet.bytes()), (&[9; 16], &bytes[..]));
-            let found: Vec<_> = packet.attributes().map(|one| (one.kind.0, one.value.to_vec(), one.at)).collect();
+            let found: Vec<_> =
+                packet.attributes().map(|one| (one.kind.0, one.value.to_vec(), one.at)).collect();
             assert_eq!(found, [(1, b"bob".to_vec(), 22), (80, vec![0; 16], 27), (24, vec![], 45)]);
         }
     }

@@ -201,7 +201,8 @@ mod tests {
              6d 70 74 2e 18 0a 33 32 37 36 39 34 33 30",
         );
         let packet = Packet::decode(&request).unwrap();
-        let password = secret.reveal(packet.attributes().nth(1).unwrap().value, packet.authenticator()).unwrap();
+        let password =
+            secret.reveal(packet.attributes().nth(1).unwrap().value, packet.authenticator()).unwrap();
         assert!(password.starts_with(b"challenge\0"), "{password:?}");
         assert!(secret.has_authenticated(&challenge, packet.authenticator()));
     }
@@ -236,14 +237,19 @@ mod tests {
 
     #[test]
     fn passwords_of_every_length_return() {
-        let secret = Secret::new(b"a secret that is longer than the block of MD5, which has 64 bytes; so it is hashed");
+        let secret = Secret::new(
+            b"a secret that is longer than the block of MD5, which has 64 bytes; so it is hashed",
+        );
         for len in 1..=MAX_PASSWORD {
             let password: Vec<u8> = (1..=len as u8).collect();
             let mut hidden = password.clone();
             hidden.resize(len.next_multiple_of(DIGEST), 0);
             secret.hide(&mut hidden, &[7; 16]);
             let revealed = secret.reveal(&hidden, &[7; 16]).unwrap();
-            assert!(revealed[..len] == password[..] && revealed[len..].iter().all(|byte| *byte == 0), "{len}");
+            assert!(
+                revealed[..len] == password[..] && revealed[len..].iter().all(|byte| *byte == 0),
+                "{len}"
+            );
         }
         for len in [0, 1, 15, 17, 127, 144] {
             assert!(secret.reveal(&vec![0; len], &[7; 16]).is_none(), "{len}");

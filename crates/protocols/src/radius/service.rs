@@ -145,7 +145,9 @@ impl Exchange<'_> {
         let answers = attributes.state.map(|state| challenges.accepts(state, name, client, now));
         let answer = decide(self.data.users.find(name), &proof, answers);
         let written = match answer {
-            Answer::Accept(attributes) => self.reply(Code::ACCESS_ACCEPT, buffer, |reply| reply.raw(attributes)),
+            Answer::Accept(attributes) => {
+                self.reply(Code::ACCESS_ACCEPT, buffer, |reply| reply.raw(attributes))
+            }
             Answer::Reject => self.reply(Code::ACCESS_REJECT, buffer, |_| Some(())),
             Answer::Challenge => self.reply(Code::ACCESS_CHALLENGE, buffer, |reply| {
                 reply.attribute(Kind::STATE, &challenges.issue(name, client, now))?;
@@ -181,7 +183,8 @@ impl Exchange<'_> {
         let (secret, authenticator) = (&self.client.secret, self.packet.authenticator());
         let mut reply = Writer::new(buffer, code, self.packet.identifier(), authenticator)?;
         // First, so that what an attacker can choose comes after it (Blast-RADIUS). RFC 2866 has none in accounting.
-        let signed = if code == Code::ACCOUNTING_RESPONSE { None } else { Some(reply.message_authenticator()?) };
+        let signed =
+            if code == Code::ACCOUNTING_RESPONSE { None } else { Some(reply.message_authenticator()?) };
         add(&mut reply)?;
         for attribute in self.packet.attributes().filter(|attribute| attribute.kind == Kind::PROXY_STATE) {
             reply.attribute(Kind::PROXY_STATE, attribute.value)?;

@@ -238,7 +238,8 @@ impl RadiusTemplate {
             }
             _ => return None,
         };
-        let signatures = packet.attributes().filter(|attribute| attribute.kind == Kind::MESSAGE_AUTHENTICATOR);
+        let signatures =
+            packet.attributes().filter(|attribute| attribute.kind == Kind::MESSAGE_AUTHENTICATOR);
         let mut signed = secret.has_authenticated(packet.bytes(), &authenticator);
         // At most one attribute can be right: of two, each is computed with 0 in its own place only.
         for signature in signatures {

@@ -34,7 +34,10 @@ impl fmt::Display for LineError {
 }
 
 /// Reads a file and parses it.
-pub(super) fn read<T>(path: &Path, parse: impl FnOnce(&[u8]) -> Result<T, LineError>) -> Result<T, FileError> {
+pub(super) fn read<T>(
+    path: &Path,
+    parse: impl FnOnce(&[u8]) -> Result<T, LineError>,
+) -> Result<T, FileError> {
     let failed = |reason| FileError { path: path.to_owned(), reason };
     let bytes = fs::read(path).map_err(|error| failed(format!("cannot read it: {error}")))?;
     parse(&bytes).map_err(|error| failed(error.to_string()))
@@ -165,12 +168,22 @@ mod tests {
     fn a_line_has_words_quotes_operators_and_a_comment() {
         assert_eq!(
             shown("bob  Cleartext-Password := \"he said \\\"no\\\"\\\\\",Idle-Timeout=60 # \"open"),
-            ["`bob`", "`Cleartext-Password`", "`:=`", "\"he said \\\"no\\\"\\\\\"", "`,`", "`Idle-Timeout`", "`=`", "`60`"]
+            [
+                "`bob`",
+                "`Cleartext-Password`",
+                "`:=`",
+                "\"he said \\\"no\\\"\\\\\"",
+                "`,`",
+                "`Idle-Timeout`",
+                "`=`",
+                "`60`"
+            ]
         );
         assert_eq!(shown("2001:db8::/32 secret"), ["`2001:db8::/32`", "`secret`"]);
-        assert_eq!(shown("A += 0x00 B == 1 C =~ x a!=b"), [
-            "`A`", "`+=`", "`0x00`", "`B`", "`==`", "`1`", "`C`", "`=~`", "`x`", "`a`", "`!=`", "`b`"
-        ]);
+        assert_eq!(
+            shown("A += 0x00 B == 1 C =~ x a!=b"),
+            ["`A`", "`+=`", "`0x00`", "`B`", "`==`", "`1`", "`C`", "`=~`", "`x`", "`a`", "`!=`", "`b`"]
+        );
         assert_eq!(shown(" \t# nothing"), [""; 0]);
         assert_eq!(shown("a#b é, x"), ["`a#b`", "`é`", "`,`", "`x`"]);
         assert_eq!(tokens("a \"b"), Err("a quote is not closed on this line".into()));
@@ -187,7 +200,10 @@ mod tests {
     #[test]
     fn a_file_error_names_the_file() {
         let missing = read(Path::new("/nonexistent/users"), |_| Ok(())).unwrap_err();
-        assert!(missing.to_string().starts_with("/nonexistent/users: cannot read it: No such file"), "{missing}");
+        assert!(
+            missing.to_string().starts_with("/nonexistent/users: cannot read it: No such file"),
+            "{missing}"
+        );
         let wrong = read(Path::new("/dev/null"), |_| Err::<(), _>(LineError { line: 3, reason: "x".into() }));
         assert_eq!(wrong.unwrap_err().to_string(), "/dev/null: line 3: x");
     }

@@ -86,7 +86,9 @@ impl Users {
             }
             if text.starts_with(char::is_whitespace) {
                 let Some((_, entry)) = &mut current else {
-                    return Err(failed("attributes before the first user: begin a user's line with the name".into()));
+                    return Err(failed(
+                        "attributes before the first user: begin a user's line with the name".into(),
+                    ));
                 };
                 entry.reply(tokens).map_err(failed)?;
                 continue;
@@ -211,7 +213,9 @@ impl Entry {
         let shown = name.escape_debug();
         let verdict = match (reject, code) {
             (true, None) if password.is_none() && attributes.is_empty() => Verdict::Reject,
-            (true, _) => return Err(format!("user {shown} is always rejected: remove the rest of the entry")),
+            (true, _) => {
+                return Err(format!("user {shown} is always rejected: remove the rest of the entry"));
+            }
             (false, Some(code)) => Verdict::Challenge { code: code.into_bytes().into() },
             (false, None) => Verdict::Accept,
         };
@@ -247,7 +251,9 @@ fn items(tokens: impl Iterator<Item = Token>) -> Result<Vec<Item>, String> {
         };
         let operator = match tokens.next() {
             Some(Token::Operator(operator)) => operator,
-            other => return Err(format!("expected := after {}, but {}", name.escape_debug(), instead(other))),
+            other => {
+                return Err(format!("expected := after {}, but {}", name.escape_debug(), instead(other)));
+            }
         };
         let value = match tokens.next() {
             Some(Token::Word(value) | Token::Quoted(value)) => value,
@@ -287,7 +293,10 @@ mod tests {
         assert_eq!(*bob.attributes, *b"\x12\x0cHello, bob\x1b\x06\x00\x00\x0e\x10\x1c\x06\x00\x00\x00\x3c");
         let carol = users.find(b"carol smith").unwrap();
         assert_eq!(*carol.password, *b"h\"i");
-        assert!(carol.verdict == Verdict::Challenge { code: (*b"123456").into() } && *carol.attributes == [25, 3, 1]);
+        assert!(
+            carol.verdict == Verdict::Challenge { code: (*b"123456").into() }
+                && *carol.attributes == [25, 3, 1]
+        );
         assert!(users.find(b"mallory").unwrap().verdict == Verdict::Reject);
         assert!(users.find(b"Bob").is_none() && users.find(b"").is_none());
         assert!(!format!("{users:?}").contains("hello"));
@@ -304,14 +313,23 @@ mod tests {
             ("bob\n\nalice Cleartext-Password := x", "line 1: user bob has no password"),
             ("bob Cleartext-Password == x", "line 1: Cleartext-Password ==: expected :="),
             ("bob Cleartext-Password := \"\"", "line 1: Cleartext-Password must have 1 to 128 bytes"),
-            ("bob User-Password := x", "line 1: cannot check User-Password: expected Cleartext-Password, One-Time-Code"),
-            ("bob Cleartext-Password :=", "line 1: expected a value after Cleartext-Password :=, but the line ends"),
+            (
+                "bob User-Password := x",
+                "line 1: cannot check User-Password: expected Cleartext-Password, One-Time-Code",
+            ),
+            (
+                "bob Cleartext-Password :=",
+                "line 1: expected a value after Cleartext-Password :=, but the line ends",
+            ),
             ("bob Cleartext-Password", "line 1: expected := after Cleartext-Password, but the line ends"),
             ("bob := x", "line 1: expected NAME := VALUE, but found `:=`"),
             ("bob Cleartext-Password := x y", "line 1: expected a comma before `y`"),
             ("bob Auth-Type := Accept", "line 1: Auth-Type Accept: expected Reject"),
             ("DEFAULT Auth-Type := Reject", "line 1: DEFAULT is not supported"),
-            ("m Auth-Type := Reject\n Class = 1", "line 1: user m is always rejected: remove the rest of the entry"),
+            (
+                "m Auth-Type := Reject\n Class = 1",
+                "line 1: user m is always rejected: remove the rest of the entry",
+            ),
             ("m Auth-Type := Reject, Cleartext-Password := x", "line 1: user m is always rejected"),
             ("b Cleartext-Password := x\nb Cleartext-Password := y", "line 2: user b is already in the file"),
             ("b Cleartext-Password := x\n Colour = 1", "line 2: unknown attribute Colour"),

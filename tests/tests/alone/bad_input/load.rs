@@ -226,7 +226,12 @@ fn load() {
             "invalid --hosts 0",
             "expected 1 to 32",
         ),
-        (&["chess", TO], 2, "invalid value 'chess' for '<PROTOCOL>'", "[possible values: echo, sink, ntp, radius]"),
+        (
+            &["chess", TO],
+            2,
+            "invalid value 'chess' for '<PROTOCOL>'",
+            "[possible values: echo, sink, ntp, radius]",
+        ),
     ];
     all_refused(&["load"], cases);
 }

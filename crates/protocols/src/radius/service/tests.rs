@@ -183,7 +183,10 @@ fn accounting_is_acknowledged_if_its_authenticator_is_right() {
     };
     let good = accounting(&start, SECRET);
     let (outcome, reply) = ask_at(&mut radius, &good, CLIENT, 1813);
-    assert_eq!((outcome, reply[0], oracle::attributes(&reply)), (Outcome::Reply, 5, vec![(33, b"p".to_vec())]));
+    assert_eq!(
+        (outcome, reply[0], oracle::attributes(&reply)),
+        (Outcome::Reply, 5, vec![(33, b"p".to_vec())])
+    );
     assert_eq!(ask(&mut radius, &accounting(&start, b"other"), CLIENT), REFUSED);
     let mut damaged = good.clone();
     damaged[25] ^= 1;

@@ -68,7 +68,8 @@ impl LoadConfig {
                 users
             }
         };
-        let auth = options.parsed::<String>(&AUTH, "pap or chap", |auth| ["pap", "chap"].contains(&auth.as_str()))?;
+        let auth = options
+            .parsed::<String>(&AUTH, "pap or chap", |auth| ["pap", "chap"].contains(&auth.as_str()))?;
         let auth = if auth.as_deref() == Some("chap") { Auth::Chap } else { Auth::Pap };
         let accounting = options.has(&ACCOUNTING);
         if accounting && options.has(&AUTH) {
@@ -139,11 +140,20 @@ mod tests {
         for (given, reason) in [
             (&[(SECRET, "")][..], "invalid --secret : expected text that is not empty".to_owned()),
             (&[(AUTH, "eap")], "invalid --auth eap: expected pap or chap".to_owned()),
-            (&[(SECRET, "x"), (SECRET_FILE, &secret)], format!("invalid --secret-file {secret}: --secret is given as well")),
+            (
+                &[(SECRET, "x"), (SECRET_FILE, &secret)],
+                format!("invalid --secret-file {secret}: --secret is given as well"),
+            ),
             (&[(SECRET_FILE, &empty)], format!("invalid --secret-file {empty}: line 1: expected the secret")),
             (&[(USERS, &empty)], format!("invalid --users {empty}: it has no users")),
-            (&[(USERS, &secret)], format!("invalid --users {secret}: line 1: expected NAME := VALUE, but found `b`")),
-            (&[(ACCOUNTING, ""), (AUTH, "pap")], "invalid --auth pap: --accounting sends no passwords".to_owned()),
+            (
+                &[(USERS, &secret)],
+                format!("invalid --users {secret}: line 1: expected := after b, but the line ends"),
+            ),
+            (
+                &[(ACCOUNTING, ""), (AUTH, "pap")],
+                "invalid --auth pap: --accounting sends no passwords".to_owned(),
+            ),
         ] {
             let error = options(given).unwrap_err();
             assert!(error.starts_with(&reason), "{error}");
