@@ -40,6 +40,7 @@
 //! service.rs       the user's handler            request.rs, reply.rs, outcome.rs: what a service receives and returns
 //! deferred.rs      answering later, from any thread
 //! client_limit.rs  how often each client is answered
+//! current.rs       a service's data, replaced while workers answer from them
 //! io.rs            the ways to move datagrams: io/shared.rs, reuseport.rs, percpu.rs (kernel sockets), xdp.rs (frames)
 //!   io/kernel.rs   a kernel socket with a worker's buffers, in three forms
 //! probe.rs         real datagrams through the Io before the server reports that it is ready
@@ -68,6 +69,7 @@ mod config;
 mod counters;
 mod counts;
 mod cpus;
+mod current;
 mod deferred;
 mod dispatch;
 mod endpoint;
@@ -91,6 +93,7 @@ pub use client_limit::{Admission, ClientLimit, LimitError};
 pub use config::{Config, ConfigError, MAX_BATCH, MAX_BINDS, MAX_WORKERS, Steer, XdpConfig};
 pub use counts::{Counts, Dropped, SendErrors, TcpCounts, Unbalanced};
 pub use cpus::allowed_cpus;
+pub use current::{Current, View};
 pub use deferred::{Deferred, DeferredError};
 pub use dispatch::serve_once;
 pub use error::{Error, Rejected, Transport};

@@ -139,11 +139,17 @@ impl TcpWorker {
 
     /// Closes connections that have been silent for too long, so that they do not keep others out.
     fn sweep(&mut self) {
-        let Some(limit) = self.idle_timeout.filter(|_| self.swept.elapsed() >= SWEEP_INTERVAL) else { return };
+        let Some(limit) = self.idle_timeout.filter(|_| self.swept.elapsed() >= SWEEP_INTERVAL) else {
+            return;
+        };
         self.swept = Instant::now();
         let silent = |connection: &Connection| connection.active.elapsed() >= limit;
-        let names: Vec<u64> =
-            self.connections.iter().filter(|(_, connection)| silent(connection)).map(|(name, _)| *name).collect();
+        let names: Vec<u64> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| silent(connection))
+            .map(|(name, _)| *name)
+            .collect();
         names.into_iter().for_each(|name| self.close(name, TurnResult::Ended));
     }
 

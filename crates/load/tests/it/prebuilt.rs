@@ -261,7 +261,11 @@ fn many_lengths_and_short_identifiers() {
         let counts = &result.counts;
         counts.check().unwrap();
         assert!(truth.dropped > 10 && truth.duplicated > 100 && truth.corrupted > 10, "{result:?}");
-        assert!(result.warnings.iter().all(|w| !w.contains("waited for user space")), "{:?}", result.warnings);
+        assert!(
+            result.warnings.iter().all(|w| !w.contains("waited for user space")),
+            "{:?}",
+            result.warnings
+        );
         assert_eq!((counts.sent, counts.wrong_flow, counts.late), (truth.received, 0, 0));
         assert_eq!(counts.duplicate, truth.duplicated);
         assert_eq!((counts.corrupt, counts.lost), (truth.corrupted, truth.dropped + truth.corrupted));
@@ -286,7 +290,12 @@ fn requests_that_do_not_fit_the_frame_are_sent_by_user_space() {
     let truth = server.stop();
     let counts = &result.counts;
     counts.check().unwrap();
-    assert_eq!((counts.sent, counts.lost, counts.send_errors), (truth.received, 0, 0), "{:?}", result.warnings);
+    assert_eq!(
+        (counts.sent, counts.lost, counts.send_errors),
+        (truth.received, 0, 0),
+        "{:?}",
+        result.warnings
+    );
     assert_eq!((counts.corrupt, counts.duplicate), (0, 0));
     assert!(counts.ok > 1000, "{counts:?} {:?}", result.warnings);
 }

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use udpath_serve::{
-    Config, DropReason, Error, Outcome, ReloadHook, Reply, Request, Server, Service, StreamService,
+    Config, Current, DropReason, Error, Outcome, ReloadHook, Reply, Request, Server, Service, StreamService,
+    View,
 };
 
 use super::answer::{Response, reject};
 use super::cookie::Cookie;
 use super::limit::{Kind, MAX_RATE, ResponseLimit, Verdict};
-use super::reload::{Current, Data, LoadError, Sources, View};
+use super::reload::{self, Data, LoadError, Sources};
 use super::wire::{Query, QueryError};
 use super::{COOKIE_SECRET, RESPONSES_PER_SECOND, VERSION_TEXT, ZONE};
 use crate::{OptionError, Options};
@@ -86,7 +87,7 @@ impl DnsConfig {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Dns {
-    view: View,
+    view: View<Data>,
     settings: Arc<Settings>,
 }
 
@@ -104,11 +105,11 @@ impl Dns {
     /// # Errors
     /// A file that cannot be read, or is wrong.
     pub fn load(config: &DnsConfig) -> Result<Self, LoadError> {
-        let current = Current::load(&config.sources())?;
+        let current = Current::new(reload::load(&config.sources())?);
         let limit = config.responses_per_second.and_then(|rate| ResponseLimit::new(rate).ok());
         let text = &config.version.as_bytes()[..config.version.len().min(MAX_TEXT)];
         let version = [&[text.len() as u8], text].concat();
-        Ok(Self { view: View::new(current), settings: Arc::new(Settings { limit, version }) })
+        Ok(Self { view: View::new(&current), settings: Arc::new(Settings { limit, version }) })
     }
 }
 
@@ -152,7 +153,7 @@ impl Service for Dns {
 /// Answers queries over TCP. Takes the newest data for each: a connection costs far more than the lock.
 #[derive(Debug)]
 struct DnsStream {
-    current: Arc<Current>,
+    current: Arc<Current<Data>>,
     settings: Arc<Settings>,
 }
 
@@ -226,7 +227,7 @@ pub fn start(config: &Config, tcp: bool, dns: Dns, files: &DnsConfig) -> Result<
     };
     let sources = files.sources();
     let hook: ReloadHook = Arc::new(move || {
-        let data = current.reload(&sources)?;
+        let data = reload::reload(&current, &sources)?;
         let index = &data.index;
         Ok(format!("zones {}, names {}, memory {} KiB", index.zones(), index.names(), index.bytes() / 1024))
     });

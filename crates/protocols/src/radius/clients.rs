@@ -90,6 +90,11 @@ impl Clients {
         Self { v4: networks(24, 127 << 24), v6: networks(0, 1) }
     }
 
+    /// Number of networks.
+    pub(super) fn count(&self) -> usize {
+        [&self.v4, &self.v6].iter().flat_map(|networks| &networks.0).map(|(_, list)| list.len()).sum()
+    }
+
     /// The client that `address` belongs to.
     #[inline]
     #[must_use]

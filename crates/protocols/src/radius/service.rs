@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use udpath_serve::{Config, DropReason, Error, Outcome, Reply, Request, Server, Service};
+use udpath_serve::{Config, DropReason, Error, Outcome, ReloadHook, Reply, Request, Server, Service, View};
 
 use super::access::{Answer, Proof, decide};
 use super::attributes::Attributes;
@@ -45,32 +45,28 @@ const ZERO: [u8; DIGEST] = [0; DIGEST];
 #[derive(Debug, Clone)]
 pub struct Radius {
     state: Arc<RadiusState>,
-    data: Arc<Data>,
-    version: u64,
+    data: View<Data>,
 }
 
 impl Radius {
     /// The server of one worker.
     #[must_use]
     pub fn new(state: &Arc<RadiusState>) -> Self {
-        let (data, version) = state.current();
-        Self { state: Arc::clone(state), data, version }
+        Self { state: Arc::clone(state), data: View::new(&state.current) }
     }
 }
 
 impl Service for Radius {
     #[inline]
     fn serve(&mut self, request: Request<'_>, reply: &mut Reply<'_>) -> Outcome {
-        if let Some((data, version)) = self.state.newer_than(self.version) {
-            (self.data, self.version) = (data, version);
-        }
-        let Some(client) = self.data.clients.find(request.peer().ip()) else {
+        let data = self.data.get();
+        let Some(client) = data.clients.find(request.peer().ip()) else {
             return Outcome::Drop(DropReason::Refused);
         };
         let Ok(packet) = Packet::decode(request.payload()) else {
             return Outcome::Drop(DropReason::Malformed);
         };
-        let exchange = Exchange { state: &self.state, data: &self.data, client, packet, request };
+        let exchange = Exchange { state: &self.state, data, client, packet, request };
         match exchange.answer(reply) {
             Ok(len) => reply.set_len(len),
             Err(reason) => Outcome::Drop(reason),
@@ -203,8 +199,11 @@ impl Exchange<'_> {
 /// # Errors
 /// Those of [`Server::start`].
 pub fn start(config: &Config, state: &Arc<RadiusState>) -> Result<Server, Error> {
+    let workers = Arc::clone(state);
+    let server = Server::start(config, move |_| Radius::new(&workers))?;
     let state = Arc::clone(state);
-    Server::start(config, move |_| Radius::new(&state))
+    let hook: ReloadHook = Arc::new(move || Ok(state.reload()?));
+    Ok(server.with_reload(hook))
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! What the workers of a server share: clients and users, which can be read again while it runs, and recent replies.
 //!
 //! ```text
-//! reload: files ─▸ Data ─▸ current, version + 1      each request: version changed? ─▸ the worker's own Arc<Data>
+//! reload: files ─▸ Data ─▸ Current ─▸ each worker's View
 //! ```
 
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Release};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use udpath_serve::Current;
 
 use super::challenge::Challenges;
 use super::clients::Clients;
@@ -67,18 +67,9 @@ pub(super) fn invalid(option: &'static str, error: FileError) -> OptionError {
 #[derive(Debug)]
 pub struct RadiusState {
     files: RadiusFiles,
-    /// Counts the data: workers look only at this.
-    version: AtomicU64,
-    current: Mutex<Current>,
+    pub(super) current: Arc<Current<Data>>,
     pub(super) duplicates: Duplicates,
     pub(super) challenges: Challenges,
-}
-
-#[derive(Debug)]
-struct Current {
-    data: Arc<Data>,
-    /// Kept until the next reload, so that no worker frees a large table while it serves.
-    _before: Option<Arc<Data>>,
 }
 
 impl RadiusState {
@@ -93,50 +84,24 @@ impl RadiusState {
 
     /// With data that was read.
     pub(super) fn with(files: RadiusFiles, data: Data) -> Arc<Self> {
-        Arc::new(Self {
-            files,
-            version: AtomicU64::new(0),
-            current: Mutex::new(Current { data: Arc::new(data), _before: None }),
-            duplicates: Duplicates::new(),
-            challenges: Challenges::new(),
-        })
+        let current = Current::new(data);
+        Arc::new(Self { files, current, duplicates: Duplicates::new(), challenges: Challenges::new() })
     }
 
-    /// Reads the files again. Requests that arrive from now on are answered by what they say.
+    /// Reads the files again. Requests that arrive from now on are answered by what they say. Returns a sentence about it.
     ///
     /// # Errors
     /// Like those of [`RadiusState::open`]; the server goes on with what it has.
-    pub fn reload(&self) -> Result<(), OptionError> {
-        let data = Arc::new(Data::read(&self.files)?);
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut current.data, data);
-        // Drops what was before it, which no worker that served since the last reload still has.
-        current._before = Some(before);
-        self.version.fetch_add(1, Release);
-        Ok(())
-    }
-
-    /// The data, and its version.
-    pub(super) fn current(&self) -> (Arc<Data>, u64) {
-        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        (Arc::clone(&current.data), self.version.load(Acquire))
-    }
-
-    /// The data if its version is not `version`; also `None` while it is being replaced: it never waits.
-    #[inline]
-    pub(super) fn newer_than(&self, version: u64) -> Option<(Arc<Data>, u64)> {
-        if self.version.load(Acquire) == version { None } else { self.replaced() }
-    }
-
-    #[cold]
-    fn replaced(&self) -> Option<(Arc<Data>, u64)> {
-        let current = self.current.try_lock().ok()?;
-        Some((Arc::clone(&current.data), self.version.load(Acquire)))
+    pub fn reload(&self) -> Result<String, OptionError> {
+        let data = self.current.replace(Data::read(&self.files)?);
+        Ok(format!("clients: {}, users: {}", data.clients.count(), data.users.count()))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use udpath_serve::View;
+
     use super::*;
 
     fn options(given: &[(crate::OptionSpec, &str)]) -> Options {
@@ -163,22 +128,19 @@ mod tests {
         write("users", "bob Cleartext-Password := one");
         let files = RadiusFiles { files: Some((path("clients"), path("users"))) };
         let state = RadiusState::open(files).unwrap();
-        let (first, version) = state.current();
-        assert!(first.users.find(b"bob").is_some() && state.newer_than(version).is_none());
+        let mut view = View::new(&state.current);
+        assert!(view.get().users.find(b"bob").is_some());
 
         write("users", "carol Cleartext-Password := two");
-        state.reload().unwrap();
-        let (second, version) = state.newer_than(version).unwrap();
-        assert!(second.users.find(b"bob").is_none() && second.users.find(b"carol").is_some());
+        assert_eq!(state.reload().unwrap(), "clients: 1, users: 1");
+        assert!(view.get().users.find(b"bob").is_none() && view.get().users.find(b"carol").is_some());
 
         write("clients", "10.0.0.0/8 secret\n10.0.0.0/9");
         let error = state.reload().unwrap_err().to_string();
         let shown = path("clients").display().to_string();
         assert_eq!(error, format!("invalid --clients {shown}: line 2: 10.0.0.0/9 has no secret"));
-        assert!(state.newer_than(version).is_none(), "nothing changed");
         std::fs::remove_file(path("clients")).unwrap();
         assert!(state.reload().unwrap_err().to_string().contains("cannot read it: No such file"));
-        assert_eq!(state.current().1, version);
-        drop(first);
+        assert!(view.get().users.find(b"carol").is_some(), "nothing changed");
     }
 }

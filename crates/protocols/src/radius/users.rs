@@ -57,6 +57,11 @@ pub enum Verdict {
 }
 
 impl Users {
+    /// Number of users.
+    pub(super) fn count(&self) -> usize {
+        self.list.len()
+    }
+
     /// Reads a file of users.
     ///
     /// # Errors

@@ -224,7 +224,7 @@ fn the_same_request_gets_the_same_reply() {
     // From another worker, and after bob and carol are gone.
     let data = Data { clients: Clients::parse(CLIENTS).unwrap(), users: Users::parse(b"").unwrap() };
     let mut other = radius.clone();
-    other.data = Arc::new(data);
+    other.state.current.replace(data);
     assert_eq!(ask(&mut other, &packet, CLIENT), first);
     assert_eq!(ask(&mut other, &packet, "192.0.2.1:1001").1[0], 3, "another port");
     assert_eq!(ask(&mut other, &numbered(2, &pap("carol", "hello")), CLIENT).1[0], 3, "another identifier");
