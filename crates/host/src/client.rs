@@ -64,6 +64,12 @@ impl Client {
         }
     }
 
+    /// Of a kernel without nfnetlink, so without nftables.
+    #[cfg(test)]
+    pub(crate) fn without_netfilter() -> Self {
+        Self { netfilter: Err(Error::errno(libc::EOPNOTSUPP)), ..Self::open() }
+    }
+
     /// Answers a question.
     ///
     /// # Errors

@@ -106,9 +106,12 @@ impl Datagram {
 /// CAP_NET_ADMIN.
 #[must_use]
 pub fn bypassed(taken: &[Taken]) -> Filters {
+    bypassed_by(&mut Client::open(), taken)
+}
+
+fn bypassed_by(client: &mut Client, taken: &[Taken]) -> Filters {
     let mut filters = Filters::default();
-    let mut client = Client::open();
-    let mut nftables = match nft::Ruleset::read(&mut client) {
+    let mut nftables = match nft::Ruleset::read(client) {
         Ok(ruleset) => ruleset,
         Err(refused) => {
             if refused.errno != Some(libc::EOPNOTSUPP) {
@@ -124,10 +127,10 @@ pub fn bypassed(taken: &[Taken]) -> Filters {
             Err(why) => filters.unread.push(why),
         }
     }
-    let hooks = other_functions(&mut client, &mut filters.unread);
+    let hooks = other_functions(client, &mut filters.unread);
     for taken in taken {
         let datagram = Datagram::new(taken);
-        let mut found = nftables.judged(&mut client, &datagram);
+        let mut found = nftables.judged(client, &datagram);
         found.extend(tables.iter().flat_map(|table| table.judged(&datagram)));
         found.extend(hooks.iter().filter(|hook| hook.sees(&datagram)).map(Function::finding));
         for finding in found {
@@ -214,4 +217,18 @@ fn other_functions(client: &mut Client, unread: &mut Vec<String>) -> Vec<Functio
         });
     }
     seen.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_without_nftables_has_no_rules_that_could_not_be_read() {
+        let taken = Taken { interface: "lo".into(), address: "127.0.0.1:7000".parse().unwrap() };
+        let Filters { bypassed, unread } = bypassed_by(&mut Client::without_netfilter(), &[taken]);
+        assert!(!bypassed.iter().any(|found| found.filter == "nftables"), "{bypassed:?}");
+        let told = |what: &str| unread.iter().any(|line| line.contains(what));
+        assert!(!told("nftables") && !told("netfilter hooks"), "{unread:?}");
+    }
 }

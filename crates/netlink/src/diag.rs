@@ -78,21 +78,22 @@ impl SockDiag {
         Ok(Self(Socket::open(Protocol::SockDiag)?))
     }
 
-    /// All UDP sockets, IPv4 first.
+    /// All UDP sockets, IPv4 first, each passed through `make`: a machine may have tens of thousands, and needs them in one
+    /// form only.
     ///
     /// # Errors
     /// `EOPNOTSUPP` if the kernel has no sock_diag for UDP; otherwise as [`Socket::dump`].
-    pub fn udp_sockets(&mut self) -> Result<Vec<UdpSocket>, Error> {
-        let mut sockets = Vec::new();
-        for family in [libc::AF_INET, libc::AF_INET6] {
+    pub fn udp_sockets<T>(&mut self, make: impl Fn(UdpSocket) -> T) -> Result<Vec<T>, Error> {
+        let mut list = |family: i32| {
             let mut request = [0; REQUEST];
             request[0] = family as u8;
             request[1] = libc::IPPROTO_UDP as u8;
             request[2] = 1 << (INET_DIAG_SKMEMINFO - 1);
             request[4..8].copy_from_slice(&ALL_STATES.to_ne_bytes());
-            let answers = self.0.dump(BY_FAMILY, &request).map_err(unsupported)?;
-            sockets.extend(answers.bodies().filter_map(udp_socket));
-        }
+            self.0.dump_each(BY_FAMILY, &request, |body| udp_socket(body).map(&make)).map_err(unsupported)
+        };
+        let mut sockets = list(libc::AF_INET)?;
+        sockets.extend(list(libc::AF_INET6)?);
         Ok(sockets)
     }
 }
@@ -161,7 +162,7 @@ mod tests {
     use super::*;
 
     fn found(local: SocketAddr) -> UdpSocket {
-        let sockets = SockDiag::open().unwrap().udp_sockets().unwrap();
+        let sockets = SockDiag::open().unwrap().udp_sockets(|socket| socket).unwrap();
         sockets.into_iter().find(|socket| socket.local == local).unwrap()
     }
 

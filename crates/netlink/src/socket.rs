@@ -64,12 +64,25 @@ impl Protocol {
     /// A socket of this protocol in the calling thread's network namespace, subscribed to `groups` (group n is bit n - 1)
     /// and connected to the kernel, so that other processes cannot send to it.
     pub(crate) fn socket(self, flags: SocketFlags, groups: u32) -> Result<OwnedFd, Error> {
-        let flags = SocketFlags::CLOEXEC | flags;
-        let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, self.raw())?;
-        bind(&socket, &SocketAddrNetlink::new(0, groups))?;
-        connect(&socket, &SocketAddrNetlink::new(0, 0))?;
-        Ok(socket)
+        connected(self.raw(), flags, groups)
     }
+}
+
+fn connected(
+    protocol: Option<rustix::net::Protocol>,
+    flags: SocketFlags,
+    groups: u32,
+) -> Result<OwnedFd, Error> {
+    let flags = SocketFlags::CLOEXEC | flags;
+    let opened = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol);
+    let socket = opened.map_err(|errno| match errno {
+        // The number by which requests say that the kernel lacks what they ask for.
+        Errno::PROTONOSUPPORT => Errno::OPNOTSUPP,
+        errno => errno,
+    })?;
+    bind(&socket, &SocketAddrNetlink::new(0, groups))?;
+    connect(&socket, &SocketAddrNetlink::new(0, 0))?;
+    Ok(socket)
 }
 
 /// The answers to one request.
@@ -83,6 +96,10 @@ impl Answers {
     #[must_use]
     pub fn messages(&self) -> Messages<'_> {
         Messages::new(&self.bytes)
+    }
+
+    fn add(&mut self, message: &Message<'_>) {
+        self.bytes.extend_from_slice(message.whole);
     }
 
     /// The answers' bodies, without netlink's header.
@@ -115,7 +132,7 @@ impl Socket {
     /// Opens a socket in the calling thread's network namespace.
     ///
     /// # Errors
-    /// The kernel lacks the protocol, or a limit of descriptors is reached.
+    /// `EOPNOTSUPP` if the kernel lacks the protocol; or a limit of descriptors is reached.
     pub fn open(protocol: Protocol) -> Result<Self, Error> {
         let socket = protocol.socket(SocketFlags::empty(), 0)?;
         // Kernels before 4.12 and 4.20 lack these: their errors say less, and they check less.
@@ -131,7 +148,9 @@ impl Socket {
     /// # Errors
     /// The kernel's refusal, or no answer in time.
     pub fn request(&mut self, kind: u16, body: &[u8]) -> Result<Answers, Error> {
-        self.exchange(kind, flag::ACK, body).map(|(answers, _)| answers)
+        let mut answers = Answers::default();
+        self.exchange(kind, flag::ACK, body, &mut |message| answers.add(message))?;
+        Ok(answers)
     }
 
     /// A plain request that another kernel thread answers after the acknowledgement, like in audit.
@@ -141,7 +160,7 @@ impl Socket {
     pub fn request_answered_later(&mut self, kind: u16, body: &[u8]) -> Result<Answers, Error> {
         let mut answers = self.request(kind, body)?;
         while answers.bytes.is_empty() {
-            self.receive(&mut answers, &mut false)?;
+            self.receive(&mut |message| answers.add(message), &mut false)?;
         }
         Ok(answers)
     }
@@ -151,7 +170,7 @@ impl Socket {
     /// # Errors
     /// As [`request`](Self::request).
     pub fn change(&mut self, kind: u16, flags: u16, body: &[u8]) -> Result<(), Error> {
-        self.exchange(kind, flag::ACK | flags, body).map(|_| ())
+        self.exchange(kind, flag::ACK | flags, body, &mut |_| ()).map(|_| ())
     }
 
     /// A dump: all objects of a kind. Repeated while the kernel reports changes during the dump.
@@ -159,26 +178,56 @@ impl Socket {
     /// # Errors
     /// As [`request`](Self::request), or every dump was interrupted.
     pub fn dump(&mut self, kind: u16, body: &[u8]) -> Result<Answers, Error> {
+        self.dump_into(kind, body, |answers: &mut Answers, message| answers.add(message))
+    }
+
+    /// A dump of a long list: each answer's body is read as it arrives, and left out if `read` does not understand it.
+    ///
+    /// # Errors
+    /// As [`dump`](Self::dump).
+    pub fn dump_each<T>(
+        &mut self,
+        kind: u16,
+        body: &[u8],
+        read: impl Fn(&[u8]) -> Option<T>,
+    ) -> Result<Vec<T>, Error> {
+        self.dump_into(kind, body, |all: &mut Vec<T>, message| all.extend(read(message.body)))
+    }
+
+    fn dump_into<A: Default>(
+        &mut self,
+        kind: u16,
+        body: &[u8],
+        add: impl Fn(&mut A, &Message<'_>),
+    ) -> Result<A, Error> {
         for _ in 0..MAX_DUMPS {
-            let (answers, interrupted) = self.exchange(kind, flag::DUMP, body)?;
+            let mut all = A::default();
+            let interrupted = self.exchange(kind, flag::DUMP, body, &mut |message| add(&mut all, message))?;
             if !interrupted {
-                return Ok(answers);
+                return Ok(all);
             }
         }
         Err(Error::other(format_args!("interfaces changed during each of {MAX_DUMPS} attempts to list them")))
     }
 
-    fn exchange(&mut self, kind: u16, flags: u16, body: &[u8]) -> Result<(Answers, bool), Error> {
+    /// Passes each answer to `add`; returns whether the kernel interrupted a dump.
+    fn exchange(
+        &mut self,
+        kind: u16,
+        flags: u16,
+        body: &[u8],
+        add: &mut dyn FnMut(&Message<'_>),
+    ) -> Result<bool, Error> {
         self.sequence = self.sequence.wrapping_add(1);
         let request = encode(kind, flag::REQUEST | flags, self.sequence, 0, body)?;
         rustix::io::retry_on_intr(|| send(&self.socket, &request, SendFlags::empty()))?;
-        let (mut answers, mut interrupted) = (Answers::default(), false);
-        while self.receive(&mut answers, &mut interrupted)? == Step::More {}
-        Ok((answers, interrupted))
+        let mut interrupted = false;
+        while self.receive(add, &mut interrupted)? == Step::More {}
+        Ok(interrupted)
     }
 
     /// Receives one datagram of the answers to the last request.
-    fn receive(&mut self, answers: &mut Answers, interrupted: &mut bool) -> Result<Step, Error> {
+    fn receive(&mut self, add: &mut dyn FnMut(&Message<'_>), interrupted: &mut bool) -> Result<Step, Error> {
         let (socket, buffer) = (self.socket.as_fd(), &mut self.buffer);
         let (_, length) = rustix::io::retry_on_intr(|| recv(socket, &mut buffer[..], RecvFlags::TRUNC))
             .map_err(|errno| match errno {
@@ -188,7 +237,7 @@ impl Socket {
         let Some(datagram) = self.buffer.get(..length) else {
             return Err(Error::other(format_args!("an answer of {length} bytes, over {MAX_DATAGRAM}")));
         };
-        take(datagram, self.sequence, answers, interrupted)
+        take(datagram, self.sequence, add, interrupted)
     }
 }
 
@@ -196,7 +245,7 @@ impl Socket {
 fn take(
     datagram: &[u8],
     sequence: u32,
-    answers: &mut Answers,
+    add: &mut dyn FnMut(&Message<'_>),
     interrupted: &mut bool,
 ) -> Result<Step, Error> {
     // Late answers to an earlier request that timed out are skipped.
@@ -205,7 +254,7 @@ fn take(
         *interrupted |= message.flags & flag::DUMP_INTR != 0;
         match message.kind {
             NLMSG_ERROR | NLMSG_DONE => return message.result().map(|()| Step::End),
-            _ => answers.bytes.extend_from_slice(message.whole),
+            _ => add(&message),
         }
     }
     Ok(Step::More)
@@ -228,7 +277,7 @@ mod tests {
         let mut datagram = message(16, 0, 6, b"old!");
         datagram.extend(message(16, flag::DUMP_INTR, 7, b"ours"));
         let (mut answers, mut interrupted) = (Answers::default(), false);
-        assert_eq!(take(&datagram, 7, &mut answers, &mut interrupted), Ok(Step::More));
+        assert_eq!(take(&datagram, 7, &mut |message| answers.add(message), &mut interrupted), Ok(Step::More));
         assert_eq!(answers.bodies().collect::<Vec<_>>(), [b"ours"]);
         assert!(interrupted);
     }
@@ -240,6 +289,8 @@ mod tests {
         let names: Vec<_> =
             answers.bodies().filter_map(|body| Attributes::new(&body[16..]).text(IFLA_IFNAME)).collect();
         assert!(names.contains(&"lo".into()), "{names:?}");
+        let read = |body: &[u8]| Attributes::new(body.get(16..)?).text(IFLA_IFNAME);
+        assert_eq!(route.dump_each(RTM_GETLINK, &[0; 16], read).unwrap(), names);
         // Strict checking: a header that requests something unsupported in a dump.
         let error = route.dump(RTM_GETLINK, &[1; 16]).unwrap_err();
         assert_eq!(error.errno, Some(libc::EINVAL));
@@ -250,11 +301,19 @@ mod tests {
         assert_eq!(generic.request(16, &body.finish()).unwrap_err().errno, Some(libc::ENOENT));
     }
 
+    #[test]
+    fn a_protocol_that_the_kernel_lacks_is_not_supported() {
+        // The last of the 32 protocols that there may be: none of the kernel's uses it.
+        let unused = rustix::net::Protocol::from_raw(31.try_into().unwrap());
+        let refused = connected(Some(unused), SocketFlags::empty(), 0).unwrap_err();
+        assert_eq!(refused.errno, Some(libc::EOPNOTSUPP));
+    }
+
     proptest! {
         #[test]
         fn no_datagram_makes_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..120), kind in 0_u16..5, flags: u16) {
-            let _ = take(&bytes, 7, &mut Answers::default(), &mut false);
-            let _ = take(&message(kind, flags, 7, &bytes), 7, &mut Answers::default(), &mut false);
+            let _ = take(&bytes, 7, &mut |_| (), &mut false);
+            let _ = take(&message(kind, flags, 7, &bytes), 7, &mut |_| (), &mut false);
         }
     }
 }

@@ -130,7 +130,7 @@ pub struct Owner {
 
 /// Reads all bound UDP sockets, of both families.
 pub(super) fn udp_sockets(diag: &mut SockDiag) -> Result<Vec<Socket>, Error> {
-    Ok(diag.udp_sockets()?.into_iter().map(socket).collect())
+    diag.udp_sockets(socket)
 }
 
 fn socket(is: diag::UdpSocket) -> Socket {
