@@ -122,15 +122,17 @@ pub fn scan(source: &dyn Source, wanted: &HashMap<u32, usize>) -> Result<Scan, A
             continue;
         }
         let folder = format!("/proc/{pid}/fd");
-        match source.names(&folder) {
-            Ok(names) => {
-                let held = names.iter().filter_map(|name| {
-                    let inode = socket_inode(&source.target(&format!("{folder}/{name}")).ok()?)?;
-                    let fd = name.parse().ok()?;
-                    wanted.contains_key(&inode).then_some(Holder { inode, pid, fd })
-                });
-                scan.holders.extend(held);
-            }
+        let holders = &mut scan.holders;
+        let mut each = |name: &str, target: &str| {
+            let held = || {
+                let inode = socket_inode(target)?;
+                let fd = name.parse().ok()?;
+                wanted.contains_key(&inode).then_some(Holder { inode, pid, fd })
+            };
+            holders.extend(held());
+        };
+        match source.targets(&folder, &mut each) {
+            Ok(()) => {}
             Err(Absence::NotPermitted { .. }) => scan.hidden += 1,
             Err(_) => {}
         }

@@ -80,9 +80,20 @@ pub fn list(source: &dyn Source, missing: &mut Vec<Missing>) -> Option<Fact<Vec<
     }
 }
 
-/// Sorts the list by port, address and inode, and returns the index of each inode.
+/// The place of a socket in a list: by port, address and inode.
+pub fn place(socket: &Socket) -> (u16, IpAddr, u32) {
+    (socket.local.port(), socket.local.ip(), socket.inode)
+}
+
+/// Sorts the list by [`place`].
+pub fn sort(sockets: &mut [Socket]) {
+    // Moves each socket once: a socket is ten times as long as its place.
+    sockets.sort_by_cached_key(place);
+}
+
+/// Sorts the list, and returns the index of each inode.
 pub fn inodes(sockets: &mut [Socket]) -> HashMap<u32, usize> {
-    sockets.sort_by_key(|socket| (socket.local.port(), socket.local.ip(), socket.inode));
+    sort(sockets);
     let at = |(at, socket): (usize, &Socket)| (socket.inode != 0).then_some((socket.inode, at));
     sockets.iter().enumerate().filter_map(at).collect()
 }
@@ -128,40 +139,39 @@ pub fn join(
     Sockets { list, from: Some(from), processes, groups }
 }
 
-/// What two sockets must have in common to form a group (`udp_reuseport_add_sock`).
-type Shared = (IpAddr, u16, Option<u32>, u32, Option<bool>);
+/// What two sockets must have in common to form a group (`udp_reuseport_add_sock`): port, address, interface, user, IPv6
+/// only.
+type Shared = (u16, IpAddr, Option<u32>, u32, Option<bool>);
 
 /// Finds the groups, and stores each socket's group.
 pub fn groups(list: &mut [Socket]) -> Vec<ReuseportGroup> {
-    let shared = |socket: &Socket| -> Shared {
-        (socket.local.ip(), socket.local.port(), socket.interface, socket.uid, socket.v6only)
+    let shared = |at: usize| -> Shared {
+        let socket = &list[at];
+        (socket.local.port(), socket.local.ip(), socket.interface, socket.uid, socket.v6only)
     };
-    let mut by: HashMap<Shared, Vec<usize>> = HashMap::with_capacity(list.len());
-    for (at, socket) in list.iter().enumerate() {
-        by.entry(shared(socket)).or_default().push(at);
-    }
+    // Most sockets share with no other one, and most lists are almost in this order: sorting is cheaper than a table.
+    // Inodes are assigned in ascending order, and wrap only after four billion.
+    let mut order: Vec<usize> = (0..list.len()).collect();
+    order.sort_by_key(|&at| (shared(at), list[at].inode));
+    let sharing = order.chunk_by(|&a, &b| shared(a) == shared(b)).filter(|members| members.len() > 1);
     let mut all: Vec<(Shared, Vec<usize>)> =
-        by.into_iter().filter(|(_, members)| members.len() > 1).collect();
-    for (_, members) in &mut all {
-        // Inodes are assigned in ascending order, and wrap only after four billion.
-        members.sort_by_key(|&at| list[at].inode);
-    }
+        sharing.map(|members| (shared(members[0]), members.to_vec())).collect();
     all.sort_by_key(|(_, members)| members[0]);
     let numbered = all.into_iter().enumerate().map(|(number, (shared, members))| {
         for &at in &members {
             list[at].group = Some(number);
         }
-        let (address, port, interface, uid, _) = shared;
+        let (port, address, interface, uid, _) = shared;
         ReuseportGroup { address, port, interface, uid, members, selection: None }
     });
     numbered.collect()
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn socket(local: &str, inode: u32, uid: u32) -> Socket {
+    pub(crate) fn socket(local: &str, inode: u32, uid: u32) -> Socket {
         Socket {
             local: local.parse().unwrap(),
             peer: None,

@@ -50,6 +50,20 @@ pub trait Source: fmt::Debug {
     /// The reason it is not known.
     fn target(&self, link: &str) -> Result<String, Absence>;
 
+    /// Passes the name and the target of each symbolic link in a directory to `each`, in the directory's order: descriptors
+    /// in `/proc` are listed by number. What is not a link or disappears meanwhile is left out.
+    ///
+    /// # Errors
+    /// The reason why the directory cannot be read.
+    fn targets(&self, directory: &str, each: &mut dyn FnMut(&str, &str)) -> Result<(), Absence> {
+        for name in self.names(directory)? {
+            if let Ok(target) = self.target(&format!("{directory}/{name}")) {
+                each(&name, &target);
+            }
+        }
+        Ok(())
+    }
+
     /// Asks the kernel, other than through files. Readers call it by name: `source.channels("eth0")`.
     ///
     /// # Errors

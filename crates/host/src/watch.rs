@@ -39,14 +39,19 @@ pub struct Watch {
 impl Watch {
     /// Takes a snapshot and returns it. Parts that change only on reconfiguration may be some seconds old.
     pub fn look(&mut self, source: &dyn Source) -> &Snapshot {
-        self.earlier = self.now.take();
-        let recounted = match &self.earlier {
+        let mut earlier = self.now.take();
+        let recounted = match &mut earlier {
             Some(earlier) if !self.whole.is_due() => {
+                // The sockets are listed anew: a copy of ten thousand would only be thrown away.
+                let known = std::mem::take(&mut earlier.sockets.list);
                 let mut now = earlier.clone();
-                self.recount(source, &mut now).then_some(now)
+                let is_same = self.recount(source, &known, &mut now);
+                earlier.sockets.list = known;
+                is_same.then_some(now)
             }
             _ => None,
         };
+        self.earlier = earlier;
         let now = match recounted {
             Some(now) => now,
             None => self.read(source),

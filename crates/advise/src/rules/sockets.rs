@@ -37,11 +37,12 @@ fn one_socket(on: Observed<'_>) -> Vec<Found> {
             // Of threads, only those bound to CPUs look like workers; of a busy socket any may be.
             let workers = process.pinned >= 2 || process.threads >= THREADS;
             let busy = socket.drops > 0 || socket.queued > 0 || process.pinned >= 2;
-            let threads = counted(process.threads, "thread");
-            let evidence =
-                format!("{} is one socket of {} (pid {pid}, {threads})", socket.local, process.name);
-            (workers && busy)
-                .then(|| Found::new(evidence).at(Location::Process(pid)).at(Location::Socket(socket.inode)))
+            (workers && busy).then(|| {
+                let threads = counted(process.threads, "thread");
+                let evidence =
+                    format!("{} is one socket of {} (pid {pid}, {threads})", socket.local, process.name);
+                Found::new(evidence).at(Location::Process(pid)).at(Location::Socket(socket.inode))
+            })
         })
         .collect()
 }

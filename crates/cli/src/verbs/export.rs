@@ -50,8 +50,10 @@ fn look(args: &Args, watch: &mut Watch, source: &dyn Source) -> anyhow::Result<S
     // The journal is of this machine, and only root may read it.
     let journal = || Journal::at(&args.journal.state);
     let status = (!args.place.is_captured()).then(|| Status::of(&Live::new(), &journal()).ok());
-    let result = MapResult::new(watch.look(source), None, &Selection::All)?;
+    let mut result = MapResult::new(watch.look(source), None, &Selection::All)?;
     let options = MetricsOptions { sockets: args.sockets.into(), queues: args.queues };
+    // Each answer copies the map: not the thousands of sockets that none of them contains.
+    result.map.sockets.truncate(options.sockets);
     Ok(Seen { result, status, options })
 }
 

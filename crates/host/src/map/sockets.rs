@@ -9,6 +9,7 @@ use super::selection::Selection;
 use super::view::View;
 use crate::Snapshot;
 use crate::client::sockets::{Socket, SocketOptions};
+use crate::sockets::place;
 use crate::udp::{UdpCounters, UdpMemory};
 
 /// UDP as a whole.
@@ -91,13 +92,11 @@ pub(super) fn udp(view: View<'_>) -> UdpMap {
 }
 
 pub(super) fn map(view: View<'_>, selection: &Selection) -> Vec<SocketMap> {
-    // A sorted list, so that looking up ten thousand inodes costs no more than sorting them.
-    let mut earlier: Vec<&Socket> =
-        view.earlier.map_or_else(Vec::new, |then| then.sockets.list.iter().collect());
-    earlier.sort_unstable_by_key(|socket| socket.inode);
-    let was = |socket: &Socket| {
-        let at = earlier.binary_search_by_key(&socket.inode, |was| was.inode).ok()?;
-        Some(earlier[at]).filter(|was| was.local == socket.local && was.cookie == socket.cookie)
+    // Both lists have one order.
+    let mut earlier = view.earlier.map_or(&[][..], |then| &then.sockets.list).iter().peekable();
+    let mut was = |socket: &Socket| {
+        while earlier.next_if(|was| place(was) < place(socket)).is_some() {}
+        earlier.next_if(|was| place(was) == place(socket) && was.cookie == socket.cookie)
     };
     let mut sockets: Vec<SocketMap> = view
         .now
@@ -154,4 +153,31 @@ pub(super) fn processes(snapshot: &Snapshot, sockets: &[SocketMap]) -> Vec<Proce
             })
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sockets::tests::socket;
+    use crate::source::Folder;
+
+    #[test]
+    fn drops_are_those_since_the_same_socket_was_seen() {
+        let before = |drops| Socket { cookie: Some(1), drops, ..socket("0.0.0.0:53", 7, 0) };
+        let gone = socket("0.0.0.0:52", 6, 0);
+        let mut then = Snapshot::read(&Folder::captured(std::path::Path::new("/no-such-folder")));
+        let mut now = then.clone();
+        then.sockets.list = vec![gone, before(5), socket("[::]:53", 9, 0)];
+        let drops = |now: &Snapshot| -> Vec<u64> {
+            let view = View { now, earlier: Some(&then) };
+            map(view, &Selection::All).iter().map(|socket| socket.drops).collect()
+        };
+        let new = Socket { drops: 2, ..socket("0.0.0.0:54", 8, 0) };
+        now.sockets.list = vec![before(15), new];
+        assert_eq!(drops(&now), [10, 2], "in the interval; all of a new socket's");
+        now.sockets.list = vec![Socket { cookie: Some(2), ..before(15) }];
+        assert_eq!(drops(&now), [15], "another socket at the same place");
+        now.sockets.list = vec![before(4)];
+        assert_eq!(drops(&now), [u64::from(u32::MAX)], "the counter wraps at 32 bits");
+    }
 }

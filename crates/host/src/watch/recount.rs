@@ -5,10 +5,9 @@ use std::collections::{BTreeSet, HashMap};
 use super::{Effort, Watch};
 use crate::client::netdev::{Counters, Direction, QueueCounters};
 use crate::client::route::Link;
-use crate::client::sockets::Owner;
 use crate::interfaces::Interface;
 use crate::queues::List;
-use crate::sockets::Sockets;
+use crate::sockets::{Socket, Sockets};
 use crate::softnet::Softnet;
 use crate::{Fact, Missing, Snapshot, Source, cpus, irqs, processes, queues, sockets, softnet, text, udp};
 
@@ -18,9 +17,9 @@ pub(super) fn links(source: &dyn Source) -> Option<Vec<Link>> {
 }
 
 impl Watch {
-    /// Reads the counters into `now`, a copy of the last snapshot. False if the configuration has changed since, or a
-    /// part can no longer be read: then everything must be reread.
-    pub(super) fn recount(&mut self, source: &dyn Source, now: &mut Snapshot) -> bool {
+    /// Reads the counters into `now`, a copy of the last snapshot but for its list of sockets, which is `known`. False if
+    /// the configuration has changed since, or a part can no longer be read: then everything must be reread.
+    pub(super) fn recount(&mut self, source: &dyn Source, known: &[Socket], now: &mut Snapshot) -> bool {
         let Ok(time) = source.time() else { return false };
         now.taken = time.value;
         // The snapshot already lists what was missing; anything newly missing shows as absent.
@@ -29,7 +28,7 @@ impl Watch {
             && ticks(source, now)
             && interrupts(source, now)
             && packets(source, now, missing)
-            && self.sockets(source, &mut now.sockets, missing)
+            && self.sockets(source, known, &mut now.sockets, missing)
     }
 
     fn interfaces(&self, source: &dyn Source, now: &mut Snapshot) -> bool {
@@ -58,25 +57,25 @@ impl Watch {
         })
     }
 
-    /// The list of sockets, with the known owners.
-    fn sockets(&mut self, source: &dyn Source, known: &mut Sockets, missing: &mut Vec<Missing>) -> bool {
-        if known.from.is_none() {
+    /// The list of sockets, with the `known` owners.
+    fn sockets(
+        &mut self,
+        source: &dyn Source,
+        known: &[Socket],
+        now: &mut Sockets,
+        missing: &mut Vec<Missing>,
+    ) -> bool {
+        if now.from.is_none() {
             return true;
         }
         let Some(mut listed) = sockets::list(source, missing) else { return false };
-        let inodes = sockets::inodes(&mut listed.value);
-        let before: HashMap<(u32, Option<u64>), &Vec<Owner>> =
-            known.list.iter().map(|socket| ((socket.inode, socket.cookie), &socket.owners)).collect();
-        for socket in listed.value.iter_mut().filter(|socket| socket.inode != 0) {
-            match before.get(&(socket.inode, socket.cookie)) {
-                Some(owners) => socket.owners.clone_from(owners),
-                None => self.strangers = true,
-            }
-        }
+        sockets::sort(&mut listed.value);
+        self.strangers |= !keep_owners(known, &mut listed.value);
         if self.strangers && self.owners.is_due() {
             for socket in &mut listed.value {
                 socket.owners.clear();
             }
+            let inodes = sockets::inodes(&mut listed.value);
             let (joined, effort) = Effort::of(|| {
                 let scan = processes::scan(source, &inodes).ok()?;
                 Some(sockets::join(source, listed, &inodes, &scan, missing))
@@ -84,14 +83,46 @@ impl Watch {
             self.owners = effort;
             self.strangers = false;
             let Some(joined) = joined else { return false };
-            *known = joined;
+            *now = joined;
             return true;
         }
-        known.groups = sockets::groups(&mut listed.value);
-        known.list = listed.value;
-        known.from = Some(listed.from);
+        now.groups = sockets::groups(&mut listed.value);
+        now.list = listed.value;
+        now.from = Some(listed.from);
         true
     }
+}
+
+/// Gives the listed sockets the owners that they are known to have. False if one is new. Both lists are sorted; most
+/// sockets are in both, in the same place.
+fn keep_owners(known: &[Socket], listed: &mut [Socket]) -> bool {
+    let mut known = known.iter().peekable();
+    let (mut gone, mut come) = (Vec::new(), Vec::new());
+    for socket in listed.iter_mut().filter(|socket| socket.inode != 0) {
+        while let Some(before) = known.next_if(|before| sockets::place(before) < sockets::place(socket)) {
+            gone.push(before);
+        }
+        match known.next_if(|before| identity(before) == identity(socket)) {
+            Some(same) => socket.owners.clone_from(&same.owners),
+            None => come.push(socket),
+        }
+    }
+    // A socket that was connected or bound anew has another place, but is the same.
+    let gone: HashMap<_, _> =
+        gone.into_iter().chain(known).map(|socket| (identity(socket), socket)).collect();
+    let mut all_known = true;
+    for socket in come {
+        match gone.get(&identity(socket)) {
+            Some(same) => socket.owners.clone_from(&same.owners),
+            None => all_known = false,
+        }
+    }
+    all_known
+}
+
+/// What tells a socket from every other since boot.
+const fn identity(socket: &Socket) -> (u32, Option<u64>) {
+    (socket.inode, socket.cookie)
 }
 
 /// CPU time per CPU. A CPU that came online or went offline is a configuration change.
@@ -167,4 +198,53 @@ fn recount(source: &dyn Source, interface: &mut Interface, lists: &List<QueueCou
     };
     interface.rx.iter_mut().all(|queue| put(Direction::Rx, queue.id, &mut queue.counters))
         && interface.tx.iter_mut().all(|queue| put(Direction::Tx, queue.id, &mut queue.counters))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sockets::Owner;
+    use crate::sockets::tests::socket;
+
+    fn owned(local: &str, inode: u32, fd: u32) -> Socket {
+        let cookie = Some(u64::from(inode) + 100);
+        Socket { cookie, owners: vec![Owner { pid: 7, fd }], ..socket(local, inode, 0) }
+    }
+
+    #[test]
+    fn sockets_keep_their_owners_wherever_they_are_bound_now() {
+        let mut known = vec![
+            owned("0.0.0.0:53", 1, 3),
+            owned("[::]:53", 2, 4),
+            owned("0.0.0.0:4000", 3, 5),
+            owned("127.0.0.1:5000", 4, 6),
+            socket("0.0.0.0:4789", 0, 0),
+        ];
+        sockets::sort(&mut known);
+        // The third is closed, and the fourth was connected, which changed its address.
+        let mut listed = vec![
+            owned("0.0.0.0:53", 1, 3),
+            owned("[::]:53", 2, 4),
+            owned("10.0.0.1:5000", 4, 6),
+            socket("0.0.0.0:4789", 0, 0),
+        ];
+        sockets::sort(&mut listed);
+        let expected = listed.clone();
+        listed.iter_mut().for_each(|socket| socket.owners.clear());
+        assert!(keep_owners(&known, &mut listed));
+        assert_eq!(listed, expected);
+    }
+
+    #[test]
+    fn a_new_socket_is_noticed_even_with_the_inode_of_an_old_one() {
+        let known = [owned("0.0.0.0:53", 1, 3)];
+        let again = Socket { cookie: Some(999), owners: Vec::new(), ..owned("0.0.0.0:53", 1, 3) };
+        let new = Socket { owners: Vec::new(), ..owned("0.0.0.0:54", 9, 3) };
+        for stranger in [again, new] {
+            let mut listed = [stranger];
+            assert!(!keep_owners(&known, &mut listed));
+            assert_eq!(listed[0].owners, []);
+        }
+        assert!(keep_owners(&known, &mut [socket("0.0.0.0:4789", 0, 0)]), "the kernel's own need no owner");
+    }
 }
