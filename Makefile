@@ -28,7 +28,7 @@ test: setup lint rustdoc loom
 	bash scripts/check-habits.sh
 	scripts/deny.sh --no-install
 	$(FRESH_ROOT) scripts/check-setup.sh
-	UDPATH_REQUIRE_ALL=1 cargo test --workspace --locked --no-fail-fast --config "target.'cfg(all())'.runner = '$(FRESH_ROOT)'"
+	bash scripts/test.sh
 
 check: setup lint rustdoc deny unit
 

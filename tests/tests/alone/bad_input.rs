@@ -1,4 +1,5 @@
-//! Bad input to any verb: one sentence, the right exit code, nothing left behind. Needs root.
+//! Bad input to any verb: one sentence, the right exit code, nothing left behind. Needs root. These tests measure nothing,
+//! and what they compare excludes other processes' labs and programs: they run at the same time.
 
 mod arguments;
 mod load;
@@ -58,7 +59,7 @@ fn all_refused(verb: &[&str], cases: &[Case<'_>]) {
 #[test]
 fn no_way_to_the_target() {
     udpath_lab::needs_root!();
-    let _turn = udpath_rig::alone();
+    let _turn = udpath_rig::together();
     let host = Host::now();
     let lab = LabBuilder::new("no-way").machine("alone").up().unwrap();
     let mut pids = Vec::new();
@@ -89,7 +90,7 @@ fn for_everybody(folder: &Path) -> PathBuf {
 #[test]
 fn without_permission_it_says_what_is_missing() {
     udpath_lab::needs_root!();
-    let _turn = udpath_rig::alone();
+    let _turn = udpath_rig::together();
     let host = Host::now();
     let folder = tempfile::tempdir().unwrap();
     let copy = for_everybody(folder.path());
@@ -139,7 +140,7 @@ fn without_permission_it_says_what_is_missing() {
 #[test]
 fn without_permission_the_climb_goes_as_far_as_it_can() {
     udpath_lab::needs_root!();
-    let _turn = udpath_rig::alone();
+    let _turn = udpath_rig::together();
     let host = Host::now();
     let folder = tempfile::tempdir().unwrap();
     let copy = for_everybody(folder.path());
@@ -201,7 +202,7 @@ fn without_permission_the_climb_goes_as_far_as_it_can() {
 /// Where user namespaces are not allowed, the message says how to allow them.
 #[test]
 fn without_user_namespaces_it_says_how_to_get_them() {
-    let _turn = udpath_rig::alone();
+    let _turn = udpath_rig::together();
     let folder = tempfile::tempdir().unwrap();
     let copy = for_everybody(folder.path());
     // The limit belongs to the outer user namespace and ends with it.

@@ -311,7 +311,7 @@ fn killed_at_any_moment_the_next_run_finds_the_machine_as_it_was() {
 #[test]
 fn signals_end_a_climb_cleanly_with_one_sentence() {
     udpath_lab::needs_root!();
-    let _alone = alone();
+    let _together = together();
     let host = Host::now();
     let mut pids = Vec::new();
     let interrupted = "udpath: interrupted; the lab has been removed";

@@ -1,5 +1,5 @@
 //! The whole program, tests that run one at a time (`udpath_rig::alone`): they profile the machine, keep its CPUs busy,
-//! measure, or check that nothing is left on it.
+//! measure, or check that nothing is left on it. Those of `bad_input` run with each other (`udpath_rig::together`).
 
 mod accounting;
 mod bad_input;

@@ -329,15 +329,16 @@ fn check(kernel: &DebianKernel, shape: Shape, whole: bool) {
     record(&name, &format!("{:.0}", passed.seconds));
 }
 
-/// One machine after the other: two at once are no faster.
-static ALONE: Mutex<()> = Mutex::new(());
+/// The machines of `make soak` run one after the other: their seconds are recorded.
+static WHOLE: Mutex<()> = Mutex::new(());
 
 fn every_verb_io_and_engine(kernel: &DebianKernel) {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    check(kernel, (4, 2, 4), false);
-    if rounds(0, 1) == 1 {
-        check(kernel, (48, 6, 16), true);
+    if rounds(0, 1) == 0 {
+        return check(kernel, (4, 2, 4), false);
     }
+    let _alone = WHOLE.lock().unwrap_or_else(PoisonError::into_inner);
+    check(kernel, (4, 2, 4), false);
+    check(kernel, (48, 6, 16), true);
 }
 
 #[test]

@@ -16,8 +16,8 @@ use crate::delay_line::DelayLine;
 use crate::known::latency::{DELAY, compare};
 use crate::known::{Faults, Server};
 
-/// When a request counts as lost: well after the longest delay.
-const TIMEOUT: Duration = Duration::from_secs(4);
+/// When a request counts as lost: well after the longest delay. The run lasts two of them after its last request.
+const TIMEOUT: Duration = Duration::from_secs(3);
 /// Flows of the load.
 const FLOWS: u32 = 8;
 /// Requests in flight of each flow, in the closed loop: most of them wait for a held or a dropped reply.

@@ -17,7 +17,7 @@ use crate::known::latency::{DELAY, LONG_TIMEOUT, compare};
 use crate::known::{Answering, Faults, Server, Truth};
 
 /// Runs whose latencies are compared; all of them must agree.
-const RUNS: usize = 3;
+const RUNS: u32 = 3;
 
 /// A client and a server whose end of the link takes frames sent by XDP.
 pub(crate) struct Bed {
@@ -139,18 +139,25 @@ fn late_replies_are_distinguished_from_lost_ones() {
 fn latencies_are_the_truth() {
     udpath_lab::needs_root!();
     let _turn = udpath_rig::alone();
-    for run in 0..RUNS {
-        let bed = Bed::new(&format!("kernel-latency-{run}"));
-        let server = bed.server(false, Faults { delayed: 1.0, delay: DELAY, ..Faults::default() });
-        // Every slot has two replies in the window; the third request has no latency.
-        let arrivals = Arrivals::Closed { inflight: 32 };
-        let duration = DELAY * 5 / 2;
-        let plan = Plan { arrivals, duration, timeout: LONG_TIMEOUT, ..plan(server.address) };
-        let result = bed.run(&plan).unwrap();
-        let latency = result.sent_latency.as_ref().unwrap();
-        assert!(latency.count >= 500, "run {run}: {} latencies", latency.count);
-        compare(&format!("run {run}"), latency, &server.stop().delays);
-    }
+    // Each in its own lab. All slots send at once, then wait for the delay: the runs start apart, so that one is busy while
+    // the others wait.
+    std::thread::scope(|scope| {
+        for run in 0..RUNS {
+            scope.spawn(move || {
+                std::thread::sleep(DELAY / RUNS * run);
+                let bed = Bed::new(&format!("kernel-latency-{run}"));
+                let server = bed.server(false, Faults { delayed: 1.0, delay: DELAY, ..Faults::default() });
+                // Every slot has two replies in the window; the third request has no latency.
+                let arrivals = Arrivals::Closed { inflight: 32 };
+                let duration = DELAY * 5 / 2;
+                let plan = Plan { arrivals, duration, timeout: LONG_TIMEOUT, ..plan(server.address) };
+                let result = bed.run(&plan).unwrap();
+                let latency = result.sent_latency.as_ref().unwrap();
+                assert!(latency.count >= 500, "run {run}: {} latencies", latency.count);
+                compare(&format!("run {run}"), latency, &server.stop().delays);
+            });
+        }
+    });
 }
 
 #[test]

@@ -11,7 +11,7 @@ const INSTEAD: &str = "; ";
 #[test]
 fn boost() {
     udpath_lab::needs_root!();
-    let _turn = udpath_rig::alone();
+    let _turn = udpath_rig::together();
     let cases: &[Case<'_>] = &[
         (&["--duration", "0"], 2, "invalid value '0' for '--duration <TIME>'", "expected 50ms to 1h"),
         (&["--duration=-1"], 2, "invalid time `-1`", "expected a value such as 5s, 500ms, 10us or 2m"),
@@ -118,7 +118,7 @@ fn boost() {
 #[test]
 fn serve() {
     udpath_lab::needs_root!();
-    let _turn = udpath_rig::alone();
+    let _turn = udpath_rig::together();
     let busy = UdpSocket::bind("127.0.0.1:0").unwrap();
     let busy = busy.local_addr().unwrap().to_string();
     let here = ["--bind", "127.0.0.1:0"];
@@ -225,7 +225,7 @@ fn serve() {
 #[test]
 fn report() {
     udpath_lab::needs_root!();
-    let _turn = udpath_rig::alone();
+    let _turn = udpath_rig::together();
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     fs::write(path("text"), "hello").unwrap();
@@ -248,7 +248,7 @@ fn report() {
 #[test]
 fn lab() {
     udpath_lab::needs_root!();
-    let _turn = udpath_rig::alone();
+    let _turn = udpath_rig::together();
     all_refused(
         &["lab"],
         &[

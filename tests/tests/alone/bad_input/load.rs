@@ -5,7 +5,7 @@ use super::{Case, TO, all_refused};
 #[test]
 fn load() {
     udpath_lab::needs_root!();
-    let _turn = udpath_rig::alone();
+    let _turn = udpath_rig::together();
     let overlong = "9".repeat(400);
     let cases: &[Case<'_>] = &[
         (
