@@ -35,7 +35,7 @@ pub struct LoadResult {
     pub arrivals: String,
     /// Number of flows (distinct source address and port).
     pub flows: u32,
-    /// Payload size of a request, bytes.
+    /// Payload size of a request, bytes; the mean of requests of several lengths.
     pub size: u32,
     /// Seed of everything random in the plan.
     pub seed: u64,
@@ -43,6 +43,9 @@ pub struct LoadResult {
     pub seconds: f64,
     /// The outcome of every request and every reply.
     pub counts: Counts,
+    /// Intact replies by what they say, such as DNS response codes; empty for protocols whose replies are all alike.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<Kind>,
     /// Requested transactions per second (open loop); none for a closed loop.
     pub offered: Option<f64>,
     /// Valid transactions completed per second; for `stream` and `flood`, datagrams or messages sent per second.
@@ -66,6 +69,27 @@ pub struct LoadResult {
     pub per_core: PerCore,
     /// Anything that makes the figures doubtful (all traffic on one CPU, ...).
     pub warnings: Vec<String>,
+}
+
+/// How many intact replies said the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kind {
+    /// What they said, as the protocol calls it.
+    pub name: String,
+    /// Replies, those to the warm-up included.
+    pub count: u64,
+}
+
+impl Kind {
+    /// Adds `more` to `kinds`, by name.
+    pub(crate) fn add(kinds: &mut Vec<Self>, more: Vec<Self>) {
+        for kind in more {
+            match kinds.iter_mut().find(|known| known.name == kind.name) {
+                Some(known) => known.count += kind.count,
+                None => kinds.push(kind),
+            }
+        }
+    }
 }
 
 /// The outcome of every request and every reply.

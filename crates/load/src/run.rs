@@ -67,6 +67,14 @@ pub fn run(
     progress: &mut dyn FnMut(&Progress),
     stop: &AtomicBool,
 ) -> Result<LoadResult, Error> {
+    let fitted;
+    let plan = match protocol.lengths() {
+        None => plan,
+        Some(lengths) => {
+            fitted = Plan { size: lengths.longest, ..plan.clone() };
+            &fitted
+        }
+    };
     plan.check()?;
     if plan.size < protocol.min_size() {
         let (protocol, min) = (protocol.name(), protocol.min_size());
@@ -83,15 +91,20 @@ pub fn run(
     }
     match (engine, plan.mode) {
         (Engine::Kernel, _) => kernel::run(plan, protocol, progress, stop),
-        (Engine::Xdp, _) => finish(plan, xdp::run(plan, true, protocol, progress, stop)?),
-        (Engine::XdpRings, _) => finish(plan, xdp::run(plan, false, protocol, progress, stop)?),
-        (Engine::Socket, Mode::Rr) => finish(plan, socket::run(plan, protocol, progress, stop)?),
+        (Engine::Xdp, _) => finish(plan, protocol, xdp::run(plan, true, protocol, progress, stop)?),
+        (Engine::XdpRings, _) => finish(plan, protocol, xdp::run(plan, false, protocol, progress, stop)?),
+        (Engine::Socket, Mode::Rr) => finish(plan, protocol, socket::run(plan, protocol, progress, stop)?),
         (Engine::Socket, Mode::Stream | Mode::Flood) => one_way(plan, protocol, progress, stop),
     }
 }
 
-fn finish(plan: &Plan, (outcome, cut): (Outcome, Option<String>)) -> Result<LoadResult, Error> {
-    let result = outcome.into_result(plan);
+fn finish(
+    plan: &Plan,
+    protocol: &dyn Protocol,
+    (outcome, cut): (Outcome, Option<String>),
+) -> Result<LoadResult, Error> {
+    let size = protocol.lengths().map_or(plan.size, |lengths| lengths.mean);
+    let result = outcome.into_result(&Plan { size, ..plan.clone() });
     match cut {
         None => Ok(result),
         Some(why) => Err(Error::Cut { result: Box::new(result), why }),
@@ -109,12 +122,12 @@ fn one_way(
     let mut plan = plan.clone();
     if !plan.warmup.is_zero() {
         let warmup = Plan { duration: plan.warmup, warmup: Duration::ZERO, ..plan.clone() };
-        finish(&warmup, socket::run(&warmup, protocol, &mut |_| (), stop)?)?;
+        finish(&warmup, protocol, socket::run(&warmup, protocol, &mut |_| (), stop)?)?;
         plan.warmup = Duration::ZERO;
         settled(&plan, protocol);
     }
     if protocol.asked_by_caller() {
-        return finish(&plan, socket::run(&plan, protocol, progress, stop)?);
+        return finish(&plan, protocol, socket::run(&plan, protocol, progress, stop)?);
     }
     let before = ask(&plan, protocol);
     let (mut outcome, cut) = socket::run(&plan, protocol, progress, stop)?;
@@ -136,7 +149,7 @@ fn one_way(
             None
         }
     };
-    finish(&plan, (outcome, cut))
+    finish(&plan, protocol, (outcome, cut))
 }
 
 /// The warning of a one-way run whose receivers do not report what they received. Servers of `udpath serve PROTOCOL` do.

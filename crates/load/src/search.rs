@@ -222,6 +222,7 @@ mod tests {
             protocol: "echo",
             seconds: 1.0,
             counts,
+            kinds: Vec::new(),
             completed,
             intended_latency: Latency::from_buckets(vec![(quickest, 2000)], quickest, quickest, 1.0),
             sent_latency: None,

@@ -6,6 +6,7 @@ use std::time::Duration;
 pub use udpath_bpf::{Id, ReplyRules, Rule, Verdict};
 
 use crate::plan::{MAX_SIZE, Transport};
+use crate::result::Kind;
 
 /// One protocol's side of the load: makes a [`Template`] for each sending thread.
 pub trait Protocol: Sync {
@@ -24,6 +25,17 @@ pub trait Protocol: Sync {
     /// is the longest; such requests cannot be segments of one message (GSO).
     fn one_size(&self) -> bool {
         true
+    }
+
+    /// The lengths of the requests, if they follow from the protocol's options: the longest replaces the plan's size, and
+    /// results state the mean.
+    fn lengths(&self) -> Option<Lengths> {
+        None
+    }
+
+    /// Where the requests go, if the protocol's options say so: a plan has these targets, and at least as many flows.
+    fn targets(&self) -> Vec<SocketAddr> {
+        Vec::new()
     }
 
     /// Most requests of one flow that may be in flight: how many identifiers the protocol has (DNS 65,536, RADIUS 256).
@@ -75,6 +87,15 @@ pub struct Prebuilt {
     pub id: Id,
     /// How a reply is judged.
     pub reply: ReplyRules,
+}
+
+/// How long requests are, bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lengths {
+    /// The longest.
+    pub longest: usize,
+    /// Their mean, rounded.
+    pub mean: usize,
 }
 
 /// A receiver's counts since its start.
@@ -139,6 +160,11 @@ pub trait Template: Send {
 
     /// Judges a reply that arrived on `flow`.
     fn check(&self, flow: u32, reply: &[u8]) -> Judgement;
+
+    /// The intact replies that this template has judged, by what they say, if that differs: results add them up.
+    fn kinds(&self) -> Vec<Kind> {
+        Vec::new()
+    }
 }
 
 /// The judgement of a reply.

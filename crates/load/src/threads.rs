@@ -23,6 +23,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::plan::{Mode, Plan};
 use crate::record::{Evidence, Outcome, Stopwatch, Tally, ThreadTime};
+use crate::result::Kind;
 use crate::template::Protocol;
 use crate::{Error, Progress};
 
@@ -89,6 +90,7 @@ impl<'a> Shared<'a> {
 /// The measurements of one thread.
 pub(crate) struct Report {
     pub(crate) tally: Tally,
+    pub(crate) kinds: Vec<Kind>,
     pub(crate) time: ThreadTime,
     /// When its window ended, nanoseconds since the start.
     pub(crate) ended: u64,
@@ -220,7 +222,7 @@ pub(crate) fn conclude(
     reports: Vec<Report>,
     cpus: Vec<crate::cpu::CpuUse>,
 ) -> (Outcome, Option<String>) {
-    let mut tally = Tally::new();
+    let (mut tally, mut kinds) = (Tally::new(), Vec::new());
     let mut failures = Failures::default();
     let mut warnings: Vec<String> = Vec::new();
     let ended = reports.iter().map(|r| r.ended).max().unwrap_or(0);
@@ -233,6 +235,7 @@ pub(crate) fn conclude(
     };
     for report in reports {
         tally.add(&report.tally);
+        Kind::add(&mut kinds, report.kinds);
         evidence.threads.push(report.time);
         evidence.unsent += report.unsent;
         evidence.queue_full += report.queue_full;
@@ -258,6 +261,7 @@ pub(crate) fn conclude(
         protocol: protocol.name(),
         seconds,
         counts,
+        kinds,
         completed: tally.completed,
         intended_latency: tally.intended_latency(),
         sent_latency: tally.sent_latency(),

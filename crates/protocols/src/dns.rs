@@ -24,7 +24,7 @@ mod zone;
 pub use cookie::SecretError;
 pub use reload::LoadError;
 pub use service::{Dns, DnsConfig, start};
-pub use template::{DnsLoad, DnsTemplate};
+pub use template::{DnsLoad, DnsTemplate, MAX_QUERY};
 pub use zone::ZoneError;
 
 use udpath_load::Engine;
@@ -60,14 +60,6 @@ const COOKIE_SECRET: OptionSpec = OptionSpec {
     repeatable: false,
     help: "secret of DNS cookies, 32 hexadecimal digits; a second line is still accepted [default: random]",
 };
-/// `--name`.
-const NAME: OptionSpec = OptionSpec {
-    name: "name",
-    value: Some("NAME"),
-    repeatable: false,
-    help: "name to ask for, type A [default: example.org]",
-};
-
 /// The row of the registry.
 pub static ENTRY: ProtocolEntry = ProtocolEntry {
     name: "dns",
@@ -75,14 +67,14 @@ pub static ENTRY: ProtocolEntry = ProtocolEntry {
     transports: &[Transport::Udp, Transport::Tcp],
     modes: &[Mode::Rr],
     engines: &[Engine::Socket, Engine::Xdp, Engine::XdpRings],
-    size: template::DEFAULT_SIZE,
+    size: template::MAX_QUERY,
     serve_options: &[ZONE, RESPONSES_PER_SECOND, VERSION_TEXT, COOKIE_SECRET],
-    load_options: &[NAME],
-    start: |config, tcp, options| {
+    load_options: template::OPTIONS,
+    start: Some(|config, tcp, options| {
         let files = DnsConfig::from_options(options)?;
         let dns = Dns::load(&files).map_err(|error| invalid(options, &error))?;
         Ok::<_, StartError>(start(config, tcp, dns, &files)?)
-    },
+    }),
     load: |run, options| Ok(Box::new(DnsLoad::from_options(run, options)?)),
 };
 

@@ -21,6 +21,6 @@ pub static ENTRY: ProtocolEntry = ProtocolEntry {
     size: 100,
     serve_options: &[],
     load_options: &[],
-    start: |config, tcp, _| Ok(start(config, tcp)?),
+    start: Some(|config, tcp, _| Ok(start(config, tcp)?)),
     load: |run, _| Ok(Box::new(EchoLoad::new(run))),
 };

@@ -1,4 +1,4 @@
-//! The protocols that udpath supports, each as a service (the server) and as a load template (the client).
+//! The protocols that udpath supports, each as a load template (the client), most also as a service (the server).
 //!
 //! [`PROTOCOLS`] is the only list of them: the command lines of `serve` and `load`, their help and completions, and
 //! `boost` read it. To add a protocol: write `src/NAME.rs` with its `ENTRY` and options, `src/NAME/service.rs` and
@@ -6,14 +6,16 @@
 
 pub mod dns;
 pub mod echo;
+pub mod mix;
 pub mod ntp;
 mod options;
 pub mod radius;
 mod registry;
+pub mod replay;
 pub mod sink;
 
 pub use options::{OptionError, OptionSpec, Options};
-pub use registry::{Load, ProtocolEntry, StartError, find, with_mode};
+pub use registry::{Load, ProtocolEntry, Start, StartError, find, with_mode, with_server};
 
 /// Every protocol, in the order of help and completions.
 pub static PROTOCOLS: &[&ProtocolEntry] = &[
@@ -22,4 +24,6 @@ pub static PROTOCOLS: &[&ProtocolEntry] = &[
     &ntp::ENTRY,
     &dns::ENTRY,
     &radius::ENTRY,
+    &replay::ENTRY,
+    &mix::ENTRY,
 ];

@@ -65,6 +65,6 @@ pub static ENTRY: ProtocolEntry = ProtocolEntry {
     size: Header::LEN,
     serve_options: &[STRATUM, LOCAL, RATE_LIMIT, RATE_BURST],
     load_options: &[],
-    start: |config, _tcp, options| Ok(start(config, NtpConfig::from_options(options)?)?),
+    start: Some(|config, _tcp, options| Ok(start(config, NtpConfig::from_options(options)?)?)),
     load: |run, _| Ok(Box::new(NtpLoad::new(run))),
 };

@@ -53,6 +53,16 @@ pub enum OptionError {
         /// The one that was chosen.
         protocol: &'static str,
     },
+    /// The protocol cannot do without it.
+    #[error("--{option} {value} is required: name {what}")]
+    Missing {
+        /// Name of the option.
+        option: &'static str,
+        /// Placeholder of its value.
+        value: &'static str,
+        /// What the value names.
+        what: &'static str,
+    },
     /// The option has no effect without another.
     #[error("--{option} needs --{other}")]
     Needs {
@@ -92,6 +102,15 @@ impl Options {
             value: value.display().to_string(),
             reason: format!("expected {expected}"),
         })
+    }
+
+    /// The last value of the option, a path to `what`.
+    ///
+    /// # Errors
+    /// It was not given.
+    pub fn required_path(&self, spec: &OptionSpec, what: &'static str) -> Result<PathBuf, OptionError> {
+        let missing = OptionError::Missing { option: spec.name, value: spec.value.unwrap_or_default(), what };
+        self.values(spec).last().map(PathBuf::from).ok_or(missing)
     }
 
     /// All values of the option as paths, in the order given.

@@ -100,9 +100,9 @@ pub static ENTRY: ProtocolEntry = ProtocolEntry {
     size: template::DEFAULT_SIZE,
     serve_options: &[CLIENTS, USERS],
     load_options: &[SECRET, SECRET_FILE, USERS, AUTH, ACCOUNTING],
-    start: |config, _tcp, options| {
+    start: Some(|config, _tcp, options| {
         let state = RadiusState::open(RadiusFiles::from_options(options)?)?;
         Ok(start(config, &state)?)
-    },
+    }),
     load: |run, options| Ok(Box::new(RadiusLoad::new(run, LoadConfig::from_options(options)?))),
 };

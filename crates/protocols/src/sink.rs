@@ -31,7 +31,7 @@ pub static ENTRY: ProtocolEntry = ProtocolEntry {
     size: 100,
     serve_options: &[],
     load_options: &[],
-    start: |config, tcp, _| Ok(start(config, tcp)?),
+    start: Some(|config, tcp, _| Ok(start(config, tcp)?)),
     load: |_, _| Ok(Box::new(SinkLoad)),
 };
 

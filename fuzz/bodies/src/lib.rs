@@ -14,6 +14,7 @@ mod capture;
 mod cpu_set;
 mod cpu_times;
 mod dns;
+mod dns_reply;
 mod host;
 mod host_text;
 mod ntp;
@@ -31,6 +32,7 @@ pub use capture::capture;
 pub use cpu_set::cpu_set;
 pub use cpu_times::cpu_times;
 pub use dns::dns_query;
+pub use dns_reply::dns_reply;
 pub use host::{host_answers, host_packet_sockets};
 pub use host_text::host_text;
 pub use ntp::{ntp_reply, ntp_request};
@@ -47,12 +49,13 @@ pub use wire::{wire_build, wire_parse, wire_reply};
 pub type Body = fn(&[u8]);
 
 /// Every function with its name, which is also the name of its target and of its seeds' folder.
-pub const BODIES: [(&str, Body); 27] = [
+pub const BODIES: [(&str, Body); 28] = [
     ("archive", archive),
     ("capture", capture),
     ("cpu_set", cpu_set),
     ("cpu_times", cpu_times),
     ("dns_query", dns_query),
+    ("dns_reply", dns_reply),
     ("echo_reply", echo_reply),
     ("host_answers", host_answers),
     ("host_packet_sockets", host_packet_sockets),

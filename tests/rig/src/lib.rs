@@ -13,6 +13,7 @@
 //! needs_cpus!(2)                          skips a test on a machine with fewer
 //! campaign::rounds(few, all)         a test that `make soak` repeats; campaign::record(..) records its figures
 //! VmSpec { cpus, nodes, queues, .. }.boot(command)   an emulated machine
+//! DnsServer::start(&lab, &spec)           knotd or nsd with one zone
 //! Answer::attach, Impair::attach     the cheapest possible server; a bad path
 //! freeradius(folder, secret, users)    its configuration and command line
 //! dom(..), Tab::open(page)           a page in a browser without a network: rendered, or open for interaction
@@ -26,6 +27,7 @@ mod browser;
 pub mod campaign;
 mod cpus;
 mod freeradius;
+mod dns;
 mod host;
 mod impair;
 mod run;
@@ -38,6 +40,7 @@ pub use bed::Bed;
 pub use browser::{Tab, dom};
 pub use cpus::skipped_without_cpus;
 pub use freeradius::{FREERADIUS_READY, freeradius};
+pub use dns::{DnsProgram, DnsServer, DnsSpec};
 pub use host::{Host, named};
 pub use impair::{DELAYED_MARK, Impair, Impaired, Shares};
 pub use run::{Ended, Run, Running, one_sentence, program};

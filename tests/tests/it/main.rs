@@ -2,7 +2,9 @@
 
 mod deploy;
 mod dns;
+mod dns_load;
 mod export;
+mod mix;
 mod ntp;
 mod peers;
 mod predict;

@@ -1,7 +1,7 @@
 //! Arguments that name one of several values: parsers whose names, help and completions come from a table.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use udpath_protocols::{PROTOCOLS, ProtocolEntry};
+use udpath_protocols::ProtocolEntry;
 
 /// Accepts one of `values` by the name that `name` returns; each has a line of help.
 pub(super) fn one_of<T: Copy + Send + Sync + 'static>(
@@ -15,9 +15,11 @@ pub(super) fn one_of<T: Copy + Send + Sync + 'static>(
     })
 }
 
-/// Accepts the name of a registered protocol.
-pub(super) fn protocol() -> impl TypedValueParser<Value = &'static ProtocolEntry> {
-    let names = PROTOCOLS.iter().map(|protocol| PossibleValue::new(protocol.name).help(protocol.summary));
+/// Accepts the name of one of these registered protocols.
+pub(super) fn protocol(
+    of: impl Iterator<Item = &'static ProtocolEntry>,
+) -> impl TypedValueParser<Value = &'static ProtocolEntry> {
+    let names = of.map(|protocol| PossibleValue::new(protocol.name).help(protocol.summary));
     PossibleValuesParser::new(names)
         .try_map(|name| udpath_protocols::find(&name).ok_or("not a registered protocol"))
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::builder::TypedValueParser;
 use udpath_load::Engine;
 use udpath_load::plan::{Mode, Process, Transport};
-use udpath_protocols::ProtocolEntry;
+use udpath_protocols::{PROTOCOLS, ProtocolEntry};
 
 use super::protocol_options::LoadOptions;
 use super::{choice, value};
@@ -18,7 +18,7 @@ use super::{choice, value};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Protocol of the server
-    #[arg(value_name = "PROTOCOL", value_parser = choice::protocol())]
+    #[arg(value_name = "PROTOCOL", value_parser = choice::protocol(PROTOCOLS.iter().copied()))]
     pub(crate) protocol: &'static ProtocolEntry,
     /// Address of the server; several servers share the flows
     #[arg(value_name = "ADDR:PORT")]

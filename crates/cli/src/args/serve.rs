@@ -14,7 +14,7 @@ use super::{choice, value};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Protocol to serve
-    #[arg(value_name = "PROTOCOL", value_parser = choice::protocol())]
+    #[arg(value_name = "PROTOCOL", value_parser = choice::protocol(udpath_protocols::with_server()))]
     pub(crate) protocol: &'static ProtocolEntry,
     /// How datagrams are received and sent
     #[arg(long, default_value = "auto", value_name = "IO", value_parser = io())]

@@ -17,7 +17,7 @@ use crate::terminal;
 
 /// Carries out the arguments.
 pub(crate) fn run(args: &Args) -> Done {
-    let task = task::task(args).map_err(Failure::Usage)?;
+    let task = task::task(args, &*single::protocol(args)?).map_err(Failure::Usage)?;
     let stop = Arc::new(AtomicBool::new(false));
     terminal::stop_on_signals(&stop)?;
     match &task.search {

@@ -49,6 +49,10 @@ pub(crate) fn run(args: Args) -> Done {
     if args.tcp && !protocol.transports.contains(&Transport::Tcp) {
         return Err(Failure::Usage(format!("{} supports UDP only: remove --tcp", protocol.name)));
     }
+    // The argument's parser offers only protocols that have one.
+    let Some(start) = protocol.start else {
+        return Err(Failure::Usage(format!("{} has no server: use `udpath load {0}`", protocol.name)));
+    };
     let options = args.options.of(protocol)?;
     let config = Config {
         io: args.io,
@@ -79,7 +83,7 @@ pub(crate) fn run(args: Args) -> Done {
     };
     // Before anything is bound, so that a signal during the start is not lost.
     let mut signals = Signals::watch().context("cannot watch for signals")?;
-    let server = (protocol.start)(&config, args.tcp, &options)?;
+    let server = start(&config, args.tcp, &options)?;
     let filters = bypassed_by(&server);
     let status = server.status();
     let started = Started {

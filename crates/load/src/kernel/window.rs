@@ -93,6 +93,7 @@ impl Measured {
             protocol,
             seconds: self.seconds,
             counts: account.counts,
+            kinds: Vec::new(),
             completed,
             // In a closed loop a request is intended when the one before it is answered, and sent at that moment.
             intended_latency: latency.clone(),

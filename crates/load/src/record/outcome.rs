@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::cpu::{CpuTimes, CpuUse};
 use crate::plan::{Arrivals, Mode, Plan};
 use crate::record::Evidence;
-use crate::result::{Core, Counts, Latency, LoadResult, PerCore, SCHEMA};
+use crate::result::{Core, Counts, Kind, Latency, LoadResult, PerCore, SCHEMA};
 use crate::template::Received;
 
 /// Measures the length of the window and the machine's CPU time over it.
@@ -56,6 +56,8 @@ pub struct Outcome {
     pub seconds: f64,
     /// Requests that began in the window, and their outcomes.
     pub counts: Counts,
+    /// Intact replies by what they say.
+    pub kinds: Vec<Kind>,
     /// Valid replies in time that arrived in the window, to requests of the window or before it. `tps` is their rate.
     pub completed: u64,
     /// Request intended -> reply received.
@@ -84,10 +86,17 @@ impl Outcome {
         let tps = done / seconds;
         let generator = self.evidence.judge(self.lateness.as_ref());
         let sender = Core::new(generator.cpu_seconds, done, done * plan.size as f64);
+        // A mix names a target once for each of its shares.
+        let mut targets: Vec<String> = Vec::new();
+        for target in plan.targets.iter().map(ToString::to_string) {
+            if !targets.contains(&target) {
+                targets.push(target);
+            }
+        }
         let mut result = LoadResult {
             schema: SCHEMA.into(),
             protocol: self.protocol.into(),
-            targets: plan.targets.iter().map(ToString::to_string).collect(),
+            targets,
             engine: self.engine.into(),
             transport: plan.transport.to_string(),
             mode: plan.mode.to_string(),
@@ -100,6 +109,7 @@ impl Outcome {
             seed: plan.seed,
             seconds: self.seconds,
             counts: self.counts,
+            kinds: self.kinds,
             offered: plan.offered(),
             tps,
             mbits: tps * plan.size as f64 * 8.0 / 1e6,

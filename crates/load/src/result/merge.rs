@@ -5,7 +5,7 @@
 use crate::record::Arrived;
 use crate::template::Received;
 
-use super::{Core, Counts, Delivered, Latency, LoadResult};
+use super::{Core, Counts, Delivered, Kind, Latency, LoadResult};
 
 impl Latency {
     /// A distribution from its buckets: (highest value of the bucket, count), values ascending.
@@ -80,6 +80,7 @@ impl LoadResult {
             all.flows += one.flows;
             all.seconds = all.seconds.max(one.seconds);
             all.counts.add(&one.counts);
+            Kind::add(&mut all.kinds, one.kinds.clone());
             all.offered = match (all.offered, one.offered) {
                 (Some(a), Some(b)) => Some(a + b),
                 _ => None,

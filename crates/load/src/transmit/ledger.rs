@@ -325,6 +325,7 @@ impl<'a> Ledger<'a> {
     pub(super) fn into_report(mut self, time: ThreadTime, ended: u64) -> Report {
         self.tally.counts.received = self.received - self.tally.ignored;
         Report {
+            kinds: self.template.kinds(),
             tally: self.tally,
             time,
             ended,

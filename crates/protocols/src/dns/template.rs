@@ -1,36 +1,57 @@
-//! The load: queries for one name, type A, told apart by their identifier.
+//! The load: queries composed once, and replies checked against them.
+//!
+//! ```text
+//!   options.rs ─▸ file.rs, generate.rs ─▸ queries.rs: all queries, read-only, shared by all threads
+//!                 (name.rs, types.rs)         │ number = 65,536 x flow + low 16 bits of seq
+//!   write:  copy that query, id = ids.rs(run, flow, low 16 bits of seq)
+//!   check:  id ─▸ seq ─▸ the same query ─▸ reply.rs: header, question byte for byte, records
+//! ```
+//! A flow asks for 65,536 queries in order, then for the same again; the next flow continues behind them. So two flows cover
+//! 131,072 queries, and with enough flows all queries are sent equally often.
 
-use udpath_load::template::{Judgement, Protocol, Template};
+mod file;
+mod generate;
+mod ids;
+mod name;
+mod options;
+mod queries;
+mod reply;
+mod types;
 
-use super::NAME;
-use super::name::{self, QueryName};
-use super::wire::{HEADER, class, rtype};
+use std::cell::Cell;
+use std::sync::Arc;
+
+use udpath_load::result::Kind;
+use udpath_load::template::{Judgement, Lengths, Protocol, Template};
+
 use crate::{OptionError, Options};
+use ids::{Ids, scramble};
+use options::Chosen;
+use queries::Query;
+use reply::Contents;
 
-/// Bytes of a query for `example.org`.
-pub(super) const DEFAULT_SIZE: usize = HEADER + 13 + 4;
-/// Bits of the identifier.
+pub(super) use options::OPTIONS;
+pub use queries::MAX_QUERY;
+
+/// Bits of an identifier.
 const ID_BITS: u32 = 16;
 
 /// DNS for a load.
 #[derive(Debug, Clone)]
 pub struct DnsLoad {
-    template: DnsTemplate,
+    /// Distinguishes identifiers of this run from those of others.
+    key: u64,
+    chosen: Arc<Chosen>,
 }
 
 impl DnsLoad {
-    /// From the options of `udpath load dns`. Each run has its own number, which the identifiers depend on.
-    pub(super) fn from_options(run: u64, options: &Options) -> Result<Self, OptionError> {
-        let asked: String = options
-            .parsed(&NAME, "a name such as www.example.org", |text: &String| name::from_text(text).is_some())?
-            .unwrap_or_else(|| "example.org".into());
-        let wire = name::from_text(&asked).unwrap_or_default();
-        // One question; recursion is not desired of an authoritative server.
-        let mut query = vec![0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
-        query.extend_from_slice(&wire);
-        query.extend(rtype::A.to_be_bytes());
-        query.extend(class::IN.to_be_bytes());
-        Ok(Self { template: DnsTemplate { key: run as u16, query } })
+    /// The queries that `options` describe, in run `run`. Give each run its own number: the identifiers of a reply to an
+    /// earlier run then are those of other queries, or of none.
+    ///
+    /// # Errors
+    /// An invalid option, or a line of the file of queries that is not a query.
+    pub fn from_options(run: u64, options: &Options) -> Result<Self, OptionError> {
+        Ok(Self { key: scramble(run), chosen: Arc::new(Chosen::from_options(options)?) })
     }
 }
 
@@ -40,11 +61,19 @@ impl Protocol for DnsLoad {
     }
 
     fn min_size(&self) -> usize {
-        self.template.query.len()
+        self.chosen.queries.lengths().longest
     }
 
     fn max_size(&self) -> usize {
-        self.template.query.len()
+        MAX_QUERY
+    }
+
+    fn one_size(&self) -> bool {
+        false
+    }
+
+    fn lengths(&self) -> Option<Lengths> {
+        Some(self.chosen.queries.lengths())
     }
 
     fn ids(&self) -> u64 {
@@ -52,15 +81,26 @@ impl Protocol for DnsLoad {
     }
 
     fn template(&self) -> Box<dyn Template> {
-        Box::new(self.template.clone())
+        let (key, chosen) = (self.key, Arc::clone(&self.chosen));
+        Box::new(DnsTemplate { key, chosen, codes: Default::default() })
     }
 }
 
 /// Writes queries and judges replies.
 #[derive(Debug, Clone)]
 pub struct DnsTemplate {
-    key: u16,
-    query: Vec<u8>,
+    key: u64,
+    chosen: Arc<Chosen>,
+    /// Intact replies by response code.
+    codes: [Cell<u64>; reply::CODES.len()],
+}
+
+impl DnsTemplate {
+    /// The query of transaction `seq`, of which only 16 bits count, in `flow`.
+    #[inline]
+    fn query(&self, flow: u32, seq: u16) -> Query<'_> {
+        self.chosen.queries.get(u64::from(flow) << ID_BITS | u64::from(seq))
+    }
 }
 
 impl Template for DnsTemplate {
@@ -69,33 +109,50 @@ impl Template for DnsTemplate {
     }
 
     fn min_size(&self) -> usize {
-        self.query.len()
+        self.chosen.queries.lengths().longest
     }
 
     fn max_reply(&self, _size: usize) -> usize {
-        512
+        self.chosen.max_reply
     }
 
     fn seq_bits(&self) -> u32 {
         ID_BITS
     }
 
-    fn write(&mut self, _flow: u32, seq: u64, request: &mut [u8]) -> usize {
-        request[..self.query.len()].copy_from_slice(&self.query);
-        request[..2].copy_from_slice(&(seq as u16 ^ self.key).to_be_bytes());
-        self.query.len()
+    fn write(&mut self, flow: u32, seq: u64, request: &mut [u8]) -> usize {
+        let seq = seq as u16;
+        let query = self.query(flow, seq).bytes();
+        // As long as the longest query, or longer.
+        let place = &mut request[..query.len()];
+        place.copy_from_slice(query);
+        place[..2].copy_from_slice(&Ids::of(self.key, flow).id(seq).to_be_bytes());
+        query.len()
     }
 
-    fn check(&self, _flow: u32, reply: &[u8]) -> Judgement {
-        let Some(([i0, i1, flags, code, q0, q1, ..], rest)) = reply.split_first_chunk::<HEADER>() else {
-            return Judgement::Corrupt;
-        };
-        let same = QueryName::parse(rest).is_some() && rest.starts_with(&self.query[HEADER..]);
-        if flags & 0xf8 != 0x80 || [*q0, *q1] != [0, 1] || !same {
-            return Judgement::Corrupt;
+    fn check(&self, flow: u32, reply: &[u8]) -> Judgement {
+        let id = reply::id(reply).filter(|_| reply.len() <= self.chosen.max_reply);
+        let Some(id) = id else { return Judgement::Corrupt };
+        let seq = Ids::of(self.key, flow).seq(id);
+        let contents = reply::check(reply, self.query(flow, seq).question(), self.chosen.walk);
+        let (seq, code) = (u64::from(seq), usize::from(reply::code(reply)));
+        if contents != Contents::Wrong
+            && let Some(count) = self.codes.get(code)
+        {
+            count.set(count.get() + 1);
         }
-        let seq = u64::from(u16::from_be_bytes([*i0, *i1]) ^ self.key);
-        // NOERROR and NXDOMAIN answer the question.
-        if matches!(code & 0xf, 0 | 3) { Judgement::Valid { seq } } else { Judgement::Refused { seq } }
+        match contents {
+            Contents::Answer => Judgement::Valid { seq },
+            Contents::Refusal => Judgement::Refused { seq },
+            Contents::Wrong => Judgement::Corrupt,
+        }
+    }
+
+    fn kinds(&self) -> Vec<Kind> {
+        let named = reply::CODES.iter().zip(&self.codes).filter(|(_, count)| count.get() > 0);
+        named.map(|(name, count)| Kind { name: (*name).to_owned(), count: count.get() }).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,6 +19,9 @@ pub(crate) fn text(result: &LoadResult, style: &Style) -> String {
 
     out.push('\n');
     out += &fates(result).text(style);
+    if let Some(kinds) = words::load::kinds(result) {
+        out += &style.wrapped(Paint::Plain, &kinds, 2);
+    }
     let latencies = latencies(result);
     if !latencies.is_empty() {
         out.push('\n');

@@ -37,6 +37,15 @@ pub(crate) fn conclusion(result: &LoadResult) -> String {
     sentence
 }
 
+/// Intact replies by what they say, most frequent first; none if they are all alike.
+pub(crate) fn kinds(result: &LoadResult) -> Option<String> {
+    let mut kinds: Vec<_> = result.kinds.iter().collect();
+    kinds.sort_by_key(|kind| std::cmp::Reverse(kind.count));
+    let said = kinds.iter().map(|kind| format!("{} {}", kind.name, units::count(kind.count)));
+    let said = said.collect::<Vec<_>>().join(", ");
+    (!kinds.is_empty()).then(|| format!("replies, warm-up included: {said}"))
+}
+
 /// Throughput per core of the sender and of the receiver.
 pub(crate) fn per_core(result: &LoadResult) -> Vec<String> {
     let what = match (result.mode.as_str(), result.transport.as_str()) {

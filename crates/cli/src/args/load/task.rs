@@ -6,6 +6,7 @@ use std::time::Duration;
 use udpath_load::Engine;
 use udpath_load::plan::{Arrivals, Mode, Plan, PortRange, Process, Transport};
 use udpath_load::search::Limits;
+use udpath_load::template::Protocol;
 
 use super::{Args, LabArgs, Pattern};
 
@@ -27,8 +28,8 @@ pub(crate) struct Task {
     pub(crate) search: Option<Limits>,
 }
 
-/// Makes the plan. All invalid combinations of options are rejected here.
-pub(crate) fn task(args: &Args) -> Result<Task, String> {
+/// Makes the plan. All invalid combinations of options are rejected here. `protocol`: as its options describe it.
+pub(crate) fn task(args: &Args, protocol: &dyn Protocol) -> Result<Task, String> {
     in_lab(args)?;
     let mode = mode(args)?;
     let transport = transport(args)?;
@@ -45,7 +46,7 @@ pub(crate) fn task(args: &Args) -> Result<Task, String> {
     let targets = match &args.lab.lab {
         // A placeholder: the lab provides the targets.
         true => vec![SocketAddr::from(([127, 0, 0, 1], 7))],
-        false => targets(&args.targets)?,
+        false => targets(args, protocol)?,
     };
     let flows = args.flows;
     let plan = Plan {
@@ -84,6 +85,12 @@ fn in_lab(args: &Args) -> Result<(), String> {
     }
     if !args.targets.is_empty() {
         return Err(format!("--lab makes its own servers: remove {}", args.targets[0]));
+    }
+    if args.protocol.start.is_none() {
+        let name = args.protocol.name;
+        return Err(format!(
+            "--lab makes its own servers, and udpath has none of {name}: name a server instead"
+        ));
     }
     if !args.sources.is_empty() {
         return Err("--lab does not support --source: its clients have one address per link".into());
@@ -129,7 +136,7 @@ fn mode(args: &Args) -> Result<Mode, String> {
         return Ok(mode);
     }
     let possible = protocol.modes.iter().map(|mode| mode.name()).collect::<Vec<_>>().join(" or ");
-    let others = udpath_protocols::with_mode(mode).map(|other| {
+    let others = udpath_protocols::with_mode(mode).filter(|other| other.start.is_some()).map(|other| {
         let name = other.name;
         format!(", or `udpath load {name} --mode {mode}` with `udpath serve {name}` as the server")
     });
@@ -230,7 +237,18 @@ fn arrivals(args: &Args, mode: Mode) -> Result<Arrivals, String> {
     }
 }
 
-fn targets(names: &[String]) -> Result<Vec<SocketAddr>, String> {
+fn targets(args: &Args, protocol: &dyn Protocol) -> Result<Vec<SocketAddr>, String> {
+    let (names, own) = (&args.targets, protocol.targets());
+    if let (Some(name), false) = (names.first(), own.is_empty()) {
+        return Err(format!("the options of {} name the targets: remove {name}", protocol.name()));
+    }
+    if own.len() > args.flows as usize {
+        let (protocol, flows) = (protocol.name(), own.len());
+        return Err(format!("the shares of this {protocol} need {flows} flows: use --flows {flows}, or a multiple of it"));
+    }
+    if !own.is_empty() {
+        return Ok(own);
+    }
     if names.is_empty() {
         return Err("no target: name the server as ADDR:PORT, or use --lab".into());
     }

@@ -15,7 +15,6 @@ use crate::terminal::{self, StatusLine};
 
 /// Searches and prints the result.
 pub(super) fn run(args: &Args, task: &Task, limits: &Limits, stop: &AtomicBool) -> Done {
-    single::protocol(args)?;
     let mut one = |plan: &Plan| {
         let result = single::watched(args, task, plan, stop);
         if stop.load(Ordering::Relaxed) {

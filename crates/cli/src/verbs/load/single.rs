@@ -21,7 +21,15 @@ use crate::terminal;
 pub(super) fn protocol(args: &Args) -> Result<Box<dyn Protocol>, OptionError> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let run = now.as_nanos() as u64 ^ u64::from(std::process::id());
-    (args.protocol.load)(run, &args.options.of(args.protocol)?)
+    let protocol = (args.protocol.load)(run, &args.options.of(args.protocol)?)?;
+    match args.size {
+        Some(size) if protocol.lengths().is_some() => Err(OptionError::Invalid {
+            option: "size",
+            value: size.to_string(),
+            reason: format!("the requests of {} have their own lengths: remove it", protocol.name()),
+        }),
+        _ => Ok(protocol),
+    }
 }
 
 /// Carries out a plan, with a progress line.
@@ -36,7 +44,6 @@ pub(super) fn watched(args: &Args, task: &Task, plan: &Plan, stop: &AtomicBool) 
 
 /// Carries out the task's plan and prints the result.
 pub(super) fn once(args: &Args, task: &Task, stop: &AtomicBool) -> Done {
-    protocol(args)?;
     match watched(args, task, &task.plan, stop) {
         Ok(result) => finish(args, &result, None),
         Err(Error::Cut { result, why }) => finish(args, &result, Some(cut(&result, &why))),

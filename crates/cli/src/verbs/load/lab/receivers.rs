@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use udpath_lab::Machine;
 use udpath_load::plan::{Plan, Transport};
-use udpath_load::template::{InKernel, Protocol, Received, Template};
+use udpath_load::template::{InKernel, Lengths, Protocol, Received, Template};
 
 use crate::args::load::Args;
 use crate::exit::Failure;
@@ -35,6 +35,10 @@ impl Protocol for WithoutReports {
 
     fn one_size(&self) -> bool {
         self.0.one_size()
+    }
+
+    fn lengths(&self) -> Option<Lengths> {
+        self.0.lengths()
     }
 
     fn ids(&self) -> u64 {

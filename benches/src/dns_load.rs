@@ -1,0 +1,231 @@
+//! `udpath load dns` against dnsperf: queries sent by one core, and the highest rate that each finds of knotd and of NSD.
+//!
+//! ```text
+//!   client: dnsperf, or `udpath load dns`, on CPU 0  == veth, one queue ==  server on CPU 1: an answerer, knotd, NSD
+//! ```
+//! Both generators read the same file of 10,000 queries and check every reply: dnsperf its identifier and code, udpath also
+//! the question. Three questions, each with the same server for both:
+//! - What does one core send? The server is the cheapest one: it returns the query with the response bit. Each generator has the
+//!   number of queries in flight that suits it best.
+//! - And through the xdp engine, to the same server over AF_XDP. What the server cannot take is lost; the figure is what was
+//!   sent.
+//! - Which rate does a real server hold? dnsperf has no such search; its highest rate is the best of runs with several numbers
+//!   of queries in flight in which it lost no more than udpath's search allows.
+
+use std::fmt::Write as _;
+use std::net::{IpAddr, SocketAddr};
+use std::process::Stdio;
+
+use anyhow::{Context, Result, bail, ensure};
+use udpath_lab::{Lab, LabBuilder, LinkSpec};
+use udpath_rig::{DnsProgram, DnsServer, DnsSpec};
+use udpath_serve::{Config, DropReason, Io, IoChoice, Outcome, Reply, Request, Server, Service};
+
+use crate::bed::udpath;
+use crate::claim::{Bound, Claim};
+use crate::race::{quantile, race};
+use crate::results::Results;
+
+/// How many more queries one core must send, over sockets and over AF_XDP, and how much higher the rate found must be.
+const SOCKET_AT_LEAST: f64 = 2.0;
+const XDP_AT_LEAST: f64 = 3.0;
+const FOUND_AT_LEAST: f64 = 1.3;
+/// Seconds of one run of either generator.
+const SECONDS: &str = "2";
+/// Requested rate of the xdp engine per second: more than it can send.
+const RATE: &str = "20000000";
+/// Largest share of queries without a reply at a rate that counts as held.
+const LOSS: f64 = 0.001;
+/// Names in the zone and queries in the file.
+const NAMES: usize = 10_000;
+/// dnsperf's clients (sockets), and the queries in flight that it is tried with.
+const CLIENTS: &str = "16";
+const IN_FLIGHT: [&str; 4] = ["32", "64", "128", "256"];
+/// udpath's flows, and the queries in flight per flow that it is tried with over sockets.
+const FLOWS: &str = "16";
+const PER_FLOW: [&str; 3] = ["4", "8", "16"];
+/// Port of the answerer.
+const PORT: u16 = 5301;
+
+/// Answers a DNS query with the query and the response bit.
+struct Answerer;
+
+impl Service for Answerer {
+    fn serve(&mut self, request: Request<'_>, reply: &mut Reply<'_>) -> Outcome {
+        let query = request.payload();
+        if query.len() < 12 {
+            return Outcome::Drop(DropReason::Malformed);
+        }
+        let done = reply.write(query);
+        if let Some(flags) = reply.buffer_mut().get_mut(2) {
+            *flags |= 0x80;
+        }
+        done
+    }
+}
+
+/// The bed and the file of queries.
+struct Race<'a> {
+    lab: &'a Lab,
+    udpath: String,
+    queries: String,
+}
+
+pub(crate) fn run(results: &mut Results) -> Result<()> {
+    let lab = LabBuilder::new("bench-dns-load").machine("client").machine("server");
+    let lab = lab.link("client", "server", &LinkSpec::default()).up()?;
+    let file = tempfile::NamedTempFile::new().context("cannot create a file for the queries")?;
+    let queries: String = (0..NAMES).map(|number| format!("h{}.example.test A\n", scattered(number))).collect();
+    std::fs::write(&file, queries).context("cannot write the queries")?;
+    let race = Race { lab: &lab, udpath: udpath()?, queries: file.path().display().to_string() };
+    race.sent_by_one_core(results, Io::Shared)?;
+    race.sent_by_one_core(results, Io::Xdp)?;
+    for program in DnsProgram::ALL {
+        race.highest_rate(results, program)?;
+    }
+    lab.down()?;
+    Ok(())
+}
+
+/// The numbers below [`NAMES`] in an order that is not theirs: the factor has no divisor in common with 10,000.
+fn scattered(number: usize) -> usize {
+    number * 6_181 % NAMES
+}
+
+impl Race<'_> {
+    /// Queries sent per second by CPU 0, with the answerer on `io`.
+    fn sent_by_one_core(&self, results: &mut Results, io: Io) -> Result<()> {
+        let at = SocketAddr::new(IpAddr::V4(self.lab.address_of("server", "client")?.ipv4), PORT);
+        let mut config = Config::new([at]);
+        config.workers = Some(1);
+        config.cpus = Some([1].into_iter().collect());
+        config.pin = true;
+        config.io = IoChoice::Only(io);
+        let server = self.lab.machine("server")?.run(|| Server::start(&config, |_| Answerer))??;
+        let theirs = best("dnsperf", &IN_FLIGHT, |in_flight| Ok(self.dnsperf(at, in_flight)?.rate))?;
+        let dnsperf = || -> Result<f64> { Ok(self.dnsperf(at, theirs)?.rate) };
+        let xdp = io == Io::Xdp;
+        let (id, bound) = if xdp { ("xdp", XDP_AT_LEAST) } else { ("socket", SOCKET_AT_LEAST) };
+        let what = format!("load dns ({id} engine) / dnsperf, queries sent by one core");
+        let ratio = if xdp {
+            race(&what, 0.03, 6, dnsperf, || self.open(at))?
+        } else {
+            let ours = best("load dns", &PER_FLOW, |per_flow| self.closed(at, per_flow))?;
+            race(&what, 0.03, 6, dnsperf, || self.closed(at, ours))?
+        };
+        drop(server);
+        results.add(&Claim::ratio(&format!("dns_load.{id}"), what, &ratio, Bound::AtLeast(bound)));
+        Ok(())
+    }
+
+    /// The highest rate that a server of one worker holds, by `--find-max` and by dnsperf.
+    fn highest_rate(&self, results: &mut Results, program: DnsProgram) -> Result<()> {
+        let mut zone = String::from("$ORIGIN example.test.\n$TTL 60\n@ SOA ns host 1 60 60 60 60\n@ NS ns\nns A 192.0.2.53\n");
+        for number in 0..NAMES {
+            writeln!(zone, "h{number} A 198.18.{}.{}", number / 256, number % 256)?;
+        }
+        let (machine, asker, origin, cpus) = ("server", "client", "example.test", Some("1"));
+        let server =
+            DnsServer::start(self.lab, &DnsSpec { program, machine, asker, origin, zone: &zone, workers: 1, cpus });
+        let (at, name) = (server.ipv4(), program.name());
+        let held = |in_flight: &str| -> Result<f64> {
+            let run = self.dnsperf(at, in_flight)?;
+            Ok(if run.lost <= LOSS { run.rate } else { 0.0 })
+        };
+        let theirs = best("dnsperf", &IN_FLIGHT, held)?;
+        let what = format!("load dns --find-max / the best of dnsperf, {name}");
+        let (mut of_theirs, mut of_ours) = (Vec::new(), Vec::new());
+        let ratio = race(
+            &what,
+            0.05,
+            4,
+            || held(theirs).inspect(|rate| of_theirs.push(*rate)),
+            || self.found(at).inspect(|rate| of_ours.push(*rate)),
+        )?;
+        drop(server);
+        let [ours, theirs] = [of_ours, of_theirs].map(|rates| quantile(rates, 0.5) / 1e3);
+        let claim = Claim::ratio(&format!("dns_load.{name}"), what, &ratio, Bound::AtLeast(FOUND_AT_LEAST));
+        results.add(&claim.with(format!("{ours:.0} and {theirs:.0} k/s")));
+        Ok(())
+    }
+
+    fn dnsperf(&self, at: SocketAddr, in_flight: &str) -> Result<Run> {
+        let (ip, port) = (at.ip().to_string(), at.port().to_string());
+        let text = self.on_cpu_0(&[
+            "dnsperf", "-s", &ip, "-p", &port, "-d", &self.queries, "-l", SECONDS, "-c", CLIENTS, "-T", "1", "-q",
+            in_flight, "-t", "1",
+        ])?;
+        let figure = |name: &str| {
+            let value = text.lines().find_map(|line| line.trim().strip_prefix(name)?.split_whitespace().next());
+            let value = value.and_then(|value| value.parse::<f64>().ok());
+            value.with_context(|| format!("dnsperf printed no `{name}`: {text}"))
+        };
+        let (sent, lost) = (figure("Queries sent:")?, figure("Queries lost:")?);
+        Ok(Run { rate: figure("Queries per second:")?, lost: lost / sent.max(1.0) })
+    }
+
+    /// Transactions per second over sockets in a closed loop.
+    fn closed(&self, at: SocketAddr, per_flow: &str) -> Result<f64> {
+        let result = self.load(at, &["--inflight", per_flow])?;
+        result["tps"].as_f64().context("load printed no rate")
+    }
+
+    /// Queries sent per second by the xdp engine at a rate above what it can send.
+    fn open(&self, at: SocketAddr) -> Result<f64> {
+        // Most are not answered: a short timeout keeps the table of open requests as small as in real use.
+        let result = self.load(at, &["--engine", "xdp", "--rate", RATE, "--timeout", "1ms"])?;
+        let sent = result["counts"]["sent"].as_f64().zip(result["seconds"].as_f64());
+        sent.map(|(sent, seconds)| sent / seconds).context("load printed no counts")
+    }
+
+    /// The highest rate that the search finds.
+    fn found(&self, at: SocketAddr) -> Result<f64> {
+        let loss = format!("{}%", LOSS * 100.0);
+        let result = self.load(at, &["--engine", "xdp", "--find-max", "--loss", &loss, "--rate", "50k"])?;
+        result["max_rate"].as_f64().context("the search found no rate")
+    }
+
+    /// The result of `udpath load dns`; an exit code that says that a server is overloaded is not an error.
+    fn load(&self, at: SocketAddr, more: &[&str]) -> Result<serde_json::Value> {
+        let (at, seconds) = (at.to_string(), format!("{SECONDS}s"));
+        let load = [self.udpath.as_str(), "load", "dns", &at, "--queries", &self.queries, "--flows", FLOWS, "--threads", "1"];
+        let text = self.on_cpu_0(&[&load[..], &["-d", &seconds, "--json"], more].concat())?;
+        let result: serde_json::Value = serde_json::from_str(&text)?;
+        let counts = &result["counts"];
+        let wrong = ["corrupt", "refused"].iter().find(|name| counts[**name].as_u64().is_some_and(|count| count > 0));
+        ensure!(wrong.is_none(), "wrong replies: {counts}");
+        Ok(result)
+    }
+
+    fn on_cpu_0(&self, arguments: &[&str]) -> Result<String> {
+        let mut command = self.lab.machine("client")?.command("taskset");
+        command.args(["-c", "0"]).args(arguments).stdin(Stdio::null());
+        let done = command.output().with_context(|| format!("cannot run {}", arguments.join(" ")))?;
+        if done.stdout.is_empty() {
+            bail!("{} failed: {}", arguments.join(" "), String::from_utf8_lossy(&done.stderr));
+        }
+        Ok(String::from_utf8(done.stdout)?)
+    }
+}
+
+/// A run of dnsperf.
+struct Run {
+    /// Answered queries per second.
+    rate: f64,
+    /// Share of queries without a reply.
+    lost: f64,
+}
+
+/// The choice with the highest median rate of three runs.
+fn best<'a>(of: &str, choices: &[&'a str], rate: impl Fn(&str) -> Result<f64>) -> Result<&'a str> {
+    let mut best: Option<(f64, &str)> = None;
+    for choice in choices {
+        let runs = (0..3).map(|_| rate(choice)).collect::<Result<Vec<_>>>();
+        let median = quantile(runs.with_context(|| format!("{of}, {choice} in flight"))?, 0.5);
+        eprintln!("  {of}, {choice} in flight: {:.0} k/s", median / 1e3);
+        if best.is_none_or(|(most, _)| median > most) {
+            best = Some((median, choice));
+        }
+    }
+    best.map(|(_, choice)| choice).context("one or more are tried")
+}

@@ -1,0 +1,117 @@
+//! Queries from a file as dnsperf reads them: a name and a type per line, `;` and `#` begin a comment.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use super::name::{self, NameError};
+use super::queries::{Composer, MAX_QUERIES};
+use super::types;
+
+/// Longest line, bytes: a name of 255 bytes, each written as `\DDD`, with a type and a comment. Longer lines are not read to
+/// their end, so that no file fills the memory.
+const MAX_LINE: usize = 4096;
+
+/// Why a file's queries cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FileError {
+    #[error("{0}")]
+    Read(#[from] io::Error),
+    #[error("line {0} has more than {MAX_LINE} bytes")]
+    LongLine(usize),
+    #[error("line {line}: {error}")]
+    Name { line: usize, error: NameError },
+    #[error("line {line}: no type behind the name: write `NAME TYPE`, such as `example.org A`")]
+    NoType { line: usize },
+    #[error("line {line}: unknown type {name}: write a type such as A or AAAA, or TYPE and its number")]
+    Type { line: usize, name: String },
+    #[error("line {line}: `{rest}` behind the type: write one query per line, as `NAME TYPE`")]
+    Rest { line: usize, rest: String },
+    #[error("line {line}: more than {MAX_QUERIES} queries")]
+    TooMany { line: usize },
+    #[error("no queries in the file: write one per line, as `NAME TYPE`")]
+    Empty,
+}
+
+/// Adds the queries of the file at `path`, in order.
+pub(super) fn read(path: &Path, queries: &mut Composer) -> Result<(), FileError> {
+    parse(BufReader::new(File::open(path)?), queries)
+}
+
+/// Adds the queries of `lines`.
+fn parse(mut lines: impl BufRead, queries: &mut Composer) -> Result<(), FileError> {
+    let (mut text, mut wire, mut line) = (Vec::new(), Vec::new(), 0);
+    loop {
+        text.clear();
+        line += 1;
+        if lines.by_ref().take(MAX_LINE as u64 + 1).read_until(b'\n', &mut text)? == 0 {
+            break;
+        }
+        if text.len() > MAX_LINE {
+            return Err(FileError::LongLine(line));
+        }
+        let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        let Some(of_name) = words.next().filter(|word| !is_comment(word)) else { continue };
+        name::write(of_name, &mut wire).map_err(|error| FileError::Name { line, error })?;
+        let of_type = words.next().filter(|word| !is_comment(word)).ok_or(FileError::NoType { line })?;
+        let shown = |word: &[u8]| String::from_utf8_lossy(word).escape_debug().to_string();
+        let rtype = std::str::from_utf8(of_type).ok().and_then(types::number);
+        let rtype = rtype.ok_or_else(|| FileError::Type { line, name: shown(of_type) })?;
+        if let Some(rest) = words.next().filter(|word| !is_comment(word)) {
+            return Err(FileError::Rest { line, rest: shown(rest) });
+        }
+        if !queries.push(&wire, rtype) {
+            return Err(FileError::TooMany { line });
+        }
+    }
+    if queries.count() == 0 { Err(FileError::Empty) } else { Ok(()) }
+}
+
+fn is_comment(word: &[u8]) -> bool {
+    word.starts_with(b";") || word.starts_with(b"#")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::queries::{Edns, Queries};
+    use super::*;
+
+    fn parsed(text: &[u8]) -> Result<Queries, FileError> {
+        let mut composer = Composer::new(Edns::default());
+        parse(text, &mut composer)?;
+        Ok(composer.finish().expect("one or more"))
+    }
+
+    #[test]
+    fn names_and_types_in_order() {
+        let text = b"; a comment\n\nwww.example.org A\r\n  \t\n# another\n\tb.\t aaaa ; why\n. TYPE2#x\n";
+        let error = parsed(text).unwrap_err();
+        assert_eq!(error.to_string().split(": write").next(), Some("line 7: unknown type TYPE2#x"));
+        let queries = parsed(&text[..text.len() - b"#x\n".len()]).unwrap();
+        let questions: Vec<_> = (0..3).map(|number| queries.get(number).question()).collect();
+        let expected: [&[u8]; 3] =
+            [b"\x03www\x07example\x03org\0\0\x01\0\x01", b"\x01b\0\0\x1c\0\x01", b"\0\0\x02\0\x01"];
+        assert_eq!((questions, queries.count()), (expected.to_vec(), 3));
+        assert_eq!(queries.get(3), queries.get(0), "from the first again");
+    }
+
+    #[test]
+    fn bad_lines_are_named() {
+        let long = [&b"a A\n"[..], &vec![b'a'; MAX_LINE + 1]].concat();
+        for (text, expected) in [
+            (&b"a A\nb\n"[..], "line 2: no type behind the name"),
+            (b"a ; A", "line 1: no type behind the name"),
+            (b"a AXFR", "line 1: unknown type AXFR"),
+            (b"a \xff\n", "line 1: unknown type \u{fffd}"),
+            (b"a..b A", "line 1: the name has an empty label"),
+            (b"\n\na A IN", "line 3: `IN` behind the type"),
+            (&long, "line 2 has more than 4096 bytes"),
+            (b"", "no queries in the file"),
+            (b"; nothing\n\n", "no queries in the file"),
+        ] {
+            let error = parsed(text).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
+        assert!(matches!(read(Path::new("/"), &mut Composer::new(Edns::default())), Err(FileError::Read(_))));
+    }
+}

@@ -1,0 +1,128 @@
+//! The payloads of a capture's UDP datagrams to one port.
+
+use std::collections::BTreeMap;
+use std::error::Error as _;
+use std::path::Path;
+
+use udpath_stack::port::capture::{Error, Frames};
+use udpath_stack::wire::Packet;
+
+/// Most payloads, and most bytes of them: a capture of more is not a sample any more, and would fill the memory.
+const MAX_PAYLOADS: usize = 8 << 20;
+const MAX_BYTES: usize = 1 << 30;
+/// Ports named in an error.
+const NAMED_PORTS: usize = 5;
+
+/// Why a capture cannot be replayed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CaptureError {
+    #[error("{}", with_source(.0))]
+    Read(#[from] Error),
+    #[error("none of its {frames} frames is a whole UDP datagram with a payload{}", to(.port))]
+    None { frames: u64, port: Option<u16> },
+    #[error("it has datagrams to several ports ({0}): choose one with --port")]
+    Ports(String),
+    #[error("more than {MAX_PAYLOADS} datagrams, or 1 GiB: cut it into several (editcap -c)")]
+    TooMuch,
+}
+
+fn with_source(error: &Error) -> String {
+    error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
+}
+
+fn to(port: &Option<u16>) -> String {
+    port.map_or_else(String::new, |port| format!(" to port {port}"))
+}
+
+/// One or more payloads, one behind the other.
+#[derive(Debug)]
+pub(super) struct Payloads {
+    bytes: Vec<u8>,
+    /// Where each begins, and the end.
+    starts: Vec<u32>,
+}
+
+impl Payloads {
+    /// Reads those to `port` of the capture at `path`; without it, to the only port in the capture.
+    pub(super) fn read(path: &Path, port: Option<u16>) -> Result<Self, CaptureError> {
+        let port = match port {
+            Some(port) => port,
+            None => only_port(path)?,
+        };
+        let (mut payloads, mut too_much) = (Self { bytes: Vec::new(), starts: vec![0] }, false);
+        let frames = each(path, |of, payload| {
+            if of != port || too_much {
+                return;
+            }
+            too_much = payloads.count() >= MAX_PAYLOADS || payloads.bytes.len() + payload.len() > MAX_BYTES;
+            if !too_much {
+                payloads.bytes.extend_from_slice(payload);
+                // At most 1 GiB.
+                payloads.starts.push(payloads.bytes.len() as u32);
+            }
+        })?;
+        match payloads.count() {
+            _ if too_much => Err(CaptureError::TooMuch),
+            0 => Err(CaptureError::None { frames, port: Some(port) }),
+            _ => Ok(payloads),
+        }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// Bytes of all.
+    pub(super) fn total(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Payload `number`, from the first again behind the last.
+    #[inline]
+    pub(super) fn get(&self, number: u64) -> &[u8] {
+        let index = (number % self.count() as u64) as usize;
+        &self.bytes[self.starts[index] as usize..self.starts[index + 1] as usize]
+    }
+
+    /// Each payload, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.count() as u64).map(|number| self.get(number))
+    }
+}
+
+/// The only destination port in the capture.
+fn only_port(path: &Path) -> Result<u16, CaptureError> {
+    let mut ports = BTreeMap::<u16, u64>::new();
+    let frames = each(path, |port, _| *ports.entry(port).or_default() += 1)?;
+    let mut ports: Vec<(u16, u64)> = ports.into_iter().collect();
+    match ports[..] {
+        [] => Err(CaptureError::None { frames, port: None }),
+        [(port, _)] => Ok(port),
+        _ => {
+            ports.sort_by_key(|(port, count)| (u64::MAX - count, *port));
+            let named = ports.iter().take(NAMED_PORTS).map(|(port, count)| format!("{port}: {count}"));
+            let mut named = named.collect::<Vec<_>>().join(", ");
+            if ports.len() > NAMED_PORTS {
+                named += ", ...";
+            }
+            Err(CaptureError::Ports(named))
+        }
+    }
+}
+
+/// Calls `of` with the destination port and the payload of each whole unicast datagram that has one; returns the number of
+/// frames in the capture.
+fn each(path: &Path, mut of: impl FnMut(u16, &[u8])) -> Result<u64, Error> {
+    let (mut frames, mut number) = (Frames::open(path)?, 0);
+    let mut look = |frame: &[u8]| {
+        if let Ok(headers) = Packet::parse(frame)
+            && headers.payload_len() > 0
+        {
+            of(headers.destination_port(), headers.payload(frame));
+        }
+    };
+    while frames.look(&mut look)?.is_some() {
+        number += 1;
+    }
+    Ok(number)
+}
