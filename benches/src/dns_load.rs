@@ -75,7 +75,8 @@ pub(crate) fn run(results: &mut Results) -> Result<()> {
     let lab = LabBuilder::new("bench-dns-load").machine("client").machine("server");
     let lab = lab.link("client", "server", &LinkSpec::default()).up()?;
     let file = tempfile::NamedTempFile::new().context("cannot create a file for the queries")?;
-    let queries: String = (0..NAMES).map(|number| format!("h{}.example.test A\n", scattered(number))).collect();
+    let queries: String =
+        (0..NAMES).map(|number| format!("h{}.example.test A\n", scattered(number))).collect();
     std::fs::write(&file, queries).context("cannot write the queries")?;
     let race = Race { lab: &lab, udpath: udpath()?, queries: file.path().display().to_string() };
     race.sent_by_one_core(results, Io::Shared)?;
@@ -120,13 +121,17 @@ impl Race<'_> {
 
     /// The highest rate that a server of one worker holds, by `--find-max` and by dnsperf.
     fn highest_rate(&self, results: &mut Results, program: DnsProgram) -> Result<()> {
-        let mut zone = String::from("$ORIGIN example.test.\n$TTL 60\n@ SOA ns host 1 60 60 60 60\n@ NS ns\nns A 192.0.2.53\n");
+        let mut zone = String::from(
+            "$ORIGIN example.test.\n$TTL 60\n@ SOA ns host 1 60 60 60 60\n@ NS ns\nns A 192.0.2.53\n",
+        );
         for number in 0..NAMES {
             writeln!(zone, "h{number} A 198.18.{}.{}", number / 256, number % 256)?;
         }
         let (machine, asker, origin, cpus) = ("server", "client", "example.test", Some("1"));
-        let server =
-            DnsServer::start(self.lab, &DnsSpec { program, machine, asker, origin, zone: &zone, workers: 1, cpus });
+        let server = DnsServer::start(
+            self.lab,
+            &DnsSpec { program, machine, asker, origin, zone: &zone, workers: 1, cpus },
+        );
         let (at, name) = (server.ipv4(), program.name());
         let held = |in_flight: &str| -> Result<f64> {
             let run = self.dnsperf(at, in_flight)?;
@@ -152,11 +157,27 @@ impl Race<'_> {
     fn dnsperf(&self, at: SocketAddr, in_flight: &str) -> Result<Run> {
         let (ip, port) = (at.ip().to_string(), at.port().to_string());
         let text = self.on_cpu_0(&[
-            "dnsperf", "-s", &ip, "-p", &port, "-d", &self.queries, "-l", SECONDS, "-c", CLIENTS, "-T", "1", "-q",
-            in_flight, "-t", "1",
+            "dnsperf",
+            "-s",
+            &ip,
+            "-p",
+            &port,
+            "-d",
+            &self.queries,
+            "-l",
+            SECONDS,
+            "-c",
+            CLIENTS,
+            "-T",
+            "1",
+            "-q",
+            in_flight,
+            "-t",
+            "1",
         ])?;
         let figure = |name: &str| {
-            let value = text.lines().find_map(|line| line.trim().strip_prefix(name)?.split_whitespace().next());
+            let value =
+                text.lines().find_map(|line| line.trim().strip_prefix(name)?.split_whitespace().next());
             let value = value.and_then(|value| value.parse::<f64>().ok());
             value.with_context(|| format!("dnsperf printed no `{name}`: {text}"))
         };
@@ -188,11 +209,23 @@ impl Race<'_> {
     /// The result of `udpath load dns`; an exit code that says that a server is overloaded is not an error.
     fn load(&self, at: SocketAddr, more: &[&str]) -> Result<serde_json::Value> {
         let (at, seconds) = (at.to_string(), format!("{SECONDS}s"));
-        let load = [self.udpath.as_str(), "load", "dns", &at, "--queries", &self.queries, "--flows", FLOWS, "--threads", "1"];
+        let load = [
+            self.udpath.as_str(),
+            "load",
+            "dns",
+            &at,
+            "--queries",
+            &self.queries,
+            "--flows",
+            FLOWS,
+            "--threads",
+            "1",
+        ];
         let text = self.on_cpu_0(&[&load[..], &["-d", &seconds, "--json"], more].concat())?;
         let result: serde_json::Value = serde_json::from_str(&text)?;
         let counts = &result["counts"];
-        let wrong = ["corrupt", "refused"].iter().find(|name| counts[**name].as_u64().is_some_and(|count| count > 0));
+        let wrong =
+            ["corrupt", "refused"].iter().find(|name| counts[**name].as_u64().is_some_and(|count| count > 0));
         ensure!(wrong.is_none(), "wrong replies: {counts}");
         Ok(result)
     }

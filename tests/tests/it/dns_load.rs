@@ -32,14 +32,33 @@ fn zone() -> String {
 
 fn start(lab: &Lab, which: DnsProgram) -> DnsServer {
     let (machine, asker, zone) = ("server", "client", zone());
-    let spec = DnsSpec { program: which, machine, asker, origin: "example.test", zone: &zone, workers: 2, cpus: None };
+    let spec = DnsSpec {
+        program: which,
+        machine,
+        asker,
+        origin: "example.test",
+        zone: &zone,
+        workers: 2,
+        cpus: None,
+    };
     DnsServer::start(lab, &spec)
 }
 
 /// `udpath load dns` on the client.
 fn load(lab: &Lab, target: SocketAddr, more: &[&str]) -> Ended {
     let mut inside: Command = lab.machine("client").unwrap().command(program());
-    inside.args(["load", "dns", &target.to_string(), "--flows", "4", "--inflight", "4", "-d", "400ms", "--json"]);
+    inside.args([
+        "load",
+        "dns",
+        &target.to_string(),
+        "--flows",
+        "4",
+        "--inflight",
+        "4",
+        "-d",
+        "400ms",
+        "--json",
+    ]);
     inside.args(more);
     Run::of(inside, &more.join(" ")).within(TIMEOUT * 2).start_with(|command| lab.spawn(command)).finish()
 }
@@ -102,7 +121,9 @@ fn knotd_and_nsd_answer_a_file_over_every_engine() {
         let lab = client_and_server("dns-file", 2);
         let server = start(&lab, which);
         for engine in ENGINES {
-            for edns in [&[][..], &["--bufsize", "512"], &["--bufsize", "1232", "--dnssec"], &["--bufsize", "4096"]] {
+            for edns in
+                [&[][..], &["--bufsize", "512"], &["--bufsize", "1232", "--dnssec"], &["--bufsize", "4096"]]
+            {
                 // A reply of 2,100 bytes is fragmented at 1,500, and fragments go to the kernel.
                 if engine != "socket" && edns.contains(&"4096") {
                     continue;
@@ -147,7 +168,9 @@ fn identifiers_are_used_again_and_again() {
     let server = start(&lab, DnsProgram::Knotd);
     let mut inside = lab.machine("client").unwrap().command(program());
     let names = ["--name", "h{}.example.test", "--names", "1000"];
-    inside.args(["load", "dns", &server.ipv4().to_string(), "--inflight", "8", "-d", "6s", "--json"]).args(names);
+    inside
+        .args(["load", "dns", &server.ipv4().to_string(), "--inflight", "8", "-d", "6s", "--json"])
+        .args(names);
     let ended = Run::of(inside, "load").within(TIMEOUT * 2).start_with(|command| lab.spawn(command)).finish();
     assert_eq!(ended.code(), Some(0), "{}", ended.err);
     let result: Value = serde_json::from_str(&ended.out).unwrap();

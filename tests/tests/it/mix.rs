@@ -10,11 +10,15 @@ use udpath_lab::Lab;
 use udpath_rig::{DnsProgram, DnsServer, DnsSpec, Run, Running, TIMEOUT, client_and_server, program};
 
 const ENGINES: [&str; 3] = ["socket", "xdp", "xdp-rings"];
-const ZONE: &str = "$ORIGIN example.test.\n$TTL 60\n@ SOA ns host 1 60 60 60 60\n@ NS ns\nns A 192.0.2.53\n* A 192.0.2.1\n";
+const ZONE: &str =
+    "$ORIGIN example.test.\n$TTL 60\n@ SOA ns host 1 60 60 60 60\n@ NS ns\nns A 192.0.2.53\n* A 192.0.2.1\n";
 
 fn knotd(lab: &Lab) -> DnsServer {
     let (machine, asker, origin, zone) = ("server", "client", "example.test", ZONE);
-    DnsServer::start(lab, &DnsSpec { program: DnsProgram::Knotd, machine, asker, origin, zone, workers: 1, cpus: None })
+    DnsServer::start(
+        lab,
+        &DnsSpec { program: DnsProgram::Knotd, machine, asker, origin, zone, workers: 1, cpus: None },
+    )
 }
 
 fn start(lab: &Lab, command: Command, shown: &str) -> Running {
@@ -62,7 +66,8 @@ fn a_captured_load_is_replayed_over_every_engine() {
     capture(&lab, server.ipv4(), file.path());
     let (pcap, target) = (file.path().display().to_string(), server.ipv4().to_string());
     for engine in ENGINES {
-        let replay = ["replay", &target, "--engine", engine, "--pcap", &pcap, "--port", "5300", "--flows", "4"];
+        let replay =
+            ["replay", &target, "--engine", engine, "--pcap", &pcap, "--port", "5300", "--flows", "4"];
         let matched = load(&lab, &[&replay[..], &["--id", "0:2", "--inflight", "4"]].concat());
         let size = matched["size"].as_u64().unwrap();
         assert!((35..50).contains(&size), "{size}");
@@ -89,7 +94,8 @@ fn a_mix_sends_each_share_to_its_server_over_every_engine() {
     let ip = server.ipv4().ip();
     for engine in ENGINES {
         let bind = format!("{ip}:7007");
-        let mut echo = udpath(&lab, "server", &["serve", "echo", "--io", "shared", "--json", "--bind", &bind]);
+        let mut echo =
+            udpath(&lab, "server", &["serve", "echo", "--io", "shared", "--json", "--bind", &bind]);
         echo.says("ready io=");
         let parts = format!(
             "70 dns {} --name h{{}}.example.test --names 50 --verify\n20 echo {bind} --size 64\n10 echo {bind} # 100\n",
@@ -125,9 +131,18 @@ fn wrong_files_and_targets_are_named() {
         (&["load", "mix", "--mix", "/nonexistent"], "invalid --mix /nonexistent: No such file"),
         (&["load", "mix", "--mix", &bad], "line 2: unknown protocol gopher: expected echo"),
         (&["load", "mix", "--mix", &parts], "the shares of this mix need 10 flows: use --flows 10"),
-        (&["load", "mix", "127.0.0.1:7", "--mix", &parts], "the options of mix name the targets: remove 127.0.0.1:7"),
-        (&["load", "mix", "--mix", &parts, "--flows", "10", "--lab", "--pattern", "one-to-one"], "udpath has none of mix"),
-        (&["load", "mix", "--mix", &parts, "--size", "64"], "invalid --size 64: the requests of mix have their own lengths"),
+        (
+            &["load", "mix", "127.0.0.1:7", "--mix", &parts],
+            "the options of mix name the targets: remove 127.0.0.1:7",
+        ),
+        (
+            &["load", "mix", "--mix", &parts, "--flows", "10", "--lab", "--pattern", "one-to-one"],
+            "udpath has none of mix",
+        ),
+        (
+            &["load", "mix", "--mix", &parts, "--size", "64"],
+            "invalid --size 64: the requests of mix have their own lengths",
+        ),
         (&["load", "replay", "127.0.0.1:7"], "--pcap FILE is required: name the capture to replay"),
         (&["load", "replay", "127.0.0.1:7", "--pcap", &parts], "is not a capture"),
     ] {

@@ -73,11 +73,14 @@ fn parse(text: &str) -> Result<Vec<Part>, MixError> {
 }
 
 fn part<'a>(line: usize, mut words: impl Iterator<Item = &'a str>) -> Result<Part, String> {
-    let mut next = |what: &str| words.next().ok_or_else(|| format!("no {what}: write WEIGHT PROTOCOL ADDR:PORT"));
+    let mut next =
+        |what: &str| words.next().ok_or_else(|| format!("no {what}: write WEIGHT PROTOCOL ADDR:PORT"));
     let weight = next("weight")?;
-    let weight = weight.parse().ok().filter(|weight| (1..=MAX_WEIGHT).contains(weight)).ok_or_else(|| {
-        format!("invalid weight {}: expected 1 to {MAX_WEIGHT}", weight.escape_debug())
-    })?;
+    let weight = weight
+        .parse()
+        .ok()
+        .filter(|weight| (1..=MAX_WEIGHT).contains(weight))
+        .ok_or_else(|| format!("invalid weight {}: expected 1 to {MAX_WEIGHT}", weight.escape_debug()))?;
     let entry = protocol(next("protocol")?)?;
     let target = next("target")?;
     let target = target.parse().map_err(|_| {
@@ -109,7 +112,8 @@ fn option<'a>(part: &mut Part, word: &str, words: &mut impl Iterator<Item = &'a 
     if name == "--size" {
         let value = value()?;
         let size = value.parse().ok().filter(|size| (1..=MAX_SIZE).contains(size));
-        part.size = Some(size.ok_or_else(|| format!("invalid --size {value}: expected 1 to {MAX_SIZE} bytes"))?);
+        part.size =
+            Some(size.ok_or_else(|| format!("invalid --size {value}: expected 1 to {MAX_SIZE} bytes"))?);
         return Ok(());
     }
     let own = part.entry.load_options;

@@ -7,9 +7,9 @@ use udpath_load::plan::MAX_SIZE;
 use udpath_load::result::Kind;
 use udpath_load::template::{Judgement, Lengths, Protocol, Template};
 
+use super::MIX;
 use super::file::{self, MixError};
 use super::shares::{MAX_SLOTS, slots};
-use super::MIX;
 use crate::{OptionError, Options};
 
 /// A part with its protocol's side of the load.
@@ -109,7 +109,10 @@ impl Protocol for MixLoad {
 
     fn template(&self) -> Box<dyn Template> {
         let sized = |part: &Part| (part.lengths.longest, part.protocol.template());
-        Box::new(MixTemplate { parts: self.parts.iter().map(sized).collect(), slots: Arc::clone(&self.slots) })
+        Box::new(MixTemplate {
+            parts: self.parts.iter().map(sized).collect(),
+            slots: Arc::clone(&self.slots),
+        })
     }
 }
 
@@ -191,7 +194,15 @@ mod tests {
             let mut request = [0xff; 64];
             let len = template.write(flow, 5, &mut request);
             let port = targets[flow as usize % 4].port();
-            assert_eq!(len, match port { 53 => dns, 123 => 48, _ => 64 }, "flow {flow} to port {port}");
+            assert_eq!(
+                len,
+                match port {
+                    53 => dns,
+                    123 => 48,
+                    _ => 64,
+                },
+                "flow {flow} to port {port}"
+            );
             sizes.push(len);
             // What is intact for an echo is wrong for the others.
             let judged = template.check(flow, &request[..len]);
@@ -205,10 +216,16 @@ mod tests {
     #[test]
     fn errors_name_the_line() {
         for (text, expected) in [
-            ("1 echo 192.0.2.1:7\n1 dns 192.0.2.1:53 --types X\n", "line 2: invalid --types X: expected types"),
+            (
+                "1 echo 192.0.2.1:7\n1 dns 192.0.2.1:53 --types X\n",
+                "line 2: invalid --types X: expected types",
+            ),
             ("1 dns 192.0.2.1:53 --size 50", "line 1: --size 50: the requests of dns have their own lengths"),
             ("1 echo 192.0.2.1:7 --size 17", "line 1: invalid --size 17: requests of echo have 18 to"),
-            ("1 ntp 192.0.2.1:123 --size 49", "line 1: invalid --size 49: requests of ntp have 48 to 48 bytes"),
+            (
+                "1 ntp 192.0.2.1:123 --size 49",
+                "line 1: invalid --size 49: requests of ntp have 48 to 48 bytes",
+            ),
             ("999 echo 192.0.2.1:7\n2 ntp 192.0.2.1:123", "the weights need more than 1000 flows"),
             ("1 replay 192.0.2.1:53", "line 1: --pcap FILE is required"),
         ] {

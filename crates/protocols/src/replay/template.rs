@@ -69,7 +69,11 @@ impl ReplayLoad {
     /// # Errors
     /// An invalid option; a capture that cannot be read, has no datagrams to the port, or one too short for the identifier.
     pub fn from_options(run: u64, options: &Options) -> Result<Self, OptionError> {
-        let id: Option<IdField> = options.parsed(&ID, "OFFSET:WIDTH with a width of 1 to 8 bytes within the first 2048", |_: &IdField| true)?;
+        let id: Option<IdField> = options.parsed(
+            &ID,
+            "OFFSET:WIDTH with a width of 1 to 8 bytes within the first 2048",
+            |_: &IdField| true,
+        )?;
         let port = options.parsed(&PORT, "1 to 65535", |port: &u16| *port > 0)?;
         let path = options.required_path(&PCAP, "the capture to replay")?;
         let payloads = Payloads::read(&path, port).map_err(|error| OptionError::Invalid {

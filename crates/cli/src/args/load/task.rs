@@ -244,7 +244,9 @@ fn targets(args: &Args, protocol: &dyn Protocol) -> Result<Vec<SocketAddr>, Stri
     }
     if own.len() > args.flows as usize {
         let (protocol, flows) = (protocol.name(), own.len());
-        return Err(format!("the shares of this {protocol} need {flows} flows: use --flows {flows}, or a multiple of it"));
+        return Err(format!(
+            "the shares of this {protocol} need {flows} flows: use --flows {flows}, or a multiple of it"
+        ));
     }
     if !own.is_empty() {
         return Ok(own);

@@ -100,16 +100,14 @@ mod tests {
     fn one_name_is_one_query_unless_something_is_drawn() {
         let one = names("example.org", 1);
         assert_eq!(composed(&one, Edns { percent: 100, ..Edns::default() }).unwrap().count(), 1);
-        assert_eq!(
-            composed(&one, Edns { percent: 99, ..Edns::default() }).unwrap().count(),
-            MIN_DRAWN
-        );
+        assert_eq!(composed(&one, Edns { percent: 99, ..Edns::default() }).unwrap().count(), MIN_DRAWN);
         assert_eq!(composed(&Names { missing: 100, ..one }, Edns::default()).unwrap().count(), 1);
     }
 
     #[test]
     fn shares_are_met() {
-        let mixed = Names { types: "A:70,AAAA:30".parse().unwrap(), missing: 20, ..names("{}.example.org", 3) };
+        let mixed =
+            Names { types: "A:70,AAAA:30".parse().unwrap(), missing: 20, ..names("{}.example.org", 3) };
         let queries = composed(&mixed, Edns { percent: 40, size: 1232, dnssec: true }).unwrap();
         let count = queries.count();
         assert!(count >= MIN_DRAWN && count.is_multiple_of(3));
@@ -117,7 +115,8 @@ mod tests {
             let all = (0..count as u64).map(|number| queries.get(number));
             all.filter(|query| has(query.bytes(), query.question())).count() as f64 / count as f64
         };
-        let close = |share: f64, expected: f64| assert!((share - expected).abs() < 0.03, "{share} {expected}");
+        let close =
+            |share: f64, expected: f64| assert!((share - expected).abs() < 0.03, "{share} {expected}");
         close(share(&|_, question| question.ends_with(&[0, 28, 0, 1])), 0.3);
         close(share(&|_, question| question.starts_with(b"\x10missing-")), 0.2);
         close(share(&|bytes, _| bytes[HEADER - 1] == 1), 0.4);

@@ -71,7 +71,10 @@ mod tests {
             for seq in 0..=u16::MAX {
                 let id = ids.id(seq);
                 assert_eq!(ids.seq(id), seq, "{run} {flow}");
-                assert!(!std::mem::replace(&mut seen[usize::from(id)], true), "{run} {flow} {seq}: {id} twice");
+                assert!(
+                    !std::mem::replace(&mut seen[usize::from(id)], true),
+                    "{run} {flow} {seq}: {id} twice"
+                );
             }
         }
     }

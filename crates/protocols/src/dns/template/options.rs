@@ -94,7 +94,8 @@ impl Chosen {
                     let reason = format!("the file has the names and types; remove --{}", other.name);
                     return Err(invalid(&QUERIES, &path.display(), reason));
                 }
-                file::read(&path, &mut composer).map_err(|error| invalid(&QUERIES, &path.display(), error))?;
+                file::read(&path, &mut composer)
+                    .map_err(|error| invalid(&QUERIES, &path.display(), error))?;
                 if edns.is_mixed() {
                     composer.repeat(MIN_DRAWN);
                 }
@@ -202,7 +203,10 @@ mod tests {
         assert_eq!(mixed.queries.count(), MIN_DRAWN);
         std::fs::write(&file, "a A\nb NONE\n").unwrap();
         let error = chosen(&[(&QUERIES, &path)]).unwrap_err();
-        assert!(error.starts_with(&format!("invalid --queries {path}: line 2: unknown type NONE")), "{error}");
+        assert!(
+            error.starts_with(&format!("invalid --queries {path}: line 2: unknown type NONE")),
+            "{error}"
+        );
     }
 
     #[test]
@@ -216,7 +220,10 @@ mod tests {
             (&[(&EDNS, "-1")], "invalid --edns -1: expected 0 to 100"),
             (&[(&BUFSIZE, "511")], "invalid --bufsize 511: expected 512 to 65535"),
             (&[(&QUERIES, "/nonexistent")], "invalid --queries /nonexistent: No such file"),
-            (&[(&QUERIES, "q"), (&TYPES, "A")], "invalid --queries q: the file has the names and types; remove --types"),
+            (
+                &[(&QUERIES, "q"), (&TYPES, "A")],
+                "invalid --queries q: the file has the names and types; remove --types",
+            ),
         ] {
             let error = chosen(given).unwrap_err();
             assert!(error.starts_with(expected), "{error}");

@@ -19,8 +19,8 @@ const RCODE: u16 = 0x000f;
 
 /// Response codes that are assigned for replies without EDNS (RFC 1035, 4.1.1; RFC 2136, 2.2).
 pub(super) const CODES: [&str; 11] = [
-    "NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED", "YXDOMAIN", "YXRRSET", "NXRRSET", "NOTAUTH",
-    "NOTZONE",
+    "NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED", "YXDOMAIN", "YXRRSET", "NXRRSET",
+    "NOTAUTH", "NOTZONE",
 ];
 const LAST_CODE: u16 = CODES.len() as u16 - 1;
 /// Those of an answer.

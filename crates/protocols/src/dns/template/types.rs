@@ -91,7 +91,8 @@ impl FromStr for Shares {
         let (mut types, mut sum) = (Vec::new(), 0);
         for part in text.split(',') {
             let (name, weight) = part.split_once(':').unwrap_or((part, "1"));
-            let weight = weight.parse::<u64>().ok().filter(|weight| (1..=1_000_000).contains(weight)).ok_or(())?;
+            let weight =
+                weight.parse::<u64>().ok().filter(|weight| (1..=1_000_000).contains(weight)).ok_or(())?;
             sum += weight;
             types.push((number(name).ok_or(())?, sum));
         }
@@ -105,7 +106,8 @@ mod tests {
 
     #[test]
     fn types_have_names_and_numbers() {
-        for (name, expected) in [("A", 1), ("aaaa", 28), ("Any", 255), ("TYPE65", 65), ("type65535", 65_535)] {
+        for (name, expected) in [("A", 1), ("aaaa", 28), ("Any", 255), ("TYPE65", 65), ("type65535", 65_535)]
+        {
             assert_eq!(number(name), Some(expected), "{name}");
         }
         for wrong in ["", "AXFR", "TYPE", "TYPE65536", "TYPE+1", "TYPE-1", "TYPEA", "X", "TYP", "ÄÄÄ"] {

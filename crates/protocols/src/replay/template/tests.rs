@@ -73,7 +73,8 @@ fn the_identifier_is_that_of_the_transaction() {
             other[2] ^= 1;
             assert_ne!(load.template().check(flow, &other), Judgement::Valid { seq: carried });
         }
-        let all: std::collections::HashSet<_> = (0..256).map(|seq| request(&load, 3, seq)[2..6].to_vec()).collect();
+        let all: std::collections::HashSet<_> =
+            (0..256).map(|seq| request(&load, 3, seq)[2..6].to_vec()).collect();
         assert_eq!(all.len(), 256);
     }
     assert_eq!(load(&file, &[(&ID, "0:8")]).unwrap().ids(), u64::MAX);
@@ -83,11 +84,17 @@ fn the_identifier_is_that_of_the_transaction() {
 fn the_port_is_chosen_or_the_only_one() {
     let file = capture(&[(53, b"a"), (123, b"b"), (53, b"c")]);
     let error = load(&file, &[]).unwrap_err();
-    assert!(error.ends_with("it has datagrams to several ports (53: 2, 123: 1): choose one with --port"), "{error}");
+    assert!(
+        error.ends_with("it has datagrams to several ports (53: 2, 123: 1): choose one with --port"),
+        "{error}"
+    );
     let of = |port| request(&load(&file, &[(&PORT, port)]).unwrap(), 0, 0);
     assert_eq!((of("53"), of("123")), (b"a".to_vec(), b"b".to_vec()));
     let error = load(&file, &[(&PORT, "7")]).unwrap_err();
-    assert!(error.contains("none of its 3 frames is a whole UDP datagram with a payload to port 7"), "{error}");
+    assert!(
+        error.contains("none of its 3 frames is a whole UDP datagram with a payload to port 7"),
+        "{error}"
+    );
 }
 
 #[test]

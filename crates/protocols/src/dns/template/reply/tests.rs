@@ -27,7 +27,8 @@ fn both(reply: &[u8]) -> [Contents; 2] {
 fn answers_and_refusals_by_response_code() {
     use Contents::{Answer, Refusal, Wrong};
     let expected = [
-        Answer, Refusal, Refusal, Answer, Refusal, Refusal, Refusal, Refusal, Refusal, Refusal, Refusal, Wrong,
+        Answer, Refusal, Refusal, Answer, Refusal, Refusal, Refusal, Refusal, Refusal, Refusal, Refusal,
+        Wrong,
     ];
     for (rcode, expected) in expected.into_iter().enumerate() {
         let reply = reply(0x8500 | rcode as u16, &[A, OPT]);
@@ -115,7 +116,8 @@ fn names_are_bounded() {
             data.extend([1, b'l', 0xc0 | (last >> 8) as u8, last as u8]);
             last = at;
         }
-        let mut record = [&[0, 0, 16, 0, 1, 0, 0, 0, 0][..], &(data.len() as u16).to_be_bytes(), &data].concat();
+        let mut record =
+            [&[0, 0, 16, 0, 1, 0, 0, 0, 0][..], &(data.len() as u16).to_be_bytes(), &data].concat();
         record.extend([0xc0 | (last >> 8) as u8, last as u8]);
         record.extend([0, 1, 0, 1, 0, 0, 0, 0, 0, 0]);
         let mut reply = reply(0x8180, &[&record]);
