@@ -66,8 +66,8 @@ pub static ENTRY: ProtocolEntry = ProtocolEntry {
     summary: "answers DNS queries with authority from master files",
     transports: &[Transport::Udp, Transport::Tcp],
     modes: &[Mode::Rr],
-    engines: &[Engine::Socket, Engine::Xdp, Engine::XdpRings],
-    size: template::MAX_QUERY,
+    engines: &Engine::ALL,
+    size: MAX_QUERY,
     serve_options: &[ZONE, RESPONSES_PER_SECOND, VERSION_TEXT, COOKIE_SECRET],
     load_options: template::OPTIONS,
     start: Some(|config, tcp, options| {

@@ -22,7 +22,9 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use udpath_load::result::Kind;
-use udpath_load::template::{Judgement, Lengths, Protocol, Template};
+use udpath_load::template::{
+    Id, InKernel, Judgement, Lengths, Prebuilt, Protocol, ReplyRules, Rule, Template, Verdict,
+};
 
 use crate::{OptionError, Options};
 use ids::{Ids, scramble};
@@ -35,6 +37,22 @@ pub use queries::MAX_QUERY;
 
 /// Bits of an identifier.
 const ID_BITS: u32 = 16;
+
+/// What the kernel engine checks of a reply: the flags and the number of questions, which are the four bytes behind the identifier.
+/// As [`reply::check`], but for response codes that are not assigned, the question and the records: those are checked in a sample.
+const RULES: [Rule; 6] = {
+    const FLAGS: usize = 2;
+    const WITH_QUESTION: [u8; 4] = [0xf9, 0x4f, 0xff, 0xff];
+    const WITH_CODE: [u8; 4] = [0xf9, 0x4f, 0, 0];
+    [
+        Rule::when(FLAGS, WITH_QUESTION, [0x81, 0, 0, 1], Verdict::Valid),
+        Rule::when(FLAGS, WITH_QUESTION, [0x81, 3, 0, 1], Verdict::Valid),
+        Rule::when(FLAGS, WITH_CODE, [0x81, 0, 0, 0], Verdict::Corrupt),
+        Rule::when(FLAGS, WITH_CODE, [0x81, 3, 0, 0], Verdict::Corrupt),
+        Rule::when(FLAGS, [0xf9, 0x40, 0, 0], [0x81, 0, 0, 0], Verdict::Refused),
+        Rule::when(FLAGS, [0; 4], [0; 4], Verdict::Corrupt),
+    ]
+};
 
 /// DNS for a load.
 #[derive(Debug, Clone)]
@@ -78,6 +96,15 @@ impl Protocol for DnsLoad {
 
     fn ids(&self) -> u64 {
         1 << ID_BITS
+    }
+
+    fn in_kernel(&self) -> Option<InKernel> {
+        let requests = self.chosen.queries.count().min(1 << ID_BITS) as u32;
+        Some(InKernel::Prebuilt(Prebuilt {
+            requests,
+            id: Id { at: 0, echoed_at: 0, width: 2, bits: ID_BITS },
+            reply: ReplyRules { min: queries::HEADER, max: self.chosen.max_reply, rules: &RULES },
+        }))
     }
 
     fn template(&self) -> Box<dyn Template> {

@@ -127,7 +127,8 @@ fn options_have_ranges() {
 fn a_wrong_file_is_the_fault_of_its_option() {
     let mut options = Options::default();
     options.push(&ZONE, "/nothing/there");
-    let error = (super::super::ENTRY.start)(&Config::new([]), false, &options).unwrap_err().to_string();
+    let start = super::super::ENTRY.start.unwrap();
+    let error = start(&Config::new([]), false, &options).unwrap_err().to_string();
     assert_eq!(
         error,
         "invalid --zone /nothing/there: cannot read /nothing/there: No such file or directory (os error 2)"

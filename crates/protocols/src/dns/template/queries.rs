@@ -147,7 +147,6 @@ impl Queries {
     }
 
     /// Number of queries.
-    #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         self.starts.len() - 1
     }
