@@ -49,6 +49,10 @@ printf '#!/bin/sh\n' > "$work/freeradius/usr/sbin/freeradius"
 chmod 755 "$work/freeradius/usr/sbin/freeradius"
 echo module > "$work/freeradius/usr/lib/freeradius/rlm_pap.so"
 package freeradius 3.2.1
+mkdir -p "$work/snmpd/usr/sbin"
+printf '#!/bin/sh\n' > "$work/snmpd/usr/sbin/snmpd"
+chmod 755 "$work/snmpd/usr/sbin/snmpd"
+package snmpd 5.9.3
 
 cat > "$work/bin/apt-get" <<'STUB'
 #!/bin/sh
@@ -117,14 +121,14 @@ said=$(scripts/setup.sh build 2>&1) || fail "build, the second run: exit $?"
 touch "$log.offline"
 said=$(scripts/setup.sh 2>&1) && fail "test: succeeds without a network"
 case $said in
-    "setup: missing: "*"kernel kernel-6.1 promtool chronyd freeradius; apt's sources cannot be read") ;;
+    "setup: missing: "*"kernel kernel-6.1 promtool chronyd snmpd freeradius; apt's sources cannot be read") ;;
     *) fail "test: without a network it says: $said" ;;
 esac
 [ ! -e /var/cache/udpath ] || fail "test: leaves $(ls /var/cache/udpath) without a network"
 rm "$log.offline"
 : > "$log"
 
-# For tests: also the peers, the kernels, promtool, chronyd and freeradius with its modules.
+# For tests: also the peers, the kernels, promtool, chronyd, snmpd and freeradius with its modules.
 (umask 077 && scripts/setup.sh) 2>"$work/said" || fail "test: exit $?: $(cat "$work/said")"
 grep -q '^apt-get update' "$log" || fail "test: installs without an update of the lists: $(cat "$log")"
 for name in iproute2 qemu-system-x86 nsd chromium; do
@@ -145,7 +149,8 @@ done
 [ -x freeradius/usr/sbin/freeradius ] || fail "no freeradius in $(pwd)"
 [ "$(cat freeradius/usr/lib/freeradius/rlm_pap.so)" = module ] || fail "freeradius has no modules"
 [ "$(stat -c %a freeradius)" = 755 ] || fail "the folder of freeradius is closed to others"
-[ "$(echo *)" = "chronyd freeradius kernel kernel-6.1 promtool" ] || fail "leaves behind: $(echo *)"
+[ -x snmpd ] || fail "no snmpd in $(pwd)"
+[ "$(echo *)" = "chronyd freeradius kernel kernel-6.1 promtool snmpd" ] || fail "leaves behind: $(echo *)"
 cd - >/dev/null
 
 # If nothing is missing, nothing is run or printed.

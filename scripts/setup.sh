@@ -5,7 +5,7 @@
 #     scripts/setup.sh test     also test peers, a kernel to boot and promtool: `make test`, `make check` (default)
 #     scripts/setup.sh bench    also packages that only `make bench` needs
 #
-# The kernels for the tests' emulated machine, promtool, chronyd and freeradius are unpacked below /var/cache/udpath, not installed. If
+# The kernels for the tests' emulated machine, promtool, chronyd, snmpd and freeradius are unpacked below /var/cache/udpath, not installed. If
 # nothing is missing, nothing is changed. Needs root only to install.
 set -euo pipefail
 
@@ -38,6 +38,7 @@ test     knot                DNS server
 test     knot-dnsutils       DNS load generator over XDP (kxdpgun)
 test     ntpsec-ntpdig       NTP client
 test     freeradius-utils    RADIUS client
+test     libsnmp40           libraries of the SNMP agent, which is unpacked below
 test     irqbalance          moves interrupts that udpath has placed
 test     qemu-system-x86     emulates a machine with several nodes and many queues
 test     busybox-static      user space of the emulated machine
@@ -105,10 +106,11 @@ fetch_kernel() (
 )
 
 # Programs whose packages would change the machine, so that only the program is extracted: prometheus would start a server
-# at each boot (promtool checks files in tests), and chrony would replace the machine's time daemon. freeradius, which would
+# at each boot (promtool checks files in tests), so would snmpd, and chrony would replace the machine's time daemon. freeradius, which would
 # start a server too, needs its modules: all files of its package are extracted.
 promtool=$caches/promtool
 chronyd=$caches/chronyd
+snmpd=$caches/snmpd
 freeradius=$caches/freeradius
 
 # Extracts the file $2 of the package $1 as $3.
@@ -139,6 +141,7 @@ fetch_package() (
 
 fetch_promtool() { fetch_program prometheus usr/bin/promtool "$promtool"; }
 fetch_chronyd() { fetch_program chrony usr/sbin/chronyd "$chronyd"; }
+fetch_snmpd() { fetch_program snmpd usr/sbin/snmpd "$snmpd"; }
 fetch_freeradius() { fetch_package freeradius "$freeradius"; }
 
 missing=()
@@ -153,6 +156,7 @@ if [ "$level" != build ]; then
     done <<< "$kernels"
     [ -x "$promtool" ] || unpack+=(promtool)
     [ -x "$chronyd" ] || unpack+=(chronyd)
+    [ -x "$snmpd" ] || unpack+=(snmpd)
     [ -x "$freeradius/usr/sbin/freeradius" ] || unpack+=(freeradius)
 fi
 
@@ -180,6 +184,7 @@ for name in "${unpack[@]}"; do
         promtool) fetch_promtool ;;
         chronyd) fetch_chronyd ;;
         freeradius) fetch_freeradius ;;
+        snmpd) fetch_snmpd ;;
         # shellcheck disable=SC2046
         *) fetch_kernel $(grep "^$name " <<< "$kernels") ;;
     esac

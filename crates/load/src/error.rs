@@ -53,6 +53,15 @@ pub enum Error {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 
+    /// The protocol could not learn from the targets what its requests need.
+    #[error("cannot prepare a load of {protocol}")]
+    Unprepared {
+        /// The protocol's name.
+        protocol: &'static str,
+        /// Which target did not answer what.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+
     /// The run ended early; what was measured until then is kept.
     #[error("the run ended after {:.1} s: {why}", .result.seconds)]
     Cut {

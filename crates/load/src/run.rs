@@ -10,6 +10,9 @@ use crate::result::LoadResult;
 use crate::template::{Protocol, Received};
 use crate::{Error, Progress, kernel, socket, xdp};
 
+/// How long a target may take to answer the questions of [`Protocol::prepare`]. Shorter: a server that is still starting, or a
+/// lost datagram, ends the run; longer: a run without a server reports that later.
+const PREPARE_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a receiver may take to send its report.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time between two reports of a receiver that is still reading its queue.
@@ -89,6 +92,9 @@ pub fn run(
         let flows = (in_flight * u64::from(plan.flows)).div_ceil(most);
         return Err(PlanError::TooManyInFlight { protocol: protocol.name(), in_flight, most, flows }.into());
     }
+    let prepared = protocol.prepare(plan, PREPARE_TIMEOUT);
+    let prepared = prepared.map_err(|source| Error::Unprepared { protocol: protocol.name(), source })?;
+    let protocol = prepared.as_deref().unwrap_or(protocol);
     match (engine, plan.mode) {
         (Engine::Kernel, _) => kernel::run(plan, protocol, progress, stop),
         (Engine::Xdp, _) => finish(plan, protocol, xdp::run(plan, true, protocol, progress, stop)?),

@@ -1,12 +1,17 @@
 //! The interface between the load and a protocol: how requests are written and replies judged.
 
+use std::error::Error;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use udpath_bpf::{Id, ReplyRules, Rule, Verdict};
 
-use crate::plan::{MAX_SIZE, Transport};
+use crate::plan::{MAX_SIZE, Plan, Transport};
 use crate::result::Kind;
+
+/// What [`Protocol::prepare`] returns: the protocol to use for this run, none for the same one, or why the servers cannot be
+/// loaded.
+pub type Prepared = Result<Option<Box<dyn Protocol>>, Box<dyn Error + Send + Sync>>;
 
 /// One protocol's side of the load: makes a [`Template`] for each sending thread.
 pub trait Protocol: Sync {
@@ -46,6 +51,15 @@ pub trait Protocol: Sync {
     /// How the kernel engine carries the protocol's transactions; `None` if it cannot.
     fn in_kernel(&self) -> Option<InKernel> {
         None
+    }
+
+    /// Asks the plan's targets what the requests need to know of them, such as an SNMP engine's identifier and clock. Called
+    /// once per run, before anything is opened, in the network namespace that will send. Each target may take `timeout`.
+    ///
+    /// # Errors
+    /// A sentence that names the target and what it did not answer.
+    fn prepare(&self, _plan: &Plan, _timeout: Duration) -> Prepared {
+        Ok(None)
     }
 
     /// A template for one sending thread.

@@ -13,6 +13,7 @@ pub mod radius;
 mod registry;
 pub mod replay;
 pub mod sink;
+pub mod snmp;
 
 pub use options::{OptionError, OptionSpec, Options};
 pub use registry::{Load, ProtocolEntry, Start, StartError, find, with_mode, with_server};
@@ -26,4 +27,5 @@ pub static PROTOCOLS: &[&ProtocolEntry] = &[
     &radius::ENTRY,
     &replay::ENTRY,
     &mix::ENTRY,
+    &snmp::ENTRY,
 ];

@@ -19,7 +19,17 @@ pub use template::{SinkLoad, SinkTemplate};
 use udpath_load::Engine;
 use udpath_load::plan::{Mode, Transport};
 
-use crate::ProtocolEntry;
+use udpath_serve::{Config, ReceiveCall};
+
+use crate::{OptionSpec, ProtocolEntry};
+
+/// `--receive`.
+const RECEIVE: OptionSpec = OptionSpec {
+    name: "receive",
+    value: Some("CALL"),
+    repeatable: false,
+    help: "receive by recvfrom, recvmsg (both with --batch 1) or recvmmsg, to compare them [default: the cheapest]",
+};
 
 /// The row of the registry.
 pub static ENTRY: ProtocolEntry = ProtocolEntry {
@@ -29,9 +39,13 @@ pub static ENTRY: ProtocolEntry = ProtocolEntry {
     modes: &[Mode::Stream, Mode::Flood],
     engines: &[Engine::Socket],
     size: 100,
-    serve_options: &[],
+    serve_options: &[RECEIVE],
     load_options: &[],
-    start: Some(|config, tcp, _| Ok(start(config, tcp)?)),
+    start: Some(|config, tcp, options| {
+        let receive_call: Option<ReceiveCall> =
+            options.parsed(&RECEIVE, "recvfrom, recvmsg or recvmmsg", |_| true)?;
+        Ok(start(&Config { receive_call, ..config.clone() }, tcp)?)
+    }),
     load: |_, _| Ok(Box::new(SinkLoad)),
 };
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use udpath_stack::port::xdp as port;
 use udpath_steer::CpuSet;
 
-use crate::io::kind::{Io, IoChoice};
+use crate::io::kind::{Io, IoChoice, ReceiveCall};
 
 /// Maximum datagrams in one burst: the limit of one `recvmmsg` call (the kernel's `UIO_MAXIOV`).
 pub const MAX_BATCH: usize = 1024;
@@ -31,6 +31,9 @@ pub struct Config {
     /// Each takes 128 KiB of address space per worker and address. Only pages that traffic touches use memory: a few KiB
     /// for small datagrams.
     pub batch: usize,
+    /// The call with which kernel sockets receive; `None`: the cheapest for the batch and the address. All but
+    /// [`ReceiveCall::Recvmmsg`] need a batch of 1, and every one an Io of kernel sockets.
+    pub receive_call: Option<ReceiveCall>,
     /// Whether consecutive replies to one peer in a burst are sent as one message that the kernel segments (GSO,
     /// `UDP_SEGMENT`). It helps when peers have several requests in flight, and does not change what is sent. Needs a
     /// batch of more than 1 and kernel 4.18; otherwise it has no effect.
@@ -100,6 +103,7 @@ impl Config {
             io: IoChoice::Auto,
             workers: None,
             batch: Self::DEFAULT_BATCH,
+            receive_call: None,
             gso: true,
             pin: true,
             cpus: None,
@@ -141,11 +145,26 @@ impl Config {
         if self.cpus.as_ref().is_some_and(CpuSet::is_empty) {
             return Err(ConfigError::NoCpus);
         }
+        self.check_receive_call()?;
         self.check_steering()?;
         match self.receive_buffer {
             Some(bytes) if !(1..=MAX_RECEIVE_BUFFER).contains(&bytes) => {
                 Err(ConfigError::ReceiveBuffer(bytes))
             }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_receive_call(&self) -> Result<(), ConfigError> {
+        let Some(call) = self.receive_call else { return Ok(()) };
+        let wildcard = self.binds.iter().find(|bind| bind.ip().is_unspecified());
+        match (call, self.io, wildcard) {
+            (_, IoChoice::Auto | IoChoice::Only(Io::Xdp), _) => Err(ConfigError::NoReceiveCall(call)),
+            (ReceiveCall::Recvfrom | ReceiveCall::Recvmsg, ..) if self.batch > 1 => {
+                Err(ConfigError::OneAtATime { call, batch: self.batch })
+            }
+            (ReceiveCall::Recvfrom, _, Some(bind)) => Err(ConfigError::NoDestination(*bind)),
+            (ReceiveCall::Recvfrom, ..) if self.timestamps => Err(ConfigError::NoTimestamps),
             _ => Ok(()),
         }
     }
@@ -194,6 +213,25 @@ pub enum ConfigError {
     /// A batch of 0, or more than one system call can take.
     #[error("invalid batch {0}: expected 1 to {MAX_BATCH} datagrams")]
     Batch(usize),
+    /// A receive call where none may be made.
+    #[error("{0} is a call of kernel sockets, and xdp receives frames: use --io shared, reuseport or percpu")]
+    NoReceiveCall(ReceiveCall),
+    /// A batch with a call that receives one datagram.
+    #[error("{call} receives one datagram per call, not {batch}: use --batch 1, or recvmmsg")]
+    OneAtATime {
+        /// The call.
+        call: ReceiveCall,
+        /// The batch.
+        batch: usize,
+    },
+    /// A wildcard address with a call that does not return a datagram's destination.
+    #[error(
+        "recvfrom does not return the address that a reply must come from on {0}: bind one address, or use recvmsg"
+    )]
+    NoDestination(SocketAddr),
+    /// Time stamps with a call that does not return them.
+    #[error("recvfrom does not return the time stamps that this service needs: use recvmsg or recvmmsg")]
+    NoTimestamps,
     /// An empty list of CPUs.
     #[error("the list of CPUs is empty: name at least one, or omit it to use all")]
     NoCpus,
@@ -260,6 +298,27 @@ mod tests {
         assert_eq!(
             steered(IoChoice::Auto, Steer::To(CpuSet::new()), None),
             Err(ConfigError::SteerToNoWorker)
+        );
+        let call = |call, io, batch, bind: &str| {
+            let bind = bind.parse().unwrap();
+            config(|c| (c.receive_call, c.io, c.batch, c.binds) = (Some(call), io, batch, vec![bind]))
+        };
+        let (one, any, shared) = ("127.0.0.1:7", "[::]:7", IoChoice::Only(Io::Shared));
+        assert_eq!(call(ReceiveCall::Recvmmsg, shared, 32, any), Ok(()));
+        assert_eq!(call(ReceiveCall::Recvmsg, shared, 1, any), Ok(()));
+        assert_eq!(call(ReceiveCall::Recvfrom, shared, 1, one), Ok(()));
+        for io in [IoChoice::Auto, IoChoice::Only(Io::Xdp)] {
+            let none = ConfigError::NoReceiveCall(ReceiveCall::Recvmmsg);
+            assert_eq!(call(ReceiveCall::Recvmmsg, io, 32, one), Err(none));
+        }
+        let many = ConfigError::OneAtATime { call: ReceiveCall::Recvmsg, batch: 2 };
+        assert_eq!(call(ReceiveCall::Recvmsg, shared, 2, one), Err(many));
+        let wildcard = ConfigError::NoDestination(any.parse().unwrap());
+        assert_eq!(call(ReceiveCall::Recvfrom, shared, 1, any), Err(wildcard));
+        assert_eq!(
+            config(|c| (c.receive_call, c.io, c.batch, c.timestamps) =
+                (Some(ReceiveCall::Recvfrom), shared, 1, true)),
+            Err(ConfigError::NoTimestamps)
         );
         for text in ["224.0.0.1:7", "255.255.255.255:7", "[ff02::1]:7", "[::ffff:127.0.0.1]:7"] {
             let bind: SocketAddr = text.parse().unwrap();

@@ -24,7 +24,7 @@ use crate::error::Error;
 use crate::probe::{ProbeError, Prober};
 
 pub(crate) use kernel::{BurstSocket, KernelSocket};
-pub use kind::{Io, IoChoice};
+pub use kind::{Io, IoChoice, ReceiveCall};
 pub(crate) use socket::{Sharing, Socket, SocketConfig, SocketOptions, WorkerSockets};
 pub use xdp::XdpError;
 pub(crate) use xdp::{Devices, FastPath, FrameParts};

@@ -97,7 +97,7 @@ pub use current::{Current, View};
 pub use deferred::{Deferred, DeferredError};
 pub use dispatch::serve_once;
 pub use error::{Error, Rejected, Transport};
-pub use io::{Io, IoChoice, XdpError};
+pub use io::{Io, IoChoice, ReceiveCall, XdpError};
 pub use outcome::{DropReason, Outcome, SendError};
 pub use probe::ProbeError;
 pub use reply::Reply;

@@ -60,6 +60,8 @@ pub struct Server {
     watch: Mutex<SpreadMonitor>,
     started: Instant,
     reload_hook: Option<ReloadHook>,
+    /// CPU time of the process at that moment.
+    started_cpu: Duration,
     /// Set once the sockets stop receiving: what the kernel had dropped at each until then.
     final_drops: Option<Vec<Vec<u64>>>,
 }

@@ -29,6 +29,9 @@ pub struct Status {
     pub gso: bool,
     /// Seconds since the probe passed.
     pub seconds: f64,
+    /// CPU time of the whole process in that time, user and system, seconds. The kernel charges it also with the softirqs that
+    /// interrupt the process, and not with those of `ksoftirqd`.
+    pub cpu_seconds: f64,
     /// The sum over all workers.
     pub total: Counts,
     /// Datagrams that arrived and that the kernel dropped at the sockets, including AF_XDP sockets. `xdp.dropped` has the

@@ -24,6 +24,7 @@ mod radius;
 mod receive;
 mod report;
 mod settings;
+mod snmp;
 mod steering;
 mod wire;
 
@@ -42,6 +43,7 @@ pub use radius::{radius_files, radius_reply, radius_request};
 pub use receive::receive;
 pub use report::{report_json, report_values};
 pub use settings::{journal, settings};
+pub use snmp::{snmp_oid, snmp_reply};
 pub use steering::{steering, tables_json};
 pub use wire::{wire_build, wire_parse, wire_reply};
 
@@ -49,7 +51,7 @@ pub use wire::{wire_build, wire_parse, wire_reply};
 pub type Body = fn(&[u8]);
 
 /// Every function with its name, which is also the name of its target and of its seeds' folder.
-pub const BODIES: [(&str, Body); 28] = [
+pub const BODIES: [(&str, Body); 30] = [
     ("archive", archive),
     ("capture", capture),
     ("cpu_set", cpu_set),
@@ -73,6 +75,8 @@ pub const BODIES: [(&str, Body); 28] = [
     ("report_values", report_values),
     ("settings", settings),
     ("sink_report", sink_report),
+    ("snmp_oid", snmp_oid),
+    ("snmp_reply", snmp_reply),
     ("steering", steering),
     ("tables_json", tables_json),
     ("wire_build", wire_build),

@@ -82,6 +82,19 @@ impl Serve {
     }
 }
 
+impl Serve {
+    /// The numbers of the system calls in which its threads wait.
+    fn waits_in(&self) -> Vec<i64> {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let call = |thread: std::fs::DirEntry| {
+            let text = std::fs::read_to_string(thread.path().join("syscall")).ok()?;
+            // The number and the arguments; or `running`.
+            text.split(' ').next()?.parse().ok()
+        };
+        threads.flatten().filter_map(call).collect()
+    }
+}
+
 impl Drop for Serve {
     fn drop(&mut self) {
         // Both fail only if it has already ended.
@@ -192,6 +205,42 @@ fn the_text_summary_reports_drops() {
     assert!(out.contains("dropped as consumed: 3\n"), "{out}");
 }
 
+/// Which call is used shows in the worker: it waits in it.
+#[test]
+fn a_sink_receives_by_the_call_asked_for() {
+    for (call, batch) in [("recvfrom", "1"), ("recvmsg", "1"), ("recvmmsg", "8")] {
+        let arguments = [
+            "sink",
+            "--io",
+            "shared",
+            "--workers",
+            "1",
+            "--bind",
+            "127.0.0.1:0",
+            "--receive",
+            call,
+            "--batch",
+            batch,
+        ];
+        let serve = Serve::start(&arguments);
+        let deadline = Instant::now() + TIMEOUT;
+        let expected = match call {
+            "recvfrom" => libc::SYS_recvfrom,
+            "recvmsg" => libc::SYS_recvmsg,
+            _ => libc::SYS_recvmmsg,
+        };
+        while !serve.waits_in().contains(&expected) {
+            assert!(Instant::now() < deadline, "{call}: {:?}", serve.waits_in());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let client = serve.client(0);
+        client.send(b"xyz").unwrap();
+        let (code, out, err) = serve.end(Signal::TERM);
+        assert_eq!((code, err.as_str()), (Some(0), ""));
+        assert!(out.contains(" datagrams/s, ") && out.contains(" of CPU time each\n"), "{call}: {out}");
+    }
+}
+
 #[test]
 fn memory_stays_small_even_after_the_largest_datagrams() {
     /// KiB.
@@ -264,6 +313,31 @@ fn bad_input_is_answered_with_one_sentence() {
         (&["echo", "--bind", "127.0.0.1:0", "--cpus", "3-1"], 2, "runs backwards"),
         (&["echo", "--bind", "224.0.0.1:7"], 2, "cannot serve 224.0.0.1:7"),
         (&["echo"], 2, "--bind"),
+        (
+            &["echo", "--bind", "127.0.0.1:0", "--receive", "recvmsg"],
+            2,
+            "--receive is an option of sink, not of echo",
+        ),
+        (
+            &["sink", "--bind", "127.0.0.1:0", "--receive", "read"],
+            2,
+            "invalid --receive read: expected recvfrom, recvmsg or recvmmsg",
+        ),
+        (
+            &["sink", "--bind", "127.0.0.1:0", "--receive", "recvmmsg"],
+            2,
+            "recvmmsg is a call of kernel sockets, and xdp receives frames: use --io shared",
+        ),
+        (
+            &["sink", "--io", "shared", "--bind", "127.0.0.1:0", "--receive", "recvmsg"],
+            2,
+            "recvmsg receives one datagram per call, not 32: use --batch 1",
+        ),
+        (
+            &["sink", "--io", "shared", "--bind", "[::]:0", "--receive", "recvfrom", "--batch", "1"],
+            2,
+            "recvfrom does not return the address that a reply must come from on [::]:0",
+        ),
         (&["chess", "--bind", "127.0.0.1:0"], 2, "chess"),
         (
             &["echo", "--bind", "192.0.2.1:7"],

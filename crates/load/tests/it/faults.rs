@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use udpath_lab::{LabBuilder, LinkSpec};
 use udpath_load::plan::{Arrivals, Mode, Plan, PortRange, Process};
 use udpath_load::result::LoadResult;
+use udpath_load::template::{Prepared, Protocol, Template};
 use udpath_load::{Engine, Error};
 use udpath_protocols::echo::EchoLoad;
 use udpath_protocols::sink::SinkLoad;
@@ -46,6 +47,49 @@ fn a_closed_port_is_reported_and_the_run_ends() {
         assert!(result.unanswered() && result.counts.lost == result.counts.sent, "{:?}", result.counts);
         assert!(result.warnings[0].contains("nothing listens"), "{:?}", result.warnings);
     }
+}
+
+/// A protocol that asks its targets before the run: its answer is used, its error ends the run.
+struct Asking(Option<Box<dyn Fn() -> Prepared + Sync>>);
+
+impl Protocol for Asking {
+    fn name(&self) -> &'static str {
+        if self.0.is_some() { "asking" } else { "prepared" }
+    }
+
+    fn min_size(&self) -> usize {
+        EchoLoad::new(1).min_size()
+    }
+
+    fn prepare(&self, plan: &Plan, timeout: Duration) -> Prepared {
+        assert!(plan.targets.len() == 1 && timeout >= Duration::from_secs(1));
+        self.0.as_ref().map_or(Ok(None), |prepare| prepare())
+    }
+
+    fn template(&self) -> Box<dyn Template> {
+        EchoLoad::new(1).template()
+    }
+}
+
+#[test]
+fn a_protocol_prepares_before_anything_is_sent() {
+    let _turn = udpath_rig::together();
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    silent.set_nonblocking(true).unwrap();
+    let plan = Plan { duration: Duration::from_millis(50), ..base(silent.local_addr().unwrap()) };
+    let run = |prepare: Option<Box<dyn Fn() -> Prepared + Sync>>| {
+        udpath_load::run(&plan, Engine::Socket, &Asking(prepare), &mut |_| (), &AtomicBool::new(false))
+    };
+    let error = run(Some(Box::new(|| Err("the target is mute".into())))).unwrap_err();
+    assert!(
+        matches!(&error, Error::Unprepared { protocol: "asking", source } if source.to_string().contains("mute"))
+    );
+    assert_eq!(error.to_string(), "cannot prepare a load of asking");
+    assert!(silent.recv(&mut [0; 64]).is_err(), "something was sent");
+    let prepared = run(Some(Box::new(|| Ok(Some(Box::new(Asking(None))))))).unwrap();
+    assert_eq!(prepared.protocol, "prepared");
+    assert_eq!(run(None).unwrap().protocol, "prepared", "the same one");
+    assert!(silent.recv(&mut [0; 64]).is_ok());
 }
 
 #[test]

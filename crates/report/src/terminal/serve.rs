@@ -125,6 +125,15 @@ pub fn summary(status: &Status, style: &Style) -> String {
     }
     row("all".into(), String::new(), &status.total);
     text += &table.text(*style);
+    if status.total.received > 0 {
+        let received = status.total.received as f64;
+        let _ = writeln!(
+            text,
+            "{} datagrams/s, {} of CPU time each",
+            units::tps(received / status.seconds.max(f64::MIN_POSITIVE)),
+            units::time(status.cpu_seconds * 1e9 / received)
+        );
+    }
     for (reason, count) in status.total.dropped.occurred() {
         let _ = writeln!(text, "dropped as {reason}: {}", units::count(count));
     }

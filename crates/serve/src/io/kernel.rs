@@ -1,15 +1,20 @@
-//! A kernel socket with the buffers of a worker ([`KernelSocket`]), in three forms; each is the cheapest where it applies:
+//! A kernel socket with the buffers of a worker ([`KernelSocket`]), in three forms; each is the cheapest where it applies, unless
+//! the configuration names a [`ReceiveCall`]:
 //!
 //! | batch | bound to | calls |
 //! |---|---|---|
 //! | 1 | one address | `recvfrom`, `sendto` |
 //! | 1 | a wildcard, or with time stamps | `recvmsg`, `sendmsg` with control messages |
 //! | more | either | `recvmmsg` (waits for the first only), `sendmmsg` |
+//!
+//! There is none that uses `read`: it does not return the sender, to whom the start-up probe's answer goes, and it returns the
+//! same for an empty datagram as for a socket that no longer receives.
 
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use super::kind::ReceiveCall;
 use super::socket::Socket;
 use crate::counters::WorkerCounters;
 use crate::dispatch::{Exchange, Incoming};
@@ -48,18 +53,31 @@ pub(crate) struct ArraySocket<const MANY: bool> {
 }
 
 impl KernelSocket {
-    /// The form for this socket and batch. Allocates the buffers, but touches almost none of their pages.
-    pub(crate) fn new(socket: Arc<Socket>, batch: usize, gso: bool) -> io::Result<Self> {
+    /// The form for this socket and batch, or the one with `call`, which the configuration allows. Allocates the buffers, but
+    /// touches almost none of their pages.
+    pub(crate) fn new(
+        socket: Arc<Socket>,
+        batch: usize,
+        gso: bool,
+        call: Option<ReceiveCall>,
+    ) -> io::Result<Self> {
         let max_reply = if socket.bind.is_ipv6() { MAX_PAYLOAD_V6 } else { MAX_PAYLOAD_V4 };
         let ancillary = socket.ancillary;
         let gso = gso && segmentation(socket.fd());
         let socket = SocketHandle::new(socket);
-        Ok(match batch {
-            1 if ancillary == Ancillary::default() => {
-                Self::Single(SingleSocket { single: Single::new(max_reply)?, socket })
+        let cheapest = match batch {
+            1 if ancillary == Ancillary::default() => ReceiveCall::Recvfrom,
+            1 => ReceiveCall::Recvmsg,
+            _ => ReceiveCall::Recvmmsg,
+        };
+        Ok(match call.unwrap_or(cheapest) {
+            ReceiveCall::Recvfrom => Self::Single(SingleSocket { single: Single::new(max_reply)?, socket }),
+            ReceiveCall::Recvmsg => {
+                Self::Control(ArraySocket { burst: Burst::new(1, max_reply, ancillary, false)?, socket })
             }
-            1 => Self::Control(ArraySocket { burst: Burst::new(1, max_reply, ancillary, false)?, socket }),
-            _ => Self::Many(ArraySocket { burst: Burst::new(batch, max_reply, ancillary, gso)?, socket }),
+            ReceiveCall::Recvmmsg => {
+                Self::Many(ArraySocket { burst: Burst::new(batch, max_reply, ancillary, gso)?, socket })
+            }
         })
     }
 }

@@ -1,4 +1,4 @@
-//! The ways to move datagrams: [`Io`], and the user's choice among them.
+//! The ways to move datagrams: [`Io`], the user's choice among them, and the call that receives.
 
 use std::fmt;
 use std::str::FromStr;
@@ -84,6 +84,47 @@ impl fmt::Display for IoChoice {
     }
 }
 
+/// The call with which kernel sockets receive. To compare what each costs; without a choice, each socket has the cheapest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReceiveCall {
+    /// `recvfrom`: one datagram per call, with its sender. Not with a wildcard address or time stamps.
+    Recvfrom,
+    /// `recvmsg`: one datagram per call, with its sender and control messages.
+    Recvmsg,
+    /// `recvmmsg`: up to a batch of datagrams per call.
+    Recvmmsg,
+}
+
+impl ReceiveCall {
+    /// All, those with the least to describe a datagram first.
+    pub const ALL: [Self; 3] = [Self::Recvfrom, Self::Recvmsg, Self::Recvmmsg];
+
+    /// The name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Recvfrom => "recvfrom",
+            Self::Recvmsg => "recvmsg",
+            Self::Recvmmsg => "recvmmsg",
+        }
+    }
+}
+
+impl fmt::Display for ReceiveCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for ReceiveCall {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = Self::ALL.into_iter().find(|call| call.name() == text);
+        found.ok_or_else(|| format!("unknown receive call {text:?}: use recvfrom, recvmsg or recvmmsg"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,6 +134,10 @@ mod tests {
         for io in Io::ALL {
             assert_eq!(io.name().parse(), Ok(IoChoice::Only(io)));
         }
+        for call in ReceiveCall::ALL {
+            assert_eq!(call.name().parse(), Ok(call));
+        }
+        assert!("read".parse::<ReceiveCall>().unwrap_err().contains("recvmmsg"));
         assert_eq!("auto".parse(), Ok(IoChoice::Auto));
         assert!("Shared".parse::<IoChoice>().unwrap_err().contains("reuseport"));
     }

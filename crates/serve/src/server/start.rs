@@ -11,6 +11,7 @@ use std::time::Instant;
 use crossbeam_utils::CachePadded;
 use rustix::event::{EventfdFlags, eventfd};
 
+use super::summary::cpu_time;
 use super::{Server, open};
 use crate::config::Config;
 use crate::cpus;
@@ -113,6 +114,7 @@ impl Server {
             watch: Mutex::default(),
             started: Instant::now(),
             reload_hook: None,
+            started_cpu: cpu_time(),
             final_drops: None,
         };
         let mut queue_probe = None;
@@ -134,7 +136,8 @@ impl Server {
         for (worker, endpoints) in Arc::clone(&server.endpoints).iter().enumerate() {
             let mut sources = Vec::with_capacity(endpoints.len());
             for endpoint in endpoints {
-                let socket = KernelSocket::new(Arc::clone(&endpoint.socket), config.batch, config.gso)
+                let socket = Arc::clone(&endpoint.socket);
+                let socket = KernelSocket::new(socket, config.batch, config.gso, config.receive_call)
                     .map_err(resources("map the buffers of a worker"))?;
                 sources.push(SocketSource { socket, endpoint: Arc::clone(endpoint) });
             }
@@ -164,7 +167,7 @@ impl Server {
             queue_probe.run(fast_path, &prober)?;
         }
         prober.finish();
-        server.started = Instant::now();
+        (server.started, server.started_cpu) = (Instant::now(), cpu_time());
         Ok(server)
     }
 

@@ -1,7 +1,9 @@
 //! The status of a server: the counters of the workers and the kernel, added up.
 
 use std::sync::PoisonError;
+use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
 use udpath_stack::counters::DropReason as FrameDrop;
 
 use super::Server;
@@ -57,6 +59,7 @@ impl Server {
             batch: self.batch,
             gso: self.gso,
             seconds: self.started.elapsed().as_secs_f64(),
+            cpu_seconds: cpu_time().saturating_sub(self.started_cpu).as_secs_f64(),
             total,
             kernel_drops,
             workers,
@@ -104,6 +107,12 @@ impl Server {
         }
         sockets
     }
+}
+
+/// CPU time of the process so far.
+pub(super) fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Warnings about lost datagrams, from the first one on. Without numbers: each warning is printed once, and the counters have

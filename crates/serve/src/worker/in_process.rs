@@ -39,8 +39,10 @@ impl<P: Port, S: Service, F: Fn(WorkerId) -> S> InProcessWorker<P, S, F> {
         Prober::new(&probe).finish();
         let shared =
             Shared { probe, stopping: AtomicBool::new(false), broadcast: BroadcastPolicy::FirstWorker };
-        let source =
-            SocketSource { socket: KernelSocket::new(socket, 1, false)?, endpoint: Arc::clone(&endpoint) };
+        let source = SocketSource {
+            socket: KernelSocket::new(socket, 1, false, None)?,
+            endpoint: Arc::clone(&endpoint),
+        };
         let worker = Worker::new(WorkerId(0), Arc::new(factory), Arc::new(shared), vec![source]);
         let worker = worker.with_frames(Arc::from([vec![Arc::clone(&endpoint)]]), parts);
         Ok(Self { worker, endpoint })

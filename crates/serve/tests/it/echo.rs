@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use udpath_serve::{Config, Io, IoChoice, MAX_BATCH, Server};
+use udpath_serve::{Config, Io, IoChoice, MAX_BATCH, ReceiveCall, Server};
 
 use crate::support::{Echo, Gate, GatedEcho, client, config, payload, receive, stop, target};
 
@@ -36,6 +36,32 @@ fn all_sizes_come_back_unchanged() {
                 assert_eq!(status.total.answered_bytes, status.total.received_bytes);
                 assert_eq!(status.kernel_drops, 0);
             }
+        }
+    }
+}
+
+/// Each call, where the configuration allows it, whichever would be the cheapest.
+#[test]
+fn every_receive_call_serves() {
+    let _turn = udpath_rig::together();
+    for (call, batch, bind) in [
+        (ReceiveCall::Recvfrom, 1, "127.0.0.1:0"),
+        (ReceiveCall::Recvmsg, 1, "[::1]:0"),
+        (ReceiveCall::Recvmsg, 1, "0.0.0.0:0"),
+        (ReceiveCall::Recvmmsg, 1, "127.0.0.1:0"),
+        (ReceiveCall::Recvmmsg, 8, "[::]:0"),
+    ] {
+        for io in Io::KERNEL {
+            let config = Config { receive_call: Some(call), batch, ..config(io, bind) };
+            let server = Server::start(&config, |_| Echo).unwrap();
+            let client = client(target(&server, 0));
+            for size in SIZES {
+                client.send(&payload(size)).unwrap();
+                assert!(receive(&client) == payload(size), "{call} {io} {bind} batch {batch}: {size} bytes");
+            }
+            let status = stop(server);
+            assert_eq!(status.total.answered, SIZES.len() as u64, "{call} {io} {bind}");
+            assert!(status.cpu_seconds > 0.0 && status.seconds > 0.0, "{call}: {}", status.cpu_seconds);
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use udpath_lab::Machine;
 use udpath_load::plan::{Plan, Transport};
-use udpath_load::template::{InKernel, Lengths, Protocol, Received, Template};
+use udpath_load::template::{InKernel, Lengths, Prepared, Protocol, Received, Template};
 
 use crate::args::load::Args;
 use crate::exit::Failure;
@@ -47,6 +47,10 @@ impl Protocol for WithoutReports {
 
     fn in_kernel(&self) -> Option<InKernel> {
         self.0.in_kernel()
+    }
+
+    fn prepare(&self, plan: &Plan, timeout: Duration) -> Prepared {
+        Ok(self.0.prepare(plan, timeout)?.map(|prepared| Box::new(Self(prepared)) as Box<dyn Protocol>))
     }
 
     fn template(&self) -> Box<dyn Template> {
