@@ -111,6 +111,10 @@ const DECRYPTION_ERROR: u8 = 6;
 /// 1.3.6.1.6.3.15.1.1: usmStats. After it come the counter's number and 0.
 const USM_STATS: [u8; 8] = [0x2b, 6, 1, 6, 3, 15, 1, 1];
 
+/// Why an agent does not answer what is encrypted, in all likelihood.
+const UNDECIPHERED: &str =
+    "it does not answer what --priv encrypts, so the password of --priv is probably wrong";
+
 /// Asks the agent at `target`, from a socket of its own in the calling thread's network namespace.
 pub(super) fn discover(
     target: SocketAddr,
@@ -156,6 +160,8 @@ pub(super) fn discover(
     }
     // Does it answer this user?
     match ask(name, &engine, Level::Full, 3).map_err(other_key)? {
+        // It has just answered what was not encrypted, if there are keys; net-snmp drops what it cannot decrypt.
+        None if engine.keys.as_ref().is_some_and(Keys::is_private) => Err(refused(UNDECIPHERED)),
         None => Err(silent),
         Some(Answer { complaint: Some(complaint), .. }) => Err(refused(reason(complaint))),
         Some(_) => Ok(engine),
