@@ -4,7 +4,7 @@
 //! fuzz/fuzz_targets/NAME.rs  --\
 //!                               >--  NAME(data)     panics when something does not hold
 //! tests/replay.rs  ------------/
-//! fuzz/seeds/NAME/             inputs to begin with; what the fuzzer once found is added there
+//! fuzz/seeds/NAME/             inputs to begin with; what the fuzzer once found is added there as found-*
 //! ```
 //! The same function runs under the fuzzer (`make fuzz`) and in `cargo test`, there with the seeds, with random bytes
 //! and with damaged seeds. A new parser gets a function here, a line in [`BODIES`], a target and a seed.

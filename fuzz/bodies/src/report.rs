@@ -7,8 +7,8 @@ use crate::presentable;
 
 /// A result of `boost` and one of `load`, as written by the program.
 const RESULTS: [&str; 2] = [
-    include_str!("../../../crates/report/tests/fixtures/boost.json"),
-    include_str!("../../../crates/report/tests/fixtures/load.json"),
+    include_str!("../../../crates/report/tests/fixtures/made-up-boost.json"),
+    include_str!("../../../crates/report/tests/fixtures/made-up-load.json"),
 ];
 
 /// Result files: a valid one is rendered in any width, and round-trips through its own JSON.

@@ -39,8 +39,8 @@ fn names(folder: &Path) -> Vec<String> {
 fn both_kinds_of_result_become_a_page() {
     let folder = tempfile::tempdir().unwrap();
     for (name, title) in [
-        ("boost.json", "<title>udpath boost: lab-7</title>"),
-        ("load.json", "<title>udpath load: 10.77.0.2:7</title>"),
+        ("made-up-boost.json", "<title>udpath boost: lab-7</title>"),
+        ("made-up-load.json", "<title>udpath load: 10.77.0.2:7</title>"),
     ] {
         let page = folder.path().join("page.html");
         let output = report(&[&fixture(name), Path::new("-o"), &page]);
@@ -53,8 +53,8 @@ fn both_kinds_of_result_become_a_page() {
 
 #[test]
 fn without_a_file_the_text_goes_to_stdout_uncoloured() {
-    let plain = report(&[&fixture("boost.json")]);
-    let dash = report(&[&fixture("boost.json"), Path::new("-o"), Path::new("-")]);
+    let plain = report(&[&fixture("made-up-boost.json")]);
+    let dash = report(&[&fixture("made-up-boost.json"), Path::new("-o"), Path::new("-")]);
     assert!(plain.status.success() && plain.stderr.is_empty());
     assert_eq!(plain.stdout, dash.stdout);
     let text = String::from_utf8(plain.stdout).unwrap();
@@ -66,19 +66,19 @@ fn without_a_file_the_text_goes_to_stdout_uncoloured() {
 fn json_comes_back_as_it_went_in_and_from_stdin() {
     let output = udpath()
         .args(["report", "--json", "-"])
-        .stdin(fs::File::open(fixture("load.json")).unwrap())
+        .stdin(fs::File::open(fixture("made-up-load.json")).unwrap())
         .output()
         .unwrap();
     assert!(output.status.success());
     let value = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).unwrap();
-    assert_eq!(value(&output.stdout), value(&fs::read(fixture("load.json")).unwrap()));
+    assert_eq!(value(&output.stdout), value(&fs::read(fixture("made-up-load.json")).unwrap()));
 }
 
 #[test]
 fn a_reader_that_closes_early_is_not_an_error() {
     let mut child = udpath()
         .args(["report", "--json"])
-        .arg(fixture("boost.json"))
+        .arg(fixture("made-up-boost.json"))
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -90,7 +90,7 @@ fn a_reader_that_closes_early_is_not_an_error() {
 fn an_invalid_result_gets_one_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("x.json");
-    let whole = fs::read(fixture("boost.json")).unwrap();
+    let whole = fs::read(fixture("made-up-boost.json")).unwrap();
     let cases: [(&[u8], &str); 4] = [
         (b"", "is empty: expected a result of udpath boost, load or profile"),
         (&whole[..whole.len() / 2], "is truncated at line"),
@@ -105,17 +105,20 @@ fn an_invalid_result_gets_one_sentence() {
         assert_eq!(names(folder.path()), ["x.json"]);
     }
     let said = sentence(&report(&[&folder.path().join("none.json")]), 3);
-    assert!(said.contains("none.json: No such file"), "{said}");
+    assert!(
+        said.contains("none.json (name a file that exists, or - for standard input): No such file"),
+        "{said}"
+    );
 }
 
 #[test]
 fn the_result_itself_is_not_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("x.json");
-    fs::copy(fixture("boost.json"), &file).unwrap();
+    fs::copy(fixture("made-up-boost.json"), &file).unwrap();
     let said = sentence(&report(&[&file, Path::new("-o"), &file]), 2);
     assert!(said.contains("would overwrite the result itself"), "{said}");
-    assert_eq!(fs::read(&file).unwrap(), fs::read(fixture("boost.json")).unwrap());
+    assert_eq!(fs::read(&file).unwrap(), fs::read(fixture("made-up-boost.json")).unwrap());
 }
 
 #[test]
@@ -126,7 +129,8 @@ fn a_folder_that_takes_no_file_gets_one_sentence() {
         ("/dev", 2, "it is a folder"),
         ("/no/such/x.html", 3, "(create the folder first, or choose another): No such file"),
     ] {
-        let said = sentence(&report(&[&fixture("boost.json"), Path::new("-o"), Path::new(path)]), code);
+        let said =
+            sentence(&report(&[&fixture("made-up-boost.json"), Path::new("-o"), Path::new(path)]), code);
         assert!(said.contains(expected), "{said}");
     }
 }
@@ -151,7 +155,7 @@ fn a_full_disk_keeps_the_old_file_and_leaves_nothing_else() {
         .args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"])
         .arg(folder.path())
         .arg(env!("CARGO_BIN_EXE_udpath"))
-        .arg(fixture("boost.json"))
+        .arg(fixture("made-up-boost.json"))
         .output()
         .expect("unshare (util-linux) is there");
     let stdout = String::from_utf8(output.stdout).unwrap();

@@ -1,4 +1,4 @@
-//! The machines. Known facts about each, and their sources, are in `fixtures/NAME/NOTES.md`.
+//! The machines. Known facts about each, and their sources, are in `fixtures/made-up/NAME/NOTES.md`.
 
 use serde_json::{Value, json};
 use udpath_steer::CpuSet;

@@ -2,8 +2,8 @@
 //!
 //! A machine is described by the few things in which it differs from others: CPUs, nodes, kernel, interfaces, sockets.
 //! [`Machine::write`] generates the files of procfs and sysfs and the kernel's answers from them, in the format of that
-//! kernel; then it copies the contents of `fixtures/NAME` over them: texts from a real machine of this kind. The
-//! sources are listed in `fixtures/NAME/NOTES.md`.
+//! kernel; then it copies the contents of `fixtures/made-up/NAME` over them: texts from a real machine of this kind. The
+//! sources are listed in `fixtures/made-up/NAME/NOTES.md`.
 //!
 //! ```text
 //!  list.rs       the machines
@@ -127,7 +127,7 @@ impl Machine {
         network::write(self, &tree);
         counters::write(self, &tree);
         processes::write(self, &tree);
-        let real = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(self.name);
+        let real = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/made-up").join(self.name);
         for part in ["proc", "sys", "udpath"] {
             tree.copy(&real.join(part), Path::new(part));
         }
