@@ -25,7 +25,13 @@ impl Generic {
     /// # Errors
     /// As [`Socket::open`].
     pub fn open() -> Result<Self, Error> {
-        Ok(Self { socket: Socket::open(Protocol::Generic)?, families: BTreeMap::new() })
+        Ok(Self::over(Socket::open(Protocol::Generic)?))
+    }
+
+    /// Over an open socket of the protocol.
+    #[must_use]
+    pub const fn over(socket: Socket) -> Self {
+        Self { socket, families: BTreeMap::new() }
     }
 
     /// A request to a family; `fill` writes its attributes.

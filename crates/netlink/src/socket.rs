@@ -140,7 +140,14 @@ impl Socket {
             let _ = sys::enable(&socket, option);
         }
         sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(TIMEOUT))?;
-        Ok(Self { socket, sequence: 0, buffer: vec![0; MAX_DATAGRAM] })
+        Ok(Self::over(socket))
+    }
+
+    /// A connected socket whose other end answers as the kernel does, datagram by datagram: a recording, or a proxy that
+    /// makes one.
+    #[must_use]
+    pub fn over(socket: OwnedFd) -> Self {
+        Self { socket, sequence: 0, buffer: vec![0; MAX_DATAGRAM] }
     }
 
     /// A plain request; returns its answers.
@@ -234,10 +241,19 @@ impl Socket {
                 Errno::AGAIN => Error::other(format_args!("no answer within {} s", TIMEOUT.as_secs())),
                 errno => errno.into(),
             })?;
+        if length == 0 {
+            return Err(Error::other("the other end of the socket is closed"));
+        }
         let Some(datagram) = self.buffer.get(..length) else {
             return Err(Error::other(format_args!("an answer of {length} bytes, over {MAX_DATAGRAM}")));
         };
         take(datagram, self.sequence, add, interrupted)
+    }
+}
+
+impl From<Socket> for OwnedFd {
+    fn from(socket: Socket) -> Self {
+        socket.socket
     }
 }
 

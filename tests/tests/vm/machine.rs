@@ -37,7 +37,11 @@ fn boot(folder: &Path) {
     settings::write(folder);
     let script = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vm").join(name);
     let spec = VmSpec { share: Some(folder.to_owned()), within: WITHIN, ..VmSpec::default() };
-    let spec = spec.file(&program()).file(&script("script.sh")).file(&script("settings.sh"));
+    let spec = spec
+        .file(&program())
+        .file(Path::new(env!("CARGO_BIN_EXE_record_netlink")))
+        .file(&script("script.sh"))
+        .file(&script("settings.sh"));
     let tools = ["/usr/sbin/ethtool", "/usr/sbin/irqbalance", "/usr/bin/script"];
     let spec = tools.iter().fold(spec, |spec, tool| spec.file(Path::new(tool)));
     let vm = spec.boot(&["sh".into(), "/files/script.sh".into()]).unwrap();

@@ -107,6 +107,22 @@ step captured wc -l /tmp/names /tmp/unreadable
 step pack sh -c 'tar -c -C /tmp/captured proc sys | gzip -1 > /tmp/captured.tar.gz'
 step capture cp /tmp/captured.tar.gz /out/
 
+# Fixtures: what the kernel answers to everything that is asked, byte for byte; what ethtool makes of it; a capture, redacted.
+mkdir /tmp/netlink
+step netlink record_netlink /tmp/netlink eth0 eth1 eth2
+as_ethtool() {
+    for link in eth0 eth1 eth2; do
+        for page in -i -l -g -c -k -x -T; do
+            echo "$ ethtool $page $link"
+            # What a driver lacks is an error.
+            ethtool $page $link 2>&1
+        done
+    done
+}
+step as-ethtool as_ethtool
+step support udpath support --keep-rss-key -o /tmp/support.tar.gz
+step keep cp /tmp/netlink/generic.netlink /tmp/netlink/route.netlink /tmp/support.tar.gz /out/
+
 # Which queue receives which packets.
 step fields ethtool -n eth0 rx-flow-hash udp4
 # Each packet carries its hash once the driver passes it on.

@@ -7,5 +7,6 @@ mod live;
 mod machine;
 #[path = "../machines/mod.rs"]
 mod machines;
+mod real;
 mod receivers;
 mod watch;

@@ -59,7 +59,13 @@ impl Rtnetlink {
     /// # Errors
     /// As [`Socket::open`].
     pub fn open() -> Result<Self, Error> {
-        Ok(Self { socket: Socket::open(Protocol::Route)? })
+        Ok(Self::over(Socket::open(Protocol::Route)?))
+    }
+
+    /// Over an open socket of the protocol.
+    #[must_use]
+    pub const fn over(socket: Socket) -> Self {
+        Self { socket }
     }
 
     /// All links, with statistics and without virtual functions.
