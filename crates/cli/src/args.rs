@@ -36,7 +36,7 @@ pub(crate) mod top;
 pub(crate) mod undo;
 pub(crate) mod value;
 
-use clap::{Parser, Subcommand};
+use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Finds why a UDP service is slow on this machine, fixes it, and proves the gain.
 #[derive(Debug, Parser)]
@@ -87,4 +87,66 @@ pub(crate) enum Verb {
     Completions(completions::Args),
     /// Write man pages
     Man(man::Args),
+}
+
+impl Cli {
+    /// The arguments of this process. A number below 0 is an option's value, so that its parser says what is valid; clap
+    /// alone takes it for an unknown option.
+    ///
+    /// # Errors
+    /// Arguments that the program does not take, or a request for help or the version.
+    pub(crate) fn of_this_process() -> Result<Self, clap::Error> {
+        let matches = with_negative_numbers(Self::command()).try_get_matches()?;
+        Self::from_arg_matches(&matches).map_err(|error| error.format(&mut Self::command()))
+    }
+}
+
+fn with_negative_numbers(command: Command) -> Command {
+    let options = command.mut_args(|arg| {
+        let option = !arg.is_positional() && arg.get_action().takes_values();
+        if option { arg.allow_negative_numbers(true) } else { arg }
+    });
+    options.mut_subcommands(with_negative_numbers)
+}
+
+/// The verbs at the place of the first unknown one: those of `udpath lab` for `udpath lab frob`.
+pub(crate) fn verbs_instead(arguments: impl Iterator<Item = String>) -> Vec<String> {
+    let mut command = Cli::command();
+    for argument in arguments.skip(1) {
+        match command.find_subcommand(&argument) {
+            Some(verb) => command = verb.clone(),
+            None => break,
+        }
+    }
+    let shown = command.get_subcommands().filter(|verb| !verb.is_hide_set());
+    shown.map(|verb| verb.get_name().to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verbs_are_those_of_the_place_of_the_unknown_one() {
+        let instead =
+            |line: &str| verbs_instead(["udpath"].into_iter().chain(line.split(' ')).map(Into::into));
+        assert_eq!(instead("lab frob up"), ["up", "exec", "list", "down"]);
+        let all = instead("frob");
+        assert!(all.contains(&"show".into()) && !all.contains(&"revert".into()), "{all:?}");
+    }
+
+    #[test]
+    fn a_negative_number_is_the_value_of_its_option() {
+        let said = |line: &str| {
+            let words = ["udpath"].into_iter().chain(line.split(' '));
+            with_negative_numbers(Cli::command()).try_get_matches_from(words).unwrap_err().to_string()
+        };
+        let size = said("boost --lab --size -5");
+        assert!(
+            size.contains("invalid value '-5' for '--size <BYTES>'") && size.contains("expected"),
+            "{size}"
+        );
+        let stray = said("boost --lab -5");
+        assert!(stray.contains("unexpected argument '-5'"), "{stray}");
+    }
 }

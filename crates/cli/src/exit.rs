@@ -18,6 +18,8 @@ use udpath_tune::journal::JournalError;
 use udpath_tune::plan::PlanError;
 use udpath_tune::undo::UndoError;
 
+use crate::args;
+
 /// Why a verb failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -178,7 +180,12 @@ pub(crate) fn from_clap(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
     }
-    code(Err(Failure::Usage(sentence(&error.render().to_string()))))
+    let mut said = sentence(&error.render().to_string());
+    if error.kind() == ErrorKind::InvalidSubcommand && !said.contains("tip:") {
+        let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
+        said += &format!(" [subcommands: {}]", args::verbs_instead(arguments).join(", "));
+    }
+    code(Err(Failure::Usage(said)))
 }
 
 /// clap's error and its tips on one line; the usage is in `--help`.

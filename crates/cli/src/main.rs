@@ -16,14 +16,14 @@ mod verbs;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory;
 use udpath_host::namespace::Place;
 
 use args::{Cli, Verb};
 use verbs::machine::inside;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::of_this_process() {
         Ok(cli) => cli,
         Err(error) => return exit::from_clap(&error),
     };

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
     /// A system call failed.
-    #[error("cannot read {name}")]
+    #[error("cannot read {name}{}", instead(cause))]
     Io {
         /// The file.
         name: String,
@@ -35,6 +35,16 @@ pub enum InputError {
         /// The limit, bytes.
         most: u64,
     },
+}
+
+/// What would be right, in parentheses; empty if the cause says it.
+fn instead(cause: &io::Error) -> &'static str {
+    match cause.kind() {
+        io::ErrorKind::NotFound => " (name a file that exists, or - for standard input)",
+        io::ErrorKind::IsADirectory => " (name a file in it, or - for standard input)",
+        io::ErrorKind::PermissionDenied => " (run as a user who may read it)",
+        _ => "",
+    }
 }
 
 /// Reads a file, or standard input if `path` is `-`, up to `most` bytes: without a limit, a device or an endless pipe given
@@ -242,7 +252,10 @@ mod tests {
         let error =
             |path: &str| Report::new(read_input(Path::new(path), 1).expect_err("unreadable")).to_string();
         let missing = error("/nowhere/at-all.json");
-        assert!(missing.starts_with("cannot read /nowhere/at-all.json: No such file"), "{missing}");
+        assert!(
+            missing.starts_with("cannot read /nowhere/at-all.json (name a file that exists"),
+            "{missing}"
+        );
         assert!(error("/").starts_with("cannot read /: "), "{}", error("/"));
     }
 

@@ -15,9 +15,6 @@ use udpath_rig::{Ended, Host, Run, one_sentence, program};
 /// Arguments, exit code, and two parts of the sentence: what is wrong and where, then what would be right.
 type Case<'a> = (&'a [&'a str], i32, &'a str, &'a str);
 
-/// The sentence names what is wrong, and not what would be right.
-const UNSAID: &str = "";
-
 /// Nothing listens there (discard, RFC 863), and nothing is sent: the arguments are rejected first.
 const TO: &str = "127.0.0.1:9";
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::UdpSocket;
 
-use super::{Case, UNSAID, all_refused};
+use super::{Case, all_refused};
 
 /// After an unknown name: the labs that there are, which may be other processes', or how to create one.
 const INSTEAD: &str = "; ";
@@ -38,7 +38,12 @@ fn boost() {
             "use the socket engine for more",
         ),
         (&["--size", "65508"], 2, "invalid payload size 65508", "expected 1 to 65507 bytes"),
-        (&["--size", "-5"], 2, "unexpected argument '-5' found", UNSAID),
+        (
+            &["--size", "-5"],
+            2,
+            "invalid value '-5' for '--size <BYTES>': invalid size `-5`",
+            "expected a whole number of bytes from 0 to 4294967295",
+        ),
         (&["--queues", "0"], 2, "invalid number of queues 0", "expected 1 to 4096"),
         (&["--queues", "100000"], 2, "invalid number of queues 100000", "expected 1 to 4096"),
         (
@@ -234,8 +239,18 @@ fn report() {
     all_refused(
         &["report"],
         &[
-            (&[&path("nothing.json")], 3, "/nothing.json: No such file or directory", UNSAID),
-            (&["/proc"], 3, "cannot read /proc: Is a directory", UNSAID),
+            (
+                &[&path("nothing.json")],
+                3,
+                "/nothing.json",
+                "(name a file that exists, or - for standard input): No such file or directory",
+            ),
+            (
+                &["/proc"],
+                3,
+                "cannot read /proc",
+                "(name a file in it, or - for standard input): Is a directory",
+            ),
             (&["/dev/null"], 3, "/dev/null is empty", "expected a result of udpath boost, load or profile"),
             (&[&path("text")], 3, "/text", "is not JSON"),
             (&[&path("cut.json")], 3, "/cut.json", "is truncated at line"),
@@ -281,7 +296,7 @@ fn lab() {
                 "<CMD>...",
             ),
             (&["down"], 2, "the following required arguments were not provided", "<NAME|--stale|--all>"),
-            (&["frob"], 2, "unrecognized subcommand 'frob'", UNSAID),
+            (&["frob"], 2, "unrecognized subcommand 'frob'", "[subcommands: up, exec, list, down]"),
         ],
     );
 }
