@@ -9,16 +9,19 @@
 #              a result (the last line counts them), a benchmark that cannot run is an error; make bench BENCH=ladder: one
 # make figures the newest results of make bench, copied into README and docs
 # make soak    every test with its campaigns whole; writes benches/results/soak.txt; an hour and more
-# make fuzz    every parser under the fuzzer, for FUZZ_SECONDS each
+# make fuzz    every parser under the fuzzer with AddressSanitizer, until FUZZ_EXECUTIONS each, for FUZZ_SECONDS at most this time;
+#              counts in fuzz/executions.tsv, and goes on from there
+# make captures  the captures of real and emulated machines that tests read, taken again; as root
 # make docs    rustdoc and the book (target/doc, target/book); make book: the book alone
 # make transcripts  every terminal transcript in README and docs, run again; on a quiet machine, as root
 
 SHELL := /bin/bash
-FUZZ_SECONDS ?= 60
+FUZZ_EXECUTIONS ?= 10000000
+FUZZ_SECONDS ?= 600
 # Each test binary runs in a root as new as that of a fresh machine.
 FRESH_ROOT := $(CURDIR)/scripts/fresh-root.sh
 
-.PHONY: demo test check loom bench figures soak fuzz setup build lint docs rustdoc book transcripts unit deny
+.PHONY: demo test check loom bench figures soak fuzz captures setup build lint docs rustdoc book transcripts unit deny
 
 demo: build
 	@mkdir -p out
@@ -54,7 +57,10 @@ soak: setup
 	bash scripts/soak.sh
 
 fuzz: setup
-	bash fuzz/run.sh $(FUZZ_SECONDS)
+	bash fuzz/run.sh $(FUZZ_EXECUTIONS) $(FUZZ_SECONDS)
+
+captures: setup
+	bash scripts/captures.sh
 
 setup:
 	@scripts/setup.sh test

@@ -1,49 +1,83 @@
 #!/usr/bin/env bash
-# fuzz/run.sh SECONDS [TARGET...]: every target (or those named) under libFuzzer for SECONDS each, on the stable compiler.
+# fuzz/run.sh EXECUTIONS SECONDS [TARGET...]: every target (or those named) under libFuzzer with AddressSanitizer, until it has
+# been executed EXECUTIONS times in all runs together, for SECONDS at most in this one.
 #
-# No sanitizer: those need a nightly compiler, and the parsers have no unsafe code for one to check. Inputs come
-# from seeds/ and from those that earlier runs kept (corpus/). A failing input is left in artifacts/TARGET/; add
-# it to seeds/TARGET/ with the fix, and `cargo test` replays it from then on.
+# executions.tsv has a line for each target and run, and is committed: a run continues where the last one stopped. Inputs come
+# from seeds/ and from those that earlier runs kept (corpus/). A failing input is left in artifacts/TARGET/; add it to
+# seeds/TARGET/found-* with the fix, and `cargo test` replays it from then on.
+#
+# The parsers have no unsafe code; what they stand on has: the standard library, crates, the datapath's modules named sys.
+# The compiler is the stable one, whose distribution contains the sanitizer's runtime but not the permission to ask for it:
+# RUSTC_BOOTSTRAP gives that. What cargo-fuzz would add is the flags below.
 set -euo pipefail
 cd "$(dirname "$0")"
-seconds=${1:?"usage: fuzz/run.sh SECONDS [TARGET...]"}
-shift
+usage="usage: fuzz/run.sh EXECUTIONS SECONDS [TARGET...]"
+wanted=${1:?"$usage"} seconds=${2:?"$usage"}
+shift 2
+[[ "$wanted" =~ ^[1-9][0-9]{0,11}$ ]] || { echo "fuzz: \"$wanted\" is not a number of executions from 1 to 999999999999" >&2; exit 2; }
 [[ "$seconds" =~ ^[1-9][0-9]{0,5}$ ]] || { echo "fuzz: \"$seconds\" is not a number of seconds from 1 to 999999" >&2; exit 2; }
-
-version=0.13.2
-tools=$PWD/target/tools
-export PATH=$tools/bin:$PATH
-if ! cargo fuzz --version >/dev/null 2>&1; then
-    echo "fuzz: installing cargo-fuzz $version into fuzz/target/tools" >&2
-    cargo install cargo-fuzz --version "$version" --locked --quiet --root "$tools"
-fi
-# libFuzzer is C++.
-export CXX=${CXX:-clang++}
-
 targets=("$@")
 if [ ${#targets[@]} -eq 0 ]; then
     mapfile -t targets < <(basename -s .rs fuzz_targets/*.rs)
 fi
-cargo fuzz build --fuzz-dir . --sanitizer none
-failed=()
 for target in "${targets[@]}"; do
+    [ -e "fuzz_targets/$target.rs" ] || { echo "fuzz: there is no target $target; fuzz_targets/ has one file each" >&2; exit 2; }
+done
+
+# libFuzzer is C++.
+export CXX=${CXX:-clang++} RUSTC_BOOTSTRAP=1
+sanitizer=address
+# What libFuzzer needs to see: which edges were taken, and what was compared with what. For the target alone, not for build
+# scripts: that is why the target is named.
+triple=$(rustc -vV | sed -n 's/^host: //p')
+coverage=(level=4 inline-8bit-counters pc-table trace-compares)
+flags="-Zsanitizer=$sanitizer -Cpasses=sancov-module --cfg fuzzing"
+for kind in "${coverage[@]}"; do flags+=" -Cllvm-args=-sanitizer-coverage-$kind"; done
+RUSTFLAGS=$flags cargo build --release --quiet --target "$triple"
+
+record=executions.tsv
+[ -e $record ] || printf 'date\tcommit\ttarget\tsanitizer\texecutions\tseconds\tresult\n' > $record
+commit=$(git rev-parse --short=12 HEAD)$(git diff --quiet HEAD -- .. ":!$record" || echo +)
+# Executions of a target with this sanitizer in all runs.
+executed() {
+    awk -F '\t' -v target="$1" -v sanitizer=$sanitizer '$3 == target && $4 == sanitizer { all += $5 } END { print all + 0 }' $record
+}
+# No input may be longer: twice the longest seed, so that none is cut, and 4 KiB at least. Longer: most of the time goes into
+# bytes that no parser reads.
+longest() {
+    local seed
+    seed=$(find "seeds/$1" -type f -printf '%s\n' | sort -n | tail -n 1)
+    echo $((2 * seed > 4096 ? 2 * seed : 4096))
+}
+
+failed=() short=()
+for target in "${targets[@]}"; do
+    before=$(executed "$target")
+    if [ "$before" -ge "$wanted" ]; then
+        echo "fuzz: $target: $before executions already"
+        continue
+    fi
     mkdir -p "corpus/$target" "artifacts/$target"
-    log=$(mktemp)
-    # -max_len: above the longest seed, a result of boost. -timeout: no input should take a second; ten, because the
-    # machine may be busy.
-    if cargo fuzz run --fuzz-dir . --sanitizer none "$target" "corpus/$target" "seeds/$target" -- \
-        -max_total_time="$seconds" -max_len=131072 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
-        >"$log" 2>&1; then
-        runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
-        cover=$(grep -o 'cov: [0-9]*' "$log" | tail -n 1)
-        echo "fuzz: $target: ${runs:-0} executions, ${cover:-cov: 0}, nothing found"
-    else
+    log=$(mktemp) result="nothing found" begin=$SECONDS
+    # -timeout: no input should take a second; twenty, because the machine may be busy and the sanitizer doubles the time.
+    "target/$triple/release/$target" "corpus/$target" "seeds/$target" -artifact_prefix="artifacts/$target/" \
+        -runs=$((wanted - before)) -max_total_time="$seconds" -max_len="$(longest "$target")" -timeout=20 \
+        -rss_limit_mb=4096 -print_final_stats=1 >"$log" 2>&1 || result=failed
+    runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log" | tail -n 1)
+    cover=$(grep -o 'cov: [0-9]*' "$log" | tail -n 1 || true)
+    printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$(date -u +%Y-%m-%d)" "$commit" "$target" $sanitizer "${runs:-0}" \
+        $((SECONDS - begin)) "$result" >> $record
+    if [ "$result" = failed ]; then
         failed+=("$target")
-        grep -v '^#[0-9]' "$log" | tail -n 40 >&2
+        grep -v '^#[0-9]' "$log" | tail -n 60 >&2
         echo "fuzz: $target: failed; the input is in fuzz/artifacts/$target" >&2
+    else
+        echo "fuzz: $target: ${runs:-0} executions, ${cover:-cov: 0}, nothing found"
+        [ "$(executed "$target")" -ge "$wanted" ] || short+=("$target")
     fi
     rm -f "$log"
 done
+[ ${#short[@]} -eq 0 ] || echo "fuzz: fewer than $wanted executions so far: ${short[*]}; run it again to go on"
 if [ ${#failed[@]} -gt 0 ]; then
     echo "fuzz: failed: ${failed[*]}" >&2
     exit 1
