@@ -117,6 +117,11 @@ fn resident(pid: u32) -> Result<f64> {
     status(&pid.to_string(), "VmRSS:")
 }
 
+/// Resident memory of this process, MiB.
+pub(crate) fn now() -> Result<f64> {
+    status("self", "VmRSS:")
+}
+
 /// Peak resident memory of this process, MiB.
 pub(crate) fn peak() -> Result<f64> {
     status("self", "VmHWM:")

@@ -9,4 +9,6 @@ mod effect;
 mod faults;
 mod growth;
 mod profile;
+#[path = "../../../crates/profile/tests/rings/mod.rs"]
+mod rings;
 mod sentences;

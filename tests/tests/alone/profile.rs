@@ -2,6 +2,7 @@
 //! its output without privileges; and that nothing is left when it is killed. Needs root.
 
 mod flame_graph;
+mod recording;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,5 +1,5 @@
-//! From a ring's bytes to a profile: for a synthetic machine with many CPUs (complete, truncated, damaged, in any
-//! order), and for a real one.
+//! From a ring's bytes to a profile: for a real machine, and for one with many CPUs that is multiplied from it (complete,
+//! truncated, damaged, in any order).
 
 mod real;
 
@@ -15,22 +15,19 @@ use udpath_host::source::Folder;
 use udpath_profile::Profile;
 use udpath_profile::classes::Rules;
 use udpath_profile::context::Context;
-use udpath_profile::perf::record::size;
 use udpath_profile::perf::{Clock, Record, records};
-use udpath_profile::profile::{Accounted, CpuLine};
+use udpath_profile::profile::Accounted;
 use udpath_profile::recorder::{Recording, Wanted, record_with};
 use udpath_profile::samples::Samples;
 use udpath_profile::symbols::kernel::Kernel;
 
+use crate::rings::recorded::{SAMPLE, kind, places};
 use crate::rings::write::{Ring, Stamp, USER};
-use crate::rings::{BEGIN, LOST, Machine, SERVER, around};
-
-/// Few enough to be processed hundreds of times.
-const FEW: Machine = Machine { cpus: 6, seconds: 1, rate: 30, calls: 20, variety: 1 };
+use crate::rings::{APART, BEGIN, LOST, Machine, SHORT_EACH_SECOND, around};
 
 /// The recording of these bytes.
-fn recording<'b>(parts: impl IntoIterator<Item = &'b [u8]>, machine: &Machine) -> Recording {
-    let samples = Samples::new(Kernel::parse(&Machine::kallsyms()), BEGIN, 1_000_000_000);
+fn recording<'b>(parts: impl IntoIterator<Item = &'b [u8]>, machine: &Machine<'_>) -> Recording {
+    let samples = Samples::new(Kernel::parse(&machine.recorded.kallsyms), BEGIN, 1_000_000_000);
     let mut recording = Recording {
         seconds: machine.seconds.into(),
         ..Recording::new(samples, Clock::CpuClock, machine.rate)
@@ -42,24 +39,13 @@ fn recording<'b>(parts: impl IntoIterator<Item = &'b [u8]>, machine: &Machine) -
     recording
 }
 
-fn profile<'b>(parts: impl IntoIterator<Item = &'b [u8]>, machine: &Machine) -> Profile {
+fn profile<'b>(parts: impl IntoIterator<Item = &'b [u8]>, machine: &Machine<'_>) -> Profile {
     thread_local!(static NOTHING: Snapshot = around::nothing());
     NOTHING.with(|nothing| Profile::new(&recording(parts, machine), Rules::built_in(), nothing, nothing))
 }
 
-fn rings(machine: &Machine) -> Vec<Vec<u8>> {
+fn rings(machine: &Machine<'_>) -> Vec<Vec<u8>> {
     (0..machine.cpus).map(|cpu| machine.ring(cpu).0).collect()
-}
-
-/// The positions of the records in a ring.
-fn places(ring: &[u8]) -> Vec<Range<usize>> {
-    let (mut places, mut at) = (Vec::new(), 0);
-    while at < ring.len() {
-        let end = at + size(&ring[at..]).unwrap();
-        places.push(at..end);
-        at = end;
-    }
-    places
 }
 
 /// Invariants of every profile.
@@ -87,30 +73,39 @@ fn sound(profile: &Profile) {
 #[test]
 fn a_machine_of_many_cpus_is_profiled_completely() {
     let _turn = udpath_rig::together();
-    let machine = Machine::SMALL;
+    let machine = Machine::small();
     let rings = rings(&machine);
     let profile = profile(rings.iter().map(Vec::as_slice), &machine);
     sound(&profile);
-    let short = u64::from(40 * machine.seconds);
-    let samples = u64::from(machine.cpus * machine.seconds * machine.rate) + short;
+    let samples = |ring: &Vec<u8>| {
+        places(ring).into_iter().filter(|place| kind(&ring[place.clone()]) == SAMPLE).count()
+    };
+    let samples = rings.iter().map(samples).sum::<usize>() as u64;
     assert_eq!((profile.samples.taken, profile.samples.lost), (samples, LOST));
     assert_eq!((profile.samples.throttled, profile.samples.malformed, profile.samples.nameless), (1, 0, 0));
-    assert_eq!(profile.cpus.len(), 128);
     assert!(
         profile.notes.contains(&format!("{LOST} samples were lost: the rings were full")),
         "{:?}",
         profile.notes
     );
-    // The NIC's queues are on the first eight; every frame except unknown leaves has a class.
-    let softirq = |line: &CpuLine| line.sampled.get(&Context::Softirq).copied().unwrap_or(0);
-    let (with, without) = profile.cpus.split_at(8);
-    let least = with.iter().map(softirq).min();
-    assert!(without.iter().map(softirq).max() < least, "{least:?}");
-    assert!(profile.share(udpath_profile::classes::Class::Unclassified) == 0.0, "{:?}", profile.classes);
-    let server = profile.processes.iter().find(|process| process.pid == SERVER).unwrap();
-    // At four samples of a hundred, one of 128 workers may have none.
-    assert!(server.name == "knotd" && server.threads.len() > 120, "{} threads", server.threads.len());
-    assert!(server.threads.iter().all(|thread| thread.name == format!("udp-{}", thread.tid - SERVER - 1)));
+    // Each CPU does what its CPU of the recording did.
+    let count = machine.recorded.cpus.len();
+    assert_eq!((profile.cpus.len(), count), (128, 2));
+    let interrupts = |cpu: usize| profile.cpus[cpu].sampled.get(&Context::Softirq).copied();
+    for cpu in count..128 {
+        assert_eq!(interrupts(cpu), interrupts(cpu % count), "CPU {cpu}");
+    }
+    let unclassified = profile.share(udpath_profile::classes::Class::Unclassified);
+    assert!(unclassified < 0.01, "{:?}", profile.classes);
+    // Each pair of CPUs has threads of its own, which all have their names.
+    let server = profile.processes.iter().find(|process| process.pid == machine.server()).unwrap();
+    assert!(server.name == "udpath" && server.threads.len() >= 64, "{} threads", server.threads.len());
+    let original =
+        |tid: u32| server.threads.iter().find(|thread| thread.tid == tid).map(|thread| &thread.name);
+    for thread in &server.threads {
+        let recorded = machine.server() + (thread.tid - machine.server()) % APART;
+        assert_eq!(Some(&thread.name), original(recorded), "thread {}", thread.tid);
+    }
     // Short processes ran on three CPUs, and the CPU that was read first had the last records.
     let logger: u64 = profile
         .stacks
@@ -118,7 +113,7 @@ fn a_machine_of_many_cpus_is_profiled_completely() {
         .filter(|stack| stack.process.as_deref() == Some("logger") && stack.frames == ["[logger]"])
         .map(|stack| stack.samples)
         .sum();
-    assert_eq!(logger, short);
+    assert_eq!(logger, u64::from(SHORT_EACH_SECOND * machine.seconds));
 }
 
 #[test]
@@ -151,12 +146,12 @@ fn a_name_and_a_file_may_come_after_the_samples() {
     late.mapped(at(8, 100), 0x5000_0000, 0x1000, 0, "/usr/sbin/nsd");
     late.comm(at(8, 50), "nsd", true);
     late.comm(at(9, 200), "worker", false);
-    let told = profile([early.0.as_slice(), &late.0], &FEW);
+    let told = profile([early.0.as_slice(), &late.0], &Machine::few());
     assert_eq!(told.stacks[0].frames, ["[nsd]"]);
     let process = &told.processes[0];
     assert_eq!((process.name.as_str(), process.threads[0].name.as_str()), ("nsd", "worker"));
     // If it never comes, that is reported.
-    let told = profile([early.0.as_slice()], &FEW);
+    let told = profile([early.0.as_slice()], &Machine::few());
     assert_eq!(
         (told.stacks[0].frames.as_slice(), told.processes[0].name.as_str()),
         (&["[unknown]".to_owned()][..], "")
@@ -198,8 +193,8 @@ proptest! {
     #[test]
     fn rings_may_be_read_in_any_order(turns in proptest::collection::vec((0..6_usize, 1..9_usize), 0..200)) {
         let _turn = udpath_rig::together();
-        let rings = rings(&FEW);
-        let whole = profile(rings.iter().map(Vec::as_slice), &FEW);
+        let rings = rings(&Machine::few());
+        let whole = profile(rings.iter().map(Vec::as_slice), &Machine::few());
         sound(&whole);
         // In turns, a few records of one CPU each time; the rest at the end, the last CPU first.
         let places: Vec<_> = rings.iter().map(|ring| places(ring)).collect();
@@ -210,17 +205,17 @@ proptest! {
             parts.extend(places[cpu][next[cpu]..end].iter().map(|place| &rings[cpu][place.clone()]));
             next[cpu] = end;
         }
-        prop_assert_eq!(profile(parts, &FEW), whole);
+        prop_assert_eq!(profile(parts, &Machine::few()), whole);
     }
 
     #[test]
     fn a_ring_may_be_cut_anywhere(cpu in 0..6_u32, at in any::<prop::sample::Index>()) {
         let _turn = udpath_rig::together();
-        let ring = FEW.ring(cpu).0;
+        let ring = Machine::few().ring(cpu).0;
         let cut = at.index(ring.len());
         let whole = places(&ring).into_iter().take_while(|place| place.end <= cut).last().map_or(0, |place| place.end);
-        let mut expected = profile([&ring[..whole]], &FEW);
-        let mut found = profile([&ring[..cut]], &FEW);
+        let mut expected = profile([&ring[..whole]], &Machine::few());
+        let mut found = profile([&ring[..cut]], &Machine::few());
         sound(&found);
         prop_assert_eq!(found.samples.malformed, u64::from(cut > whole));
         found.samples.malformed = 0;
@@ -233,21 +228,21 @@ proptest! {
         damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
     ) {
         let _turn = udpath_rig::together();
-        let mut ring = FEW.ring(5).0;
+        let mut ring = Machine::few().ring(5).0;
         for (at, byte) in damage {
             let at = at.index(ring.len());
             ring[at] = byte;
         }
-        sound(&profile([ring.as_slice()], &FEW));
+        sound(&profile([ring.as_slice()], &Machine::few()));
     }
 
     #[test]
     fn records_lost_by_the_kernel_are_counted(lost in proptest::collection::vec((0..30_usize, 1..6_usize), 0..8)) {
         let _turn = udpath_rig::together();
         // As in the kernel: a record with the number of lost records replaces them.
-        let ring = FEW.ring(1).0;
+        let ring = Machine::few().ring(1).0;
         let (places, mut bytes, mut at) = (places(&ring), Ring::default(), 0);
-        let all = profile([ring.as_slice()], &FEW).samples;
+        let all = profile([ring.as_slice()], &Machine::few()).samples;
         let is_sample = |place: &Range<usize>| matches!(Record::parse(&ring[place.clone()]), Ok(Record::Sample(_)));
         for (from, count) in lost {
             let from = from.max(at).min(places.len());
@@ -257,7 +252,7 @@ proptest! {
             bytes.lost(Stamp { cpu: 1, ..Stamp::default() }, gone.iter().filter(|place| is_sample(place)).count() as u64);
         }
         places[at..].iter().for_each(|place| bytes.0.extend_from_slice(&ring[place.clone()]));
-        let found = profile([bytes.0.as_slice()], &FEW);
+        let found = profile([bytes.0.as_slice()], &Machine::few());
         sound(&found);
         prop_assert_eq!(found.samples.taken + found.samples.lost, all.taken);
         let said = match found.samples.lost {
@@ -270,7 +265,7 @@ proptest! {
     #[test]
     fn time_may_go_backwards(times in proptest::collection::vec(any::<u64>(), 200)) {
         let _turn = udpath_rig::together();
-        let ring = FEW.ring(1).0;
+        let ring = Machine::few().ring(1).0;
         let (mut turned, mut times) = (ring.clone(), times.into_iter().cycle());
         for place in places(&ring) {
             if let Ok(Record::Sample(_)) = Record::parse(&ring[place.clone()]) {
@@ -280,7 +275,7 @@ proptest! {
                 turned[place.start + 24..place.start + 32].copy_from_slice(&time.to_ne_bytes());
             }
         }
-        let (found, expected) = (profile([turned.as_slice()], &FEW), profile([ring.as_slice()], &FEW));
+        let (found, expected) = (profile([turned.as_slice()], &Machine::few()), profile([ring.as_slice()], &Machine::few()));
         sound(&found);
         prop_assert_eq!((found.classes, found.contexts, found.stacks), (expected.classes, expected.contexts, expected.stacks));
     }
