@@ -97,7 +97,7 @@ impl<'a> Packet<'a> {
         let bytes = datagram.get(..len).filter(|_| len <= MAX_LEN).ok_or(PacketError::Length)?;
         let (_, authenticator) = header.split_last_chunk::<DIGEST>().ok_or(PacketError::Length)?;
         let mut rest = bytes.get(HEADER..).ok_or(PacketError::Length)?;
-        while let Some((_, after)) = split(rest) {
+        while let Some((.., after)) = split(rest) {
             rest = after;
         }
         if rest.is_empty() { Ok(Self { bytes, authenticator }) } else { Err(PacketError::Attribute) }
@@ -132,7 +132,7 @@ impl<'a> Packet<'a> {
         let mut rest = self.bytes.get(HEADER..).unwrap_or_default();
         let mut at = HEADER;
         std::iter::from_fn(move || {
-            let ((kind, value), after) = split(rest)?;
+            let (kind, value, after) = split(rest)?;
             let attribute = Attribute { kind, value, at: at + PREFIX };
             at += PREFIX + value.len();
             rest = after;
@@ -152,11 +152,11 @@ pub struct Attribute<'a> {
     pub at: usize,
 }
 
-/// The first attribute and what follows it; `None` at the end and where a length is wrong.
-fn split(attributes: &[u8]) -> Option<((Kind, &[u8]), &[u8])> {
+/// Kind and value of the first attribute, and what follows it; `None` at the end and where a length is wrong.
+fn split(attributes: &[u8]) -> Option<(Kind, &[u8], &[u8])> {
     let (&[kind, len], _) = attributes.split_first_chunk::<PREFIX>()?;
     let (attribute, rest) = attributes.split_at_checked(usize::from(len))?;
-    Some(((Kind(kind), attribute.get(PREFIX..)?), rest))
+    Some((Kind(kind), attribute.get(PREFIX..)?, rest))
 }
 
 /// Writes a packet into a buffer. Every method returns `None` when the packet would exceed the buffer or [`MAX_LEN`].

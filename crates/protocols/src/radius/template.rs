@@ -166,7 +166,7 @@ impl RadiusTemplate {
         let mut request = Writer::new(buffer, Code::ACCOUNTING_REQUEST, seq as u8, &zero)?;
         request.attribute(Kind::PROXY_STATE, &self.proxy_state(flow, seq))?;
         request.attribute(Kind::USER_NAME, &user.name)?;
-        let status = if seq % 2 == 0 { START } else { STOP };
+        let status = if seq.is_multiple_of(2) { START } else { STOP };
         request.attribute(Kind::ACCT_STATUS_TYPE, &status.to_be_bytes())?;
         request.attribute(Kind::ACCT_SESSION_ID, &session(flow, seq / 2))?;
         request.attribute(Kind::NAS_IDENTIFIER, NAS_IDENTIFIER)?;
