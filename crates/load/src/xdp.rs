@@ -169,10 +169,8 @@ pub(crate) fn run(
     for (thread, (((mailboxes, lanes), flows), live)) in all {
         let (numbers, flows): (Vec<u32>, Vec<Flow>) = flows.into_iter().unzip();
         let ledger = Ledger::new(plan, thread, clock, &shared, protocol.template(), numbers.into_iter());
-        tasks.push((
-            Frames::new(&sums, &table, &ledger, lanes, flows, live, mailboxes, protocol.one_size()),
-            ledger,
-        ));
+        let frames = Frames::new(&sums, &table, &ledger, lanes, flows, live, mailboxes);
+        tasks.push((if protocol.one_size() { frames } else { frames.with_scratch() }, ledger));
     }
 
     let carry_out = |(frames, ledger)| work(frames, ledger);

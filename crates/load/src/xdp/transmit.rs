@@ -70,14 +70,13 @@ impl<'a> Frames<'a> {
         flows: Vec<Flow>,
         live: Option<Live>,
         mailboxes: Mailboxes,
-        one_size: bool,
     ) -> Self {
         Self {
             sums,
             table,
             thread: ledger.thread,
             size: ledger.plan.size,
-            scratch: (!one_size).then(|| vec![0; ledger.plan.size].into()),
+            scratch: None,
             lanes,
             flows,
             live,
@@ -94,6 +93,12 @@ impl<'a> Frames<'a> {
             live_calls: 0,
             live_dropped: 0,
         }
+    }
+
+    /// For requests that differ in length.
+    pub(super) fn with_scratch(mut self) -> Self {
+        self.scratch = Some(vec![0; self.size].into());
+        self
     }
 
     /// Writes the next request of flow `index` into its lane, or a live frame. False: there is no room for it yet.
