@@ -228,7 +228,7 @@ impl Index {
 #[inline]
 fn slot_of(hash: u64, len: usize) -> Option<(u32, usize)> {
     // The lower half, scaled to the table's length: any length will do.
-    let place = (hash & 0xffff_ffff) * len as u64 >> 32;
+    let place = ((hash & 0xffff_ffff) * len as u64) >> 32;
     (len > 0).then_some(((hash >> 32) as u32, place as usize))
 }
 

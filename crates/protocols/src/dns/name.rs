@@ -127,7 +127,8 @@ pub(super) fn display(wire: &[u8]) -> String {
     if text.is_empty() { ".".into() } else { text }
 }
 
-/// The wire form of a name typed by a user; the final dot may be missing. `None` if it is no name.
+/// The wire form of a name; the final dot may be missing. `None` if it is not a name.
+#[cfg(test)]
 pub(super) fn from_text(text: &str) -> Option<Vec<u8>> {
     use std::str::FromStr;
 
