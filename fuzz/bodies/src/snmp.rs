@@ -1,7 +1,7 @@
 use std::sync::LazyLock;
 
 use udpath_load::plan::MAX_FLOWS;
-use udpath_load::template::{Judgement, Protocol, Template};
+use udpath_load::template::{Judgement, Protocol};
 use udpath_protocols::snmp::{Asker, Oid, Operation, Question, SnmpConfig, SnmpLoad, User};
 
 const OPERATIONS: [Operation; 3] = [Operation::Get, Operation::GetNext, Operation::GetBulk];

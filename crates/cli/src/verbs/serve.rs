@@ -84,6 +84,11 @@ pub(crate) fn run(args: Args) -> Done {
     // Before anything is bound, so that a signal during the start is not lost.
     let mut signals = Signals::watch().context("cannot watch for signals")?;
     let server = start(&config, args.tcp, &options)?;
+    // Before it says that it is ready: from then on SIGHUP may come.
+    let mut reloads = Reloads::of(&server);
+    if reloads.is_some() {
+        signals.watch_for_reload().context("cannot watch for SIGHUP")?;
+    }
     let filters = bypassed_by(&server);
     let status = server.status();
     let started = Started {
@@ -96,10 +101,6 @@ pub(crate) fn run(args: Args) -> Done {
     // In one call. A closed stderr must not stop the service.
     let _ = io::stderr().write_all(started_text(&started).as_bytes());
     let mut watcher = Watcher::new();
-    let mut reloads = Reloads::of(&server);
-    if reloads.is_some() {
-        signals.watch_for_reload().context("cannot watch for SIGHUP")?;
-    }
     loop {
         let reloading = reloads.as_ref().is_some_and(Reloads::is_running);
         let interval = if reloading { RELOAD_INTERVAL } else { REPORT_INTERVAL };
