@@ -20,7 +20,7 @@ impl Pages {
 
     fn page(&self, page: &str, interface: &str) -> &[&'static str] {
         let found = self.0.iter().find(|(of, _)| **of == (page, interface));
-        found.map(|(_, lines)| lines.as_slice()).unwrap_or_else(|| panic!("no page {page} {interface}"))
+        found.map_or_else(|| panic!("no page {page} {interface}"), |(_, lines)| lines.as_slice())
     }
 
     /// The number of a line `NAME: NUMBER` below a section's title, `""` for anywhere; `None` for `n/a`, or if the driver lacks
