@@ -148,7 +148,7 @@ struct Small<const SPREAD: usize>;
 impl<const SPREAD: usize> Small<SPREAD> {
     const REQUESTS: u32 = 1000;
     const HEADER: usize = 6;
-    const LONGEST: usize = 700;
+    const MAX_REPLY_LEN: usize = 700;
     const RULES: [Rule; 3] = [
         Rule::unless(0, [0, 0, 0x80, 0], [0, 0, 0x80, 0], Verdict::Corrupt),
         Rule::when(0, [0, 0, 0, 0xff], [0, 0, 0, 5], Verdict::Refused),
@@ -175,7 +175,7 @@ impl<const SPREAD: usize> Small<SPREAD> {
     }
 
     fn answering() -> Answering {
-        Answering { answer: Self::answer, flips: 2..4, shortest: Self::HEADER, longest: Self::LONGEST }
+        Answering { answer: Self::answer, flips: 2..4, shortest: Self::HEADER, longest: Self::MAX_REPLY_LEN }
     }
 }
 
@@ -201,7 +201,7 @@ impl<const SPREAD: usize> Protocol for Small<SPREAD> {
         Some(InKernel::Prebuilt(Prebuilt {
             requests: Self::REQUESTS,
             id: Id { at: 0, echoed_at: 0, width: 2, bits: 16 },
-            reply: ReplyRules { min: Self::HEADER, max: Self::LONGEST, rules: &Self::RULES },
+            reply: ReplyRules { min: Self::HEADER, max: Self::MAX_REPLY_LEN, rules: &Self::RULES },
         }))
     }
 
