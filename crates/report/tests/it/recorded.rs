@@ -38,16 +38,10 @@ fn profile() -> ProfileResult {
             sampled.sum::<u64>() / 10_000_000
         };
         let [user, system] = [ticks(&[Context::User]), ticks(&[Context::Syscall, Context::Kernel])];
-        Some([
-            user,
-            0,
-            system,
-            ticks(&[Context::Idle]),
-            0,
-            ticks(&[Context::HardIrq]),
-            ticks(&[Context::Softirq]),
-            0,
-        ])
+        let [irq, soft] = [ticks(&[Context::HardIrq]), ticks(&[Context::Softirq])];
+        // Where no program was recorded, the CPU counts as idle.
+        let idle = (u64::from(machine.seconds) * 100).saturating_sub(user + system + irq + soft);
+        Some([user, 0, system, idle, 0, irq, soft, 0])
     };
     let Range { start, end } = recorded.interval;
     let times = u64::from(machine.cpus / 2) * u64::from(machine.seconds) * 1_000_000_000;
