@@ -166,7 +166,7 @@ mod tests {
         for number in 0..10_000 {
             let label = format!("host{number}");
             let wire = [&[label.len() as u8], label.as_bytes(), b"\x07example\0"].concat();
-            assert!(seen.insert(hash(&wire) >> 32 << 8 ^ hash(&wire) & 0xff), "{number}");
+            assert!(seen.insert(hash(&wire) >> 16), "{number}");
         }
         assert_ne!(hash(b"\0"), hash(b"\0\0"));
     }
