@@ -14,7 +14,7 @@ use crate::result::Kind;
 pub type Prepared = Result<Option<Box<dyn Protocol>>, Box<dyn Error + Send + Sync>>;
 
 /// One protocol's side of the load: makes a [`Template`] for each sending thread.
-pub trait Protocol: Sync {
+pub trait Protocol: Send + Sync {
     /// The protocol's name, as typed by the user.
     fn name(&self) -> &'static str;
 

@@ -50,7 +50,7 @@ fn a_closed_port_is_reported_and_the_run_ends() {
 }
 
 /// A protocol that asks its targets before the run: its answer is used, its error ends the run.
-struct Asking(Option<Box<dyn Fn() -> Prepared + Sync>>);
+struct Asking(Option<Box<dyn Fn() -> Prepared + Send + Sync>>);
 
 impl Protocol for Asking {
     fn name(&self) -> &'static str {
@@ -77,7 +77,7 @@ fn a_protocol_prepares_before_anything_is_sent() {
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     silent.set_nonblocking(true).unwrap();
     let plan = Plan { duration: Duration::from_millis(50), ..base(silent.local_addr().unwrap()) };
-    let run = |prepare: Option<Box<dyn Fn() -> Prepared + Sync>>| {
+    let run = |prepare: Option<Box<dyn Fn() -> Prepared + Send + Sync>>| {
         udpath_load::run(&plan, Engine::Socket, &Asking(prepare), &mut |_| (), &AtomicBool::new(false))
     };
     let error = run(Some(Box::new(|| Err("the target is mute".into())))).unwrap_err();

@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use udpath_load::plan::MAX_SIZE;
+use udpath_load::plan::{MAX_SIZE, Plan};
 use udpath_load::result::Kind;
-use udpath_load::template::{Judgement, Lengths, Protocol, Template};
+use udpath_load::template::{Judgement, Lengths, Prepared, Protocol, Template};
 
 use super::MIX;
 use super::file::{self, MixError};
@@ -13,8 +14,9 @@ use super::shares::{MAX_SLOTS, slots};
 use crate::{OptionError, Options};
 
 /// A part with its protocol's side of the load.
+#[derive(Clone)]
 struct Part {
-    protocol: Box<dyn Protocol>,
+    protocol: Arc<dyn Protocol>,
     target: SocketAddr,
     lengths: Lengths,
 }
@@ -70,7 +72,7 @@ impl Part {
             let reason = format!("invalid --size {size}: requests of {name} have {least} to {most} bytes");
             return Err(MixError::Line { line, reason });
         }
-        Ok(Self { protocol, target, lengths })
+        Ok(Self { protocol: protocol.into(), target, lengths })
     }
 }
 
@@ -101,6 +103,20 @@ impl Protocol for MixLoad {
     fn targets(&self) -> Vec<SocketAddr> {
         let of_slots = self.slots.iter().filter_map(|slot| self.parts.get(usize::from(*slot)));
         of_slots.map(|part| part.target).collect()
+    }
+
+    /// Each part asks its own target.
+    fn prepare(&self, plan: &Plan, timeout: Duration) -> Prepared {
+        let mut parts = self.parts.clone();
+        let mut changed = false;
+        for part in &mut parts {
+            let plan = Plan { targets: vec![part.target], ..plan.clone() };
+            if let Some(prepared) = part.protocol.prepare(&plan, timeout)? {
+                part.protocol = prepared.into();
+                changed = true;
+            }
+        }
+        Ok(changed.then(|| Box::new(Self { parts, slots: Arc::clone(&self.slots) }) as Box<dyn Protocol>))
     }
 
     fn ids(&self) -> u64 {
