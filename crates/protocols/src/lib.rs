@@ -25,7 +25,7 @@ pub static PROTOCOLS: &[&ProtocolEntry] = &[
     &ntp::ENTRY,
     &dns::ENTRY,
     &radius::ENTRY,
+    &snmp::ENTRY,
     &replay::ENTRY,
     &mix::ENTRY,
-    &snmp::ENTRY,
 ];

@@ -75,9 +75,9 @@ const SECRET_FILE: OptionSpec = OptionSpec {
     repeatable: false,
     help: "file whose first line is the secret shared with the server",
 };
-/// `--auth`.
-const AUTH: OptionSpec = OptionSpec {
-    name: "auth",
+/// `--method`.
+const METHOD: OptionSpec = OptionSpec {
+    name: "method",
     value: Some("METHOD"),
     repeatable: false,
     help: "how users prove their password: pap or chap [default: pap]",
@@ -99,7 +99,7 @@ pub static ENTRY: ProtocolEntry = ProtocolEntry {
     engines: &[Engine::Socket, Engine::Xdp, Engine::XdpRings],
     size: template::DEFAULT_SIZE,
     serve_options: &[CLIENTS, USERS],
-    load_options: &[SECRET, SECRET_FILE, USERS, AUTH, ACCOUNTING],
+    load_options: &[SECRET, SECRET_FILE, USERS, METHOD, ACCOUNTING],
     start: Some(|config, _tcp, options| {
         let state = RadiusState::open(RadiusFiles::from_options(options)?)?;
         Ok(start(config, &state)?)

@@ -254,7 +254,7 @@ fn load(lab: &Lab, files: &Files, target: SocketAddr, engine: &str, more: &[&str
 
 /// The options of each kind of load, and the port to send it to.
 const LOADS: [(&[&str], u16); 3] =
-    [(&["--auth", "pap"], ACCESS), (&["--auth", "chap"], ACCESS), (&["--accounting"], ACCOUNTING)];
+    [(&["--method", "pap"], ACCESS), (&["--method", "chap"], ACCESS), (&["--accounting"], ACCOUNTING)];
 
 #[test]
 fn freeradius_answers_the_load_of_every_engine() {
@@ -383,7 +383,7 @@ fn wrong_options_and_files_are_named() {
         (&serve, &["--users", &users], "--users needs --clients"),
         (&serve, &["--tcp"], "radius supports UDP only: remove --tcp"),
         (&load, &["--users", &good], "line 1: expected NAME := VALUE"),
-        (&load, &["--auth", "eap"], "invalid --auth eap: expected pap or chap"),
+        (&load, &["--method", "eap"], "invalid --method eap: expected pap or chap"),
         (&load, &["--secret", "x", "--secret-file", &good], "--secret is given as well"),
         (&load, &["--engine", "kernel"], "use --engine socket or xdp or xdp-rings"),
         (&load, &["--size", "80"], "payload size 80 is too small for radius"),

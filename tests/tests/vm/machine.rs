@@ -100,7 +100,7 @@ fn findings(machine: &Recorded, step: &str) -> Vec<String> {
 
 /// The tuning that an expert did by hand (Makita, LinuxCon Japan 2016): found, planned, applied, verified, undone.
 #[test]
-fn the_first_seeds_setup_is_detected_fixed_and_restored() {
+fn an_unspread_setup_is_detected_fixed_and_restored() {
     udpath_lab::needs_root!();
     let machine = &*MACHINE;
     machine.fine("arrange");

@@ -204,7 +204,7 @@ fn flows_reach_the_queues_that_were_predicted() {
 
 /// The symptoms match a machine configured like that, and so do its packets; after the change, packets are spread.
 #[test]
-fn packets_are_spread_once_the_first_seeds_setup_is_fixed() {
+fn packets_are_spread_once_an_unspread_setup_is_fixed() {
     udpath_lab::needs_root!();
     let machine = &*MACHINE;
     for exchange in &EXCHANGES[1..] {

@@ -221,7 +221,7 @@ fn serve() {
             &["chess", "--bind", "127.0.0.1:0"],
             2,
             "invalid value 'chess' for '<PROTOCOL>'",
-            "[possible values: echo, sink, ntp, radius]",
+            "[possible values: echo, sink, ntp, dns, radius]",
         ),
     ];
     all_refused(&["serve"], cases);

@@ -230,7 +230,7 @@ fn load() {
             &["chess", TO],
             2,
             "invalid value 'chess' for '<PROTOCOL>'",
-            "[possible values: echo, sink, ntp, radius]",
+            "[possible values: echo, sink, ntp, dns, radius, snmp, replay, mix]",
         ),
     ];
     all_refused(&["load"], cases);

@@ -123,11 +123,11 @@ fn with_systemd_the_revert_outlives_the_cgroup_and_a_kill() {
 fn a_signal_takes_an_apply_back_and_is_exit_4() {
     udpath_lab::needs_root!();
     // Enough queues that an apply is far from done when the signal arrives: four changes for each.
-    let place = Place::with_queues("signals", 32);
+    let place = Place::with_queues("signals", 96);
     let look = "cd /sys/class/net/eth0; grep -H . queues/*/*ps_cpus queues/*/rps_flow_cnt threaded napi_defer_hard_irqs || true; ethtool -k eth0";
     let before = place.shell(look).fine().out.clone();
     let set = [
-        "eth0:channels/rx=31",
+        "eth0:channels/rx=95",
         // Without it a veth has no NAPI that could be threaded.
         "eth0:feature/rx-gro=on",
         "eth0:napi/threaded=on",

@@ -258,7 +258,7 @@ fn the_root_may_be_served() {
     let index = index(&[". 9 IN SOA . . 1 1 1 1 5\n. NS a.\na. A 192.0.2.1\n*.w. A 192.0.2.2\n"]);
     assert_eq!(ask(&index, "a", rtype::A), "noerror aa\nanswer: a 9 a 192.0.2.1");
     assert_eq!(ask(&index, ".", rtype::NS), "noerror aa\nanswer:  9 ns a.\nadditional: a 9 a 192.0.2.1");
-    assert_eq!(ask(&index, "b.c", rtype::A), "nxdomain aa\nauthority: . 5 soa . . 1 1 1 1 5");
+    assert_eq!(ask(&index, "b.c", rtype::A), "nxdomain aa\nauthority:  5 soa . . 1 1 1 1 5");
     assert_eq!(ask(&index, "b.w", rtype::A), "noerror aa\nanswer: b.w 9 a 192.0.2.2");
 }
 

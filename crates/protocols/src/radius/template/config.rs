@@ -7,7 +7,7 @@ use super::super::secret::Secret;
 use super::super::state::invalid;
 use super::super::text::{FileError, LineError, lines, read};
 use super::super::users::{User, Users, padded};
-use super::super::{ACCOUNTING, AUTH, DEFAULT_SECRET, SECRET, SECRET_FILE, USERS};
+use super::super::{ACCOUNTING, DEFAULT_SECRET, METHOD, SECRET, SECRET_FILE, USERS};
 use super::{NAS_IDENTIFIER, PROXY_STATE, SESSION};
 use crate::{OptionError, Options};
 
@@ -69,12 +69,12 @@ impl LoadConfig {
             }
         };
         let auth = options
-            .parsed::<String>(&AUTH, "pap or chap", |auth| ["pap", "chap"].contains(&auth.as_str()))?;
+            .parsed::<String>(&METHOD, "pap or chap", |auth| ["pap", "chap"].contains(&auth.as_str()))?;
         let auth = if auth.as_deref() == Some("chap") { Auth::Chap } else { Auth::Pap };
         let accounting = options.has(&ACCOUNTING);
-        if accounting && options.has(&AUTH) {
+        if accounting && options.has(&METHOD) {
             return Err(OptionError::Invalid {
-                option: AUTH.name,
+                option: METHOD.name,
                 value: if auth == Auth::Chap { "chap" } else { "pap" }.into(),
                 reason: "--accounting sends no passwords; remove one of them".into(),
             });
@@ -133,13 +133,13 @@ mod tests {
             path.to_str().unwrap().to_owned()
         };
         let (secret, users) = (file("secret", "a b\nrest\n"), file("users", "eve Cleartext-Password := x\n"));
-        let given = options(&[(SECRET_FILE, &secret), (USERS, &users), (AUTH, "chap")]).unwrap();
+        let given = options(&[(SECRET_FILE, &secret), (USERS, &users), (METHOD, "chap")]).unwrap();
         assert!(same(&given, "a b") && given.users.find(b"eve").is_some() && given.auth == Auth::Chap);
         assert!(options(&[(SECRET, "x"), (ACCOUNTING, "")]).unwrap().accounting);
         let empty = file("empty", "\n");
         for (given, reason) in [
             (&[(SECRET, "")][..], "invalid --secret : expected text that is not empty".to_owned()),
-            (&[(AUTH, "eap")], "invalid --auth eap: expected pap or chap".to_owned()),
+            (&[(METHOD, "eap")], "invalid --method eap: expected pap or chap".to_owned()),
             (
                 &[(SECRET, "x"), (SECRET_FILE, &secret)],
                 format!("invalid --secret-file {secret}: --secret is given as well"),
@@ -151,8 +151,8 @@ mod tests {
                 format!("invalid --users {secret}: line 1: expected := after b, but the line ends"),
             ),
             (
-                &[(ACCOUNTING, ""), (AUTH, "pap")],
-                "invalid --auth pap: --accounting sends no passwords".to_owned(),
+                &[(ACCOUNTING, ""), (METHOD, "pap")],
+                "invalid --method pap: --accounting sends no passwords".to_owned(),
             ),
         ] {
             let error = options(given).unwrap_err();
