@@ -39,8 +39,9 @@ const NAMES: u32 = 100_000;
 const MANY_NAMES: u32 = 1_000_000;
 /// CPU of the generator.
 const CLIENT_CPU: usize = 0;
-/// Requests in flight per flow: 256 together. Lower: servers wait for requests. Higher: a socket's receive buffer overflows.
-const INFLIGHT: u32 = 4;
+/// Requests in flight per flow: 128 together. Lower: servers wait for requests. Higher: at 256 the default receive buffer of a socket
+/// overflows.
+const INFLIGHT: u32 = 2;
 /// Length of one run.
 const RUN: Duration = Duration::from_secs(1);
 /// Highest share of lost replies.
@@ -49,30 +50,41 @@ const LOST: f64 = 0.001;
 const LOAD_TIME: Duration = Duration::from_secs(120);
 
 pub(crate) fn run(results: &mut Results) -> Result<()> {
+    let folder = tempfile::tempdir().context("cannot create a folder for the zone")?;
+    servers::write_zone(folder.path(), NAMES)?;
+    // A lab for each: the XDP program of a knotd that is killed stays with its interface.
+    in_lab(|lab| over_xdp(results, lab, folder.path()))?;
+    in_lab(|lab| over_sockets(results, lab, folder.path()))?;
+    servers::write_zone(folder.path(), MANY_NAMES)?;
+    in_lab(|lab| memory(results, lab, folder.path()))
+}
+
+/// Runs `part` in a lab of its own.
+fn in_lab(part: impl FnOnce(&Lab) -> Result<()>) -> Result<()> {
     let one = LinkSpec::default();
     let mut lab = LabBuilder::new("bench-dns").machine("client");
     for kind in Kind::ALL {
         lab = lab.machine(kind.machine()).link("client", kind.machine(), &one);
     }
     let lab = lab.up()?;
-    let folder = tempfile::tempdir().context("cannot create a folder for the zone")?;
-    servers::write_zone(folder.path(), NAMES)?;
-    let raced = races(results, &lab, folder.path());
-    servers::write_zone(folder.path(), MANY_NAMES)?;
-    let compared = raced.and_then(|()| memory(results, &lab, folder.path()));
+    let done = part(&lab);
     lab.down()?;
-    compared
+    done
 }
 
-/// Rates over AF_XDP and over sockets.
-fn races(results: &mut Results, lab: &Lab, folder: &Path) -> Result<()> {
+/// Rates over AF_XDP.
+fn over_xdp(results: &mut Results, lab: &Lab, folder: &Path) -> Result<()> {
     let what = "serve dns --io xdp / knotd with XDP, one core";
     let servers =
         [Served::start(lab, Kind::Udpath, folder, true)?, Served::start(lab, Kind::Knot, folder, true)?];
     let ratio = compare(lab, what, Kind::Knot)?;
     drop(servers);
     results.add(&ratio.claim("dns.xdp", what, AT_LEAST_XDP));
+    Ok(())
+}
 
+/// Rates over sockets.
+fn over_sockets(results: &mut Results, lab: &Lab, folder: &Path) -> Result<()> {
     let servers = Kind::ALL.map(|kind| Served::start(lab, kind, folder, false));
     let servers = servers.into_iter().collect::<Result<Vec<_>>>()?;
     let mut best = (0.0, Kind::Knot);
