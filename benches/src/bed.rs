@@ -15,6 +15,7 @@ use udpath_load::plan::{Arrivals, Plan};
 use udpath_load::result::LoadResult;
 use udpath_load::template::Protocol;
 use udpath_protocols::echo::EchoLoad;
+use udpath_serve::{DropReason, Outcome, Reply, Request, Service};
 
 use crate::race::pin;
 
@@ -162,6 +163,23 @@ impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+/// Answers a DNS query with the query and the response bit: the cheapest server that generators of queries accept.
+pub(crate) struct DnsAnswerer;
+
+impl Service for DnsAnswerer {
+    fn serve(&mut self, request: Request<'_>, reply: &mut Reply<'_>) -> Outcome {
+        let query = request.payload();
+        if query.len() < 12 {
+            return Outcome::Drop(DropReason::Malformed);
+        }
+        let done = reply.write(query);
+        if let Some(flags) = reply.buffer_mut().get_mut(2) {
+            *flags |= 0x80;
+        }
+        done
     }
 }
 

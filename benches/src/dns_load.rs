@@ -19,9 +19,9 @@ use std::process::Stdio;
 use anyhow::{Context, Result, bail, ensure};
 use udpath_lab::{Lab, LabBuilder, LinkSpec};
 use udpath_rig::{DnsProgram, DnsServer, DnsSpec};
-use udpath_serve::{Config, DropReason, Io, IoChoice, Outcome, Reply, Request, Server, Service};
+use udpath_serve::{Config, Io, IoChoice, Server};
 
-use crate::bed::udpath;
+use crate::bed::{DnsAnswerer, udpath};
 use crate::claim::{Bound, Claim};
 use crate::race::{quantile, race};
 use crate::results::Results;
@@ -46,23 +46,6 @@ const FLOWS: &str = "16";
 const PER_FLOW: [&str; 3] = ["4", "8", "16"];
 /// Port of the answerer.
 const PORT: u16 = 5301;
-
-/// Answers a DNS query with the query and the response bit.
-struct Answerer;
-
-impl Service for Answerer {
-    fn serve(&mut self, request: Request<'_>, reply: &mut Reply<'_>) -> Outcome {
-        let query = request.payload();
-        if query.len() < 12 {
-            return Outcome::Drop(DropReason::Malformed);
-        }
-        let done = reply.write(query);
-        if let Some(flags) = reply.buffer_mut().get_mut(2) {
-            *flags |= 0x80;
-        }
-        done
-    }
-}
 
 /// The bed and the file of queries.
 struct Race<'a> {
@@ -102,7 +85,7 @@ impl Race<'_> {
         config.cpus = Some([1].into_iter().collect());
         config.pin = true;
         config.io = IoChoice::Only(io);
-        let server = self.lab.machine("server")?.run(|| Server::start(&config, |_| Answerer))??;
+        let server = self.lab.machine("server")?.run(|| Server::start(&config, |_| DnsAnswerer))??;
         let theirs = best("dnsperf", &IN_FLIGHT, |in_flight| Ok(self.dnsperf(at, in_flight)?.rate))?;
         let dnsperf = || -> Result<f64> { Ok(self.dnsperf(at, theirs)?.rate) };
         let xdp = io == Io::Xdp;

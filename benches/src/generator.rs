@@ -18,9 +18,9 @@ use std::process::Stdio;
 
 use anyhow::{Context, Result, bail, ensure};
 use udpath_lab::{Lab, LabBuilder, LinkSpec};
-use udpath_serve::{Config, DropReason, Io, IoChoice, Outcome, Reply, Request, Server, Service};
+use udpath_serve::{Config, Io, IoChoice, Outcome, Reply, Request, Server, Service};
 
-use crate::bed::udpath;
+use crate::bed::{DnsAnswerer, udpath};
 use crate::claim::{Bound, Claim, Unit};
 use crate::race::{quantile, race};
 use crate::results::Results;
@@ -45,17 +45,10 @@ struct Answerer;
 
 impl Service for Answerer {
     fn serve(&mut self, request: Request<'_>, reply: &mut Reply<'_>) -> Outcome {
-        let query = request.payload();
-        if query.len() < 12 {
-            return Outcome::Drop(DropReason::Malformed);
+        match request.local().port() {
+            DNS => DnsAnswerer.serve(request, reply),
+            _ => reply.write(request.payload()),
         }
-        let done = reply.write(query);
-        if request.local().port() == DNS
-            && let Some(flags) = reply.buffer_mut().get_mut(2)
-        {
-            *flags |= 0x80;
-        }
-        done
     }
 }
 

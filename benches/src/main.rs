@@ -2,8 +2,8 @@
 //!
 //! A claim is a ratio against a baseline in alternating runs (A B B A), an amount of memory or a rate, with the bound that was
 //! promised. `make bench` runs all and writes `benches/results/MACHINE-DATE.json`; `make bench BENCH=runtime` runs that one,
-//! or those whose name starts with that word, and replaces their figures in the machine's newest file. The last line counts the bounds that held and those that were
-//! missed.
+//! or those whose name starts with that word, and replaces their figures in the machine's newest file. The last line counts the
+//! bounds that held and those that were missed.
 //!
 //! Exit codes: 0 every bound held; 1 some were missed, which is a result; 2 no such benchmark; 3 some could not run.
 //!
@@ -59,6 +59,7 @@ mod testpmd_null;
 mod testpmd_xdp;
 mod tracing;
 mod two_queue;
+mod versus;
 
 use std::process::ExitCode;
 

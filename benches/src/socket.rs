@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use udpath_protocols::echo::Echo;
-use udpath_serve::{Config, DropReason, IoChoice, Outcome, Reply, Request, Server, Service};
+use udpath_serve::{Config, IoChoice, Server};
 
-use crate::bed::{Bed, udpath};
+use crate::bed::{Bed, DnsAnswerer, udpath};
 use crate::claim::{Bound, Claim};
 use crate::race::race;
 use crate::results::Results;
@@ -22,23 +22,6 @@ const AT_LEAST: f64 = 1.2;
 const SECONDS: &str = "2";
 /// Size of udpath's requests, bytes: that of dnsperf's query for `a.example` with its header, type and class.
 const SIZE: &str = "32";
-
-/// Answers a DNS query with the query and the response bit.
-struct Answerer;
-
-impl Service for Answerer {
-    fn serve(&mut self, request: Request<'_>, reply: &mut Reply<'_>) -> Outcome {
-        let query = request.payload();
-        if query.len() < 12 {
-            return Outcome::Drop(DropReason::Malformed);
-        }
-        let done = reply.write(query);
-        if let Some(flags) = reply.buffer_mut().get_mut(2) {
-            *flags |= 0x80;
-        }
-        done
-    }
-}
 
 pub(crate) fn run(results: &mut Results) -> Result<()> {
     let bed = Bed::new(false)?;
@@ -53,7 +36,7 @@ pub(crate) fn run(results: &mut Results) -> Result<()> {
     };
     let server = bed.lab.machine("server")?;
     let echo = server.run(|| Server::start(&config(echo_at), |_| Echo))??;
-    let dns = server.run(|| Server::start(&config(dns_at), |_| Answerer))??;
+    let dns = server.run(|| Server::start(&config(dns_at), |_| DnsAnswerer))??;
 
     let mut queries = tempfile()?;
     for _ in 0..1000 {

@@ -13,9 +13,10 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use udpath_lab::Lab;
 
 use crate::bed::{Running, lines_of, udpath};
+use crate::versus::{SERVER_CPU, UDPATH, address};
 
-/// CPU of the servers.
-const CPU: &str = "1";
+/// Port of DNS.
+const PORT: u16 = 53;
 /// Longest time until a server answers.
 const START: Duration = Duration::from_secs(120);
 /// Name of the zone's file.
@@ -35,25 +36,25 @@ impl Kind {
     /// Its machine in the lab.
     pub(super) fn machine(self) -> &'static str {
         match self {
-            Self::Udpath => "udpath",
+            Self::Udpath => UDPATH,
             Self::Knot => "knot",
             Self::Nsd => "nsd",
         }
     }
 }
 
-/// The address of a server.
-pub(super) fn target(lab: &Lab, kind: Kind) -> Result<SocketAddr> {
-    Ok(SocketAddr::new(IpAddr::V4(lab.address_of(kind.machine(), "client")?.ipv4), 53))
+/// The address of the server on `machine`.
+pub(super) fn target(lab: &Lab, machine: &str) -> Result<SocketAddr> {
+    address(lab, machine, PORT)
 }
 
-/// Writes the zone `example.org` with this many names `h0000000`, an address each.
+/// Writes the zone `example.org` with this many names `h0`, an address each.
 pub(super) fn write_zone(folder: &Path, names: u32) -> Result<()> {
     let mut text =
         "$ORIGIN example.org.\n$TTL 300\n@ SOA ns admin 1 2 3 4 60\n@ NS ns\nns A 192.0.2.53\n".to_owned();
     for number in 0..names {
         let [_, b, c, d] = number.to_be_bytes();
-        writeln!(text, "h{number:07} A 10.{b}.{c}.{d}")?;
+        writeln!(text, "h{number} A 10.{b}.{c}.{d}")?;
     }
     fs::write(folder.join(FILE), text).context("cannot write the zone")
 }
@@ -64,7 +65,7 @@ pub(super) struct Served(Running);
 impl Served {
     /// Starts a server and waits until it answers for the zone. `xdp`: past the kernel's stack.
     pub(super) fn start(lab: &Lab, kind: Kind, folder: &Path, xdp: bool) -> Result<Self> {
-        let address = target(lab, kind)?;
+        let address = target(lab, kind.machine())?;
         let own = folder.join(format!("{}-{xdp}", kind.machine()));
         let _ = fs::remove_dir_all(&own);
         fs::create_dir(&own).context("cannot create a folder for a server")?;
@@ -80,7 +81,7 @@ impl Served {
             }
         };
         let mut command = lab.machine(kind.machine())?.command("taskset");
-        command.args(["-c", CPU]).args(&words);
+        command.args(["-c", SERVER_CPU]).args(&words);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = lab.spawn(command).with_context(|| format!("cannot start {}", words[0]))?;
         let lines = lines_of(&mut child);
@@ -113,7 +114,7 @@ impl Served {
     /// Moves all threads to the servers' CPU: knotd pins each of its own accord, the first to CPU 0.
     fn pin(&self) -> Result<()> {
         let mut set = CpuSet::new();
-        set.set(CPU.parse()?);
+        set.set(SERVER_CPU.parse()?);
         for pid in self.processes()? {
             for task in fs::read_dir(format!("/proc/{pid}/task"))? {
                 let task = task?.file_name().to_string_lossy().parse().ok().and_then(Pid::from_raw);
@@ -158,7 +159,7 @@ fn answers(lab: &Lab, server: SocketAddr) -> Result<bool> {
 fn udpath_words(folder: &Path, address: SocketAddr, xdp: bool) -> Result<Vec<String>> {
     let zone = folder.join(FILE).display().to_string();
     let io = if xdp { "xdp" } else { "shared" };
-    let fixed = ["--workers", "1", "--cpus", CPU, "--io", io, "--zone", &zone, "--bind"];
+    let fixed = ["--workers", "1", "--cpus", SERVER_CPU, "--io", io, "--zone", &zone, "--bind"];
     let mut words = vec![udpath()?, "serve".into(), "dns".into()];
     words.extend(fixed.map(String::from));
     words.push(address.to_string());
