@@ -12,8 +12,9 @@ use tempfile::TempDir;
 use udpath_lab::Lab;
 use udpath_rig::{Ended, Run, Running, TIMEOUT, client_and_server, program};
 
+use crate::inside::{self, IOS, addresses, end, start};
+
 /// Every way to serve, as typed by a user.
-const IOS: [&str; 5] = ["shared", "reuseport", "percpu", "xdp", "auto"];
 /// Addresses of a name whose answer fits no datagram.
 const MANY: usize = 200;
 /// How long the load runs while the zones are loaded again and again.
@@ -52,8 +53,7 @@ impl Zone {
 fn run(lab: &Lab, machine: &str, command: &str, arguments: &[&str]) -> Running {
     let mut inside = lab.machine(machine).unwrap().command(command);
     inside.args(arguments);
-    let shown = format!("{command} {}", arguments.join(" "));
-    Run::of(inside, &shown).within(TIMEOUT * 3).start_with(|command| lab.spawn(command))
+    start(lab, inside, &format!("{command} {}", arguments.join(" ")))
 }
 
 fn finished(lab: &Lab, command: &str, arguments: &[&str]) -> Ended {
@@ -65,26 +65,8 @@ fn finished(lab: &Lab, command: &str, arguments: &[&str]) -> Ended {
 /// `udpath serve dns` on the lab's server, at the port of DNS.
 fn serve(lab: &Lab, zone: &Zone, io: &str, more: &[&str]) -> Running {
     let path = zone.path().display().to_string();
-    let fixed =
-        ["serve", "dns", "--zone", &path, "--io", io, "--json", "--bind", "0.0.0.0:53", "--bind", "[::]:53"];
-    let udpath = program().display().to_string();
-    let mut server = run(lab, "server", &udpath, &[&fixed[..], more].concat());
-    let ready = server.says("ready io=");
-    assert_eq!(ready.contains("io=xdp "), ["xdp", "auto"].contains(&io), "{ready}");
-    server
-}
-
-/// Ends a server; returns its counters.
-fn end(server: Running) -> Value {
-    server.signal(Signal::TERM);
-    let ended = server.finish();
-    assert_eq!(ended.code(), Some(0), "{}", ended.err);
-    serde_json::from_str(&ended.out).unwrap()
-}
-
-fn addresses(lab: &Lab) -> [IpAddr; 2] {
-    let server = lab.address_of("server", "client").unwrap();
-    [IpAddr::V4(server.ipv4), IpAddr::V6(server.ipv6)]
+    let fixed = ["dns", "--zone", &path, "--bind", "0.0.0.0:53", "--bind", "[::]:53"];
+    inside::serve(lab, io, &[&fixed[..], more].concat())
 }
 
 /// The answer that dig or kdig prints to these words.

@@ -4,6 +4,7 @@ mod deploy;
 mod dns;
 mod dns_load;
 mod export;
+mod inside;
 mod mix;
 mod ntp;
 mod peers;

@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Command;
 
 use rustix::process::Signal;
 use serde_json::Value;
 use udpath_lab::Lab;
-use udpath_rig::{DnsProgram, DnsServer, DnsSpec, Run, Running, TIMEOUT, client_and_server, program};
+use udpath_rig::{DnsProgram, DnsServer, DnsSpec, Run, client_and_server};
+
+use crate::inside::{start, udpath};
 
 const ENGINES: [&str; 3] = ["socket", "xdp", "xdp-rings"];
 const ZONE: &str =
@@ -19,16 +20,6 @@ fn knotd(lab: &Lab) -> DnsServer {
         lab,
         &DnsSpec { program: DnsProgram::Knotd, machine, asker, origin, zone, workers: 1, cpus: None },
     )
-}
-
-fn start(lab: &Lab, command: Command, shown: &str) -> Running {
-    Run::of(command, shown).within(TIMEOUT * 3).start_with(|command| lab.spawn(command))
-}
-
-fn udpath(lab: &Lab, machine: &str, arguments: &[&str]) -> Running {
-    let mut inside = lab.machine(machine).unwrap().command(program());
-    inside.args(arguments);
-    start(lab, inside, &arguments.join(" "))
 }
 
 /// The result of a load of which every reply is valid.

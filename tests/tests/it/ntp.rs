@@ -4,17 +4,17 @@
 //! Labs share the machine's clock, so every offset is close to 0.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
 use udpath_lab::Lab;
 use udpath_protocols::ntp::{Header, ReferenceId, Timestamp};
-use udpath_rig::{Ended, Run, Running, TIMEOUT, client_and_server, program};
+use udpath_rig::{Ended, Run, Running, TIMEOUT, client_and_server};
+
+use crate::inside::{self, IOS, addresses, connected, end, start, udpath};
 
 /// Every way to serve, as typed by a user.
-const IOS: [&str; 5] = ["shared", "reuseport", "percpu", "xdp", "auto"];
 /// ntpdig cannot ask at another port.
 const PORT: u16 = 123;
 /// Extracted by scripts/setup.sh: the package would replace the machine's own time daemon.
@@ -22,31 +22,14 @@ const CHRONYD: &str = "/var/cache/udpath/chronyd";
 /// Largest plausible offset between two readings of one clock on a busy machine, seconds.
 const MAX_OFFSET: f64 = 2.0;
 
-fn start(lab: &Lab, command: Command, shown: &str) -> Running {
-    Run::of(command, shown).within(TIMEOUT * 3).start_with(|command| lab.spawn(command))
-}
-
-fn udpath(lab: &Lab, machine: &str, arguments: &[&str]) -> Running {
-    let mut inside = lab.machine(machine).unwrap().command(program());
-    inside.args(arguments);
-    start(lab, inside, &arguments.join(" "))
-}
-
 /// `udpath serve ntp` on the lab's server, at the port of NTP.
 fn serve(lab: &Lab, io: &str, more: &[&str]) -> Running {
-    let arguments = ["serve", "ntp", "--io", io, "--json", "--bind", "0.0.0.0:123", "--bind", "[::]:123"];
-    let mut server = udpath(lab, "server", &[&arguments[..], more].concat());
-    let ready = server.says("ready io=");
-    assert_eq!(ready.contains("io=xdp "), ["xdp", "auto"].contains(&io), "{ready}");
-    server
+    let arguments = ["ntp", "--bind", "0.0.0.0:123", "--bind", "[::]:123"];
+    inside::serve(lab, io, &[&arguments[..], more].concat())
 }
 
-/// Ends a server; returns its counters.
-fn end(server: Running) -> Value {
-    server.signal(Signal::TERM);
-    let ended = server.finish();
-    assert_eq!(ended.code(), Some(0), "{}", ended.err);
-    serde_json::from_str(&ended.out).unwrap()
+fn client(lab: &Lab, to: IpAddr) -> UdpSocket {
+    connected(lab, SocketAddr::new(to, PORT))
 }
 
 /// chronyd without control of the clock and without files that another one has. `more`: further directives.
@@ -58,19 +41,6 @@ fn chronyd(lab: &Lab, machine: &str, flags: &[&str], more: &[String]) -> Running
     inside.args(["cmdport 0", "bindcmdaddress /", &format!("pidfile {}", pid_file.display())]).args(more);
     assert!(std::path::Path::new(CHRONYD).exists(), "no {CHRONYD}: scripts/setup.sh extracts it");
     start(lab, inside, "chronyd")
-}
-
-fn addresses(lab: &Lab) -> [IpAddr; 2] {
-    let server = lab.address_of("server", "client").unwrap();
-    [IpAddr::V4(server.ipv4), IpAddr::V6(server.ipv6)]
-}
-
-fn client(lab: &Lab, to: IpAddr) -> UdpSocket {
-    let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-    let socket = lab.machine("client").unwrap().run(|| UdpSocket::bind(any)).unwrap().unwrap();
-    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
-    socket.connect(SocketAddr::new(to, PORT)).unwrap();
-    socket
 }
 
 fn request(number: u64) -> [u8; Header::LEN] {

@@ -3,16 +3,16 @@
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use rustix::process::Signal;
 use serde_json::Value;
 use udpath_lab::Lab;
 use udpath_protocols::radius::{Code, Kind, Packet, Secret, Writer};
-use udpath_rig::{FREERADIUS_READY, Run, Running, TIMEOUT, client_and_server, freeradius, program};
+use udpath_rig::{FREERADIUS_READY, Run, Running, TIMEOUT, client_and_server, freeradius};
+
+use crate::inside::{self, IOS, addresses, end, start, udpath};
 
 /// Every way to serve, as typed by a user.
-const IOS: [&str; 5] = ["shared", "reuseport", "percpu", "xdp", "auto"];
 const ACCESS: u16 = 1812;
 const ACCOUNTING: u16 = 1813;
 const SECRET: &str = "a secret of the lab";
@@ -52,43 +52,16 @@ impl Files {
     }
 }
 
-fn start(lab: &Lab, command: Command, shown: &str) -> Running {
-    Run::of(command, shown).within(TIMEOUT * 3).start_with(|command| lab.spawn(command))
-}
-
-fn udpath(lab: &Lab, machine: &str, arguments: &[&str]) -> Running {
-    let mut inside = lab.machine(machine).unwrap().command(program());
-    inside.args(arguments);
-    start(lab, inside, &arguments.join(" "))
-}
-
 /// `udpath serve radius` on the lab's server, at the ports for access and accounting.
 fn serve(lab: &Lab, io: &str, files: &Files) -> Running {
     let (clients, users) = (files.name("clients"), files.name("users"));
-    let mut arguments =
-        vec!["serve", "radius", "--io", io, "--json", "--clients", &clients, "--users", &users];
+    let mut arguments = vec!["radius", "--clients", &clients, "--users", &users];
     let binds = ["0.0.0.0", "[::]"]
         .into_iter()
         .flat_map(|ip| [ACCESS, ACCOUNTING].map(|port| format!("{ip}:{port}")));
     let binds: Vec<String> = binds.collect();
     binds.iter().for_each(|bind| arguments.extend(["--bind", bind]));
-    let mut server = udpath(lab, "server", &arguments);
-    let ready = server.says("ready io=");
-    assert_eq!(ready.contains("io=xdp "), ["xdp", "auto"].contains(&io), "{ready}");
-    server
-}
-
-/// Ends a server; returns its counters.
-fn end(server: Running) -> Value {
-    server.signal(Signal::TERM);
-    let ended = server.finish();
-    assert_eq!(ended.code(), Some(0), "{}", ended.err);
-    serde_json::from_str(&ended.out).unwrap()
-}
-
-fn addresses(lab: &Lab) -> [IpAddr; 2] {
-    let server = lab.address_of("server", "client").unwrap();
-    [IpAddr::V4(server.ipv4), IpAddr::V6(server.ipv6)]
+    inside::serve(lab, io, &arguments)
 }
 
 /// What radclient prints about one exchange: it verifies the reply's signatures.

@@ -2,13 +2,15 @@
 //! and a user that it does not accept is named before the run. Needs root.
 
 use std::fs;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
 use udpath_lab::Lab;
 use udpath_rig::{Ended, Run, Running, TIMEOUT, client_and_server, program};
+
+use crate::inside::addresses;
 
 /// Extracted by scripts/setup.sh: the package would start an agent.
 const SNMPD: &str = "/var/cache/udpath/snmpd";
@@ -63,11 +65,6 @@ impl Agent {
         self.daemon.signal(Signal::TERM);
         assert_eq!(self.daemon.finish().code(), Some(0));
     }
-}
-
-fn addresses(lab: &Lab) -> [IpAddr; 2] {
-    let server = lab.address_of("server", "client").unwrap();
-    [IpAddr::V4(server.ipv4), IpAddr::V6(server.ipv6)]
 }
 
 /// `udpath load snmp` on the lab's client.

@@ -4,50 +4,26 @@
 mod changes;
 mod peers;
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
 use udpath_lab::Lab;
-use udpath_rig::{Run, Running, TIMEOUT, awaited, client_and_server, one_sentence, program};
+use udpath_rig::{Running, TIMEOUT, awaited, client_and_server, one_sentence};
+
+use crate::inside::{self, addresses, connected, end, udpath};
 
 const PORT: u16 = 7000;
 
-fn start(lab: &Lab, machine: &str, arguments: &[&str]) -> Running {
-    let mut inside = lab.machine(machine).unwrap().command(program());
-    inside.args(arguments);
-    Run::of(inside, &arguments.join(" ")).start_with(|command| lab.spawn(command))
-}
-
 fn serve(lab: &Lab, more: &[&str]) -> Running {
-    let arguments =
-        ["serve", "echo", "--io", "xdp", "--json", "--bind", "0.0.0.0:7000", "--bind", "[::]:7000"];
-    let mut server = start(lab, "server", &[&arguments[..], more].concat());
-    server.says("ready io=xdp");
-    server
-}
-
-/// Ends the server and returns its counters.
-fn end(server: Running) -> Value {
-    server.signal(Signal::TERM);
-    let ended = server.finish();
-    assert_eq!(ended.code(), Some(0), "{}", ended.err);
-    serde_json::from_str(&ended.out).unwrap()
+    let arguments = ["echo", "--bind", "0.0.0.0:7000", "--bind", "[::]:7000"];
+    inside::serve(lab, "xdp", &[&arguments[..], more].concat())
 }
 
 fn targets(lab: &Lab) -> [SocketAddr; 2] {
-    let server = lab.address_of("server", "client").unwrap();
-    [IpAddr::V4(server.ipv4), IpAddr::V6(server.ipv6)].map(|ip| SocketAddr::new(ip, PORT))
-}
-
-fn client(lab: &Lab, target: SocketAddr) -> UdpSocket {
-    let any = if target.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-    let socket = lab.machine("client").unwrap().run(|| UdpSocket::bind(any)).unwrap().unwrap();
-    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
-    socket.connect(target).unwrap();
-    socket
+    addresses(lab).map(|ip| SocketAddr::new(ip, PORT))
 }
 
 fn asks(socket: &UdpSocket, len: usize) {
@@ -76,7 +52,7 @@ fn every_kind_of_datagram_is_answered() {
     let server = serve(&lab, &[]);
     let [v4, v6] = targets(&lab);
     for target in [v4, v6] {
-        let client = client(&lab, target);
+        let client = connected(&lab, target);
         // Whole frames, empty and full ones; then fragments.
         for len in [0, 1, 18, 100, 1452, 1473, 3000, 60_000] {
             asks(&client, len);
@@ -133,7 +109,7 @@ fn a_load_is_answered_without_loss_steered_or_not() {
                 "500ms",
                 "--json",
             ];
-            let ended = start(&lab, "client", &load).finish();
+            let ended = udpath(&lab, "client", &load).finish();
             assert_eq!(ended.code(), Some(0), "{}", ended.err);
             let result: Value = serde_json::from_str(&ended.out).unwrap();
             let counts = &result["counts"];
@@ -163,14 +139,14 @@ fn a_killed_server_leaves_the_kernel_as_it_was() {
     let lab = client_and_server("xdp-kill", 2);
     let [v4, _] = targets(&lab);
     let server = serve(&lab, &[]);
-    asks(&client(&lab, v4), 100);
+    asks(&connected(&lab, v4), 100);
     assert!(attached(&lab));
     server.signal(Signal::KILL);
     assert!(server.finish().code().is_none(), "ended by the signal");
     awaited("the program to go", TIMEOUT, || (!attached(&lab)).then_some(()));
     // The next server can start.
     let server = serve(&lab, &[]);
-    asks(&client(&lab, v4), 100);
+    asks(&connected(&lab, v4), 100);
     end(server);
     lab.down().unwrap();
 }
@@ -181,12 +157,12 @@ fn a_link_that_goes_down_and_up_goes_on() {
     let lab = client_and_server("xdp-down", 2);
     let [v4, _] = targets(&lab);
     let server = serve(&lab, &[]);
-    asks(&client(&lab, v4), 100);
+    asks(&connected(&lab, v4), 100);
     for state in ["down", "up"] {
         let mut ip = lab.machine("client").unwrap().command("ip");
         assert!(ip.args(["link", "set", "eth0", state]).status().unwrap().success());
     }
-    let target = client(&lab, v4);
+    let target = connected(&lab, v4);
     target.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     awaited("an answer after the link is up", TIMEOUT, || {
         target.send(b"again").unwrap();
@@ -203,7 +179,7 @@ fn a_link_that_goes_down_and_up_goes_on() {
     ip("server", &["addr", "add", &format!("{late}/32"), "dev", "eth0"]);
     ip("client", &["route", "add", late, "dev", "eth0"]);
     ip("client", &["neigh", "replace", late, "lladdr", mac.trim(), "dev", "eth0"]);
-    let target = client(&lab, SocketAddr::new(late.parse().unwrap(), PORT));
+    let target = connected(&lab, SocketAddr::new(late.parse().unwrap(), PORT));
     target.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     awaited("an answer from the new address", TIMEOUT, || {
         target.send(b"new").unwrap();
@@ -219,7 +195,7 @@ fn unsupported_requests_give_one_sentence() {
     let lab = client_and_server("xdp-refused", 2);
     let [v4, _] = targets(&lab);
     let refused = |arguments: &[&str], words: &str| {
-        let ended = start(&lab, "server", arguments).finish();
+        let ended = udpath(&lab, "server", arguments).finish();
         assert_eq!(ended.code(), Some(3), "{arguments:?}: {}", ended.err);
         one_sentence(&arguments.join(" "), &ended.err);
         assert!(ended.err.contains(words), "{arguments:?}: {}", ended.err);
@@ -250,7 +226,7 @@ fn unsupported_requests_give_one_sentence() {
         (reserved, "not xdp: eth0 queue 0: "),
     ];
     for (bind, io) in auto {
-        let mut server = start(&lab, "server", &["serve", "echo", "--io", "auto", "--json", "--bind", bind]);
+        let mut server = udpath(&lab, "server", &["serve", "echo", "--io", "auto", "--json", "--bind", bind]);
         server.says(io);
         server.says("ready");
         end(server);

@@ -8,7 +8,8 @@ use serde_json::Value;
 use udpath_lab::Lab;
 use udpath_rig::{TIMEOUT, awaited, client_and_server};
 
-use super::{PORT, asks, client, end, piped, program_counts, serve, start, targets};
+use super::{PORT, asks, piped, program_counts, serve, targets};
+use crate::inside::{connected, end, udpath};
 
 /// Requests in flight of the load: the most that a change may lose.
 const IN_FLIGHT: u64 = 64;
@@ -42,7 +43,7 @@ fn added_and_removed_queues_lose_only_requests_in_flight() {
     let [v4, _] = targets(&lab).map(|target| target.to_string());
     let load =
         ["load", "echo", &v4, "--flows", "32", "--inflight", "2", "-d", "5s", "--timeout", "500ms", "--json"];
-    let mut load = start(&lab, "client", &load);
+    let mut load = udpath(&lab, "client", &load);
     std::thread::sleep(Duration::from_millis(500));
     assert!(queues(&lab, "2"));
     server.says("has 2 queues now, 1 at the start: the new ones are served over kernel sockets");
@@ -86,7 +87,7 @@ fn a_queue_with_a_socket_does_not_go_unnoticed() {
     }
     for target in [v4, v6] {
         for _ in 0..8 {
-            asks(&client(&lab, target), 100);
+            asks(&connected(&lab, target), 100);
         }
     }
     let counts = end(server);
@@ -104,14 +105,14 @@ fn frames_for_other_services_go_to_the_kernel() {
         let other = SocketAddr::new(target.ip(), PORT + 1);
         let there = lab.machine("server").unwrap().run(|| UdpSocket::bind(other)).unwrap().unwrap();
         there.set_read_timeout(Some(TIMEOUT)).unwrap();
-        let here = client(&lab, other);
+        let here = connected(&lab, other);
         here.send(b"another port").unwrap();
         let mut room = [0; 32];
         let (len, from) = there.recv_from(&mut room).unwrap();
         there.send_to(&room[..len], from).unwrap();
         assert_eq!(here.recv(&mut room).unwrap(), 12);
         ping(&lab, target);
-        asks(&client(&lab, target), 100);
+        asks(&connected(&lab, target), 100);
     }
     // Destination options (IPV6_DSTOPTS) of padding, before UDP.
     let mut socat = lab.machine("client").unwrap().command("socat");
@@ -145,7 +146,7 @@ fn mtu_stations_and_addresses_change_under_it() {
     let lab = client_and_server("xdp-changes", 2);
     let mut server = serve(&lab, &[]);
     let [v4, _] = targets(&lab);
-    let socket = client(&lab, v4);
+    let socket = connected(&lab, v4);
     asks(&socket, 1000);
     ip(&lab, "server", &["link", "set", "eth0", "mtu", "1400"]);
     server.says("has an MTU of 1400 now, 1500 at the start");
@@ -170,7 +171,7 @@ fn mtu_stations_and_addresses_change_under_it() {
     ip(&lab, "server", &["addr", "add", "10.0.0.78/32", "dev", "eth0"]);
     ip(&lab, "client", &["route", "add", "10.0.0.78", "dev", "eth0"]);
     ip(&lab, "client", &["neigh", "replace", "10.0.0.78", "lladdr", "02:00:00:00:77:02", "dev", "eth0"]);
-    let there = client(&lab, gone);
+    let there = connected(&lab, gone);
     there.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     awaited("an answer from the new address", TIMEOUT, || {
         there.send(b"x").unwrap();

@@ -7,29 +7,27 @@ use serde_json::Value;
 use udpath_lab::Lab;
 use udpath_rig::{TIMEOUT, awaited, client_and_server};
 
-use super::{PORT, end, piped, program_counts, start, targets};
-
-/// Every way to serve, as typed by a user.
-const IOS: [&str; 5] = ["shared", "reuseport", "percpu", "xdp", "auto"];
+use super::{PORT, piped, program_counts, targets};
+use crate::inside::{IOS, connected, end, udpath};
 
 fn payload(size: usize) -> Vec<u8> {
     (0..size).map(|at| (at * 31 + size) as u8).collect()
 }
 
-fn client(lab: &Lab, program: &str) -> Command {
+fn on_client(lab: &Lab, program: &str) -> Command {
     lab.machine("client").unwrap().command(program)
 }
 
 fn socat(lab: &Lab, target: SocketAddr, size: usize) -> Vec<u8> {
     let family = if target.is_ipv6() { 6 } else { 4 };
-    let mut socat = client(lab, "socat");
+    let mut socat = on_client(lab, "socat");
     // -t: how long to wait for the reply after the input has ended.
     socat.args(["-b", "65536", "-t", "0.3", "-", &format!("UDP{family}:{target}")]);
     piped(socat, &payload(size))
 }
 
 fn nc(lab: &Lab, target: SocketAddr, size: usize) -> Vec<u8> {
-    let mut nc = client(lab, "nc");
+    let mut nc = on_client(lab, "nc");
     // -W 1: exit after one reply.
     nc.args(["-u", "-W", "1", "-w", "5", &target.ip().to_string(), &target.port().to_string()]);
     piped(nc, &payload(size))
@@ -74,13 +72,13 @@ fn a_sink_takes_everything_over_every_io() {
     for io in IOS {
         let lab = client_and_server("xdp-sink", 2);
         let serve = ["serve", "sink", "--io", io, "--json", "--bind", "0.0.0.0:7000", "--bind", "[::]:7000"];
-        let mut server = start(&lab, "server", &serve);
+        let mut server = udpath(&lab, "server", &serve);
         let ready = server.says("ready io=");
         let over_frames = ["xdp", "auto"].contains(&io);
         assert_eq!(ready.contains("io=xdp "), over_frames, "{ready}");
         let mut bytes = 0;
         for target in targets(&lab) {
-            let socket = super::client(&lab, target);
+            let socket = connected(&lab, target);
             for number in 0..SENT {
                 // Mostly whole frames, some fragments; a few at a time, so that no queue overflows.
                 let size = if number % 100 == 99 { 3_000 } else { 100 };
@@ -131,10 +129,10 @@ fn rules_that_are_bypassed_are_named_at_the_start() {
     let [v4, _] = targets(&lab);
     let bind = v4.to_string();
     for io in ["xdp", "auto"] {
-        let mut server = start(&lab, "server", &["serve", "echo", "--io", io, "--json", "--bind", &bind]);
+        let mut server = udpath(&lab, "server", &["serve", "echo", "--io", io, "--json", "--bind", &bind]);
         server.says("ready io=xdp");
         // The rule says drop, and the datagram is answered anyway.
-        super::asks(&super::client(&lab, v4), 100);
+        super::asks(&connected(&lab, v4), 100);
         server.signal(rustix::process::Signal::TERM);
         let ended = server.finish();
         let told: Vec<&str> = ended.err.lines().collect();
@@ -159,7 +157,7 @@ fn rules_that_are_bypassed_are_named_at_the_start() {
     let mut flush = lab.machine("server").unwrap().command("nft");
     assert!(flush.args(["flush", "ruleset"]).status().unwrap().success());
     for io in ["xdp", "reuseport"] {
-        let mut server = start(&lab, "server", &["serve", "echo", "--io", io, "--json", "--bind", &bind]);
+        let mut server = udpath(&lab, "server", &["serve", "echo", "--io", io, "--json", "--bind", &bind]);
         server.says(&format!("ready io={io} "));
         server.signal(rustix::process::Signal::TERM);
         let ended = server.finish();
