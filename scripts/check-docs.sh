@@ -120,7 +120,7 @@ prove() {
     trap 'rm -rf "$work"' RETURN
     mkdir -p "$work/docs" "$work/benches/results"
     printf '  "%s": "%s",\n' started 2026-01-01T00:00:00Z machine m kernel k commit c steal_percent 0 > "$work/benches/results/m.json"
-    printf '    {"claim":"x","id":"a.b","measured":"1","required":"< 2","verdict":"held"}\n' >> "$work/benches/results/m.json"
+    printf '    {"claim":"x","id":"a.b","measured":"1","required":"< 2","verdict":"held","commit":"c","started":"2026-01-01T00:00:00Z","steal_percent":0.0}\n' >> "$work/benches/results/m.json"
     sound() {
         printf '# Good page\n[here](docs/page.md#a-heading)\n<!-- figures a.b -->\n<!-- end figures -->\n' > "$work/README.md"
         ROOT=$work "$figures" 2>/dev/null

@@ -11,7 +11,7 @@
 #     <!-- end figures -->
 #
 # NAME is a figure's id (`ladder.xdp_shared.live.75`), the beginning of several with * (`memory.*`), or * for all of them.
-# The table has the claim, what was measured, what is required, and held or MISSED; below it stands where and when.
+# The table has the claim, what was measured, what is required, and held or MISSED; below it stands where, when and at which commits.
 # Without results, blocks stay as they are. ROOT=DIR: another tree, for check-docs.sh's own proof.
 set -euo pipefail
 cd "${ROOT:-$(dirname "$0")/..}"
@@ -39,7 +39,7 @@ field() { sed -nE "s/.*\"$1\": ?\"([^\"]*)\".*/\1/p"; }
 
 # The table of the figures whose ids match the given names.
 table() {
-    local results=$1 names=$2 line id name found
+    local results=$1 names=$2 line id name found shown=
     echo "| claim | measured | required | |"
     echo "|---|---|---|---|"
     for name in $names; do
@@ -49,6 +49,7 @@ table() {
             # shellcheck disable=SC2254 # the name is a pattern
             case $id in $name) ;; *) continue ;; esac
             found=yes
+            shown+=$line$'\n'
             echo "| $(field claim <<< "$line") | $(field measured <<< "$line") |" \
                 "$(field required <<< "$line") | $(field verdict <<< "$line" | sed 's/missed/**missed**/') |" \
                 | sed -E 's/  +/ /g'
@@ -58,10 +59,13 @@ table() {
             return 1
         fi
     done
-    local of
+    # Each figure has its own commit and time: a run of one benchmark replaces only its figures.
+    local steal
     of() { grep -m1 "^  \"$1\"" "$results" | sed -E 's/^[^:]*: "?([^",]*.*[^",])"?,?$/\1/'; }
+    all() { field "$1" <<< "$shown" | cut -d T -f 1 | sort -u | paste -sd , | sed 's/,/, /g'; }
+    steal=$(sed -nE 's/.*"steal_percent":([0-9.]+).*/\1/p' <<< "$shown" | sort -n | tail -n 1)
     echo
-    echo "$(of machine), $(of kernel), commit $(of commit), $(of started | cut -d T -f 1); $(of steal_percent) % of the CPU time stolen" \
+    echo "$(of machine), $(of kernel); measured on $(all started) at $(all commit); at most ${steal} % of a benchmark's CPU time stolen" \
         "by the hypervisor."
 }
 
