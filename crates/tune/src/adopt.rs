@@ -166,6 +166,7 @@ mod tests {
                 boot: "earlier".into(),
                 namespace: context::namespace().unwrap(),
                 confirm: None,
+                temporary: false,
             };
             let (_, mut writing) = lock.begin(begun).unwrap();
             let all =

@@ -150,6 +150,7 @@ pub fn apply_until(
         boot: boot.clone(),
         namespace,
         confirm: confirm.map(|confirm| confirm.as_secs()),
+        temporary: false,
     })?;
     let prepared = keep(machine, &mut writing, plan).map_err(|error| Report::new(error).to_string());
     if let Err(why) = prepared.and_then(|()| armed(id)) {

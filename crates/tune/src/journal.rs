@@ -153,7 +153,7 @@ fn rights(cause: &io::Error) -> &'static str {
 }
 
 impl JournalError {
-    fn system(operation: &'static str, path: &Path, cause: io::Error) -> Self {
+    pub(crate) fn system(operation: &'static str, path: &Path, cause: io::Error) -> Self {
         Self::System { operation, path: path.to_owned(), cause }
     }
 }

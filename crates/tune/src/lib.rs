@@ -12,6 +12,7 @@
 //! - [`conflicts`]: other programs that write the same settings, and how to resolve that first.
 //! - [`mod@apply`], [`mod@undo`], [`journal`]: carry a plan out, take it back, and the record that survives a crash.
 //!   `restore.rs`: the restoring that undo and a failed apply share. `link_reset.rs`: what a change of channels loses.
+//! - [`temporary`]: settings that a measurement turns on and off, and that are as found once it ends.
 //! - [`confirm`]: an apply that reverts unless it is confirmed. [`status`]: which changes are still in effect.
 //! - [`persist`]: files that keep changes across a boot. [`mod@adopt`]: continues the same apply after a boot.
 //!
@@ -36,6 +37,7 @@ pub mod process;
 mod restore;
 pub mod settings;
 pub mod status;
+pub mod temporary;
 pub mod undo;
 
 pub use adopt::adopt;
@@ -44,4 +46,5 @@ pub use journal::Journal;
 pub use machine::{Live, Machine};
 pub use plan::{Plan, SettingRequest};
 pub use settings::{Setting, Value};
+pub use temporary::Temporary;
 pub use undo::undo;

@@ -122,6 +122,9 @@ pub struct Begun {
     pub namespace: Namespace,
     /// Confirmation timeout, seconds; `None`: no confirmation needed.
     pub confirm: Option<u64>,
+    /// The changes last as long as the program that made them ([`crate::temporary`]).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub temporary: bool,
 }
 
 /// A value before an operation that may lose it.

@@ -113,6 +113,7 @@ mod tests {
             boot: String::new(),
             namespace: Namespace { device: 1, inode: 2, cookie: None },
             confirm: None,
+            temporary: false,
         };
         let intents = vec![Intent { restored: undoing.is_some(), ..intent }];
         Entry {

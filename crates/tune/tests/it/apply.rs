@@ -4,6 +4,7 @@ mod death;
 mod journal;
 mod revert;
 mod sim;
+mod temporary;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
