@@ -104,6 +104,7 @@ pub fn boost(
         warnings,
         command: config.command.clone(),
         profiles,
+        running: None,
     })
 }
 

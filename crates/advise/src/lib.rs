@@ -19,6 +19,13 @@
 //!      v
 //!  result.rs      the result, plain and serialisable
 //! ```
+//! ```text
+//!  running.rs     the same question about a server that already runs: which changes around it help
+//!      |
+//!  search.rs      races candidates, keeps what is better, leaves each out once, measures the gain
+//!      |
+//!  statistics.rs
+//! ```
 //! A rung that does not win is undone: the next one is tried on top of the best so far, not of the last one. Nothing
 //! outside the lab stays changed: the rung `rfs` turns the machine's flow table on only during its trials.
 
@@ -34,6 +41,8 @@ mod profiled;
 pub mod result;
 mod rule;
 pub mod rules;
+mod running;
+mod search;
 mod server_under_test;
 pub mod statistics;
 mod summary;
@@ -45,3 +54,4 @@ pub use error::{ConfigError, Error};
 pub use finding::{Finding, Location, Remedy, Severity};
 pub use judged::{MAP_SCHEMA, MapResult, PROFILE_SCHEMA, ProfileResult};
 pub use machine::{line_rate_10g, wire_bytes};
+pub use running::{RunningConfig, RunningError, Served, boost_running};

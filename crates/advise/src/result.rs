@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use udpath_load::cpu::CpuUse;
 use udpath_load::result::{Counts, Latency};
 
+use crate::finding::Finding;
 use crate::judged::ProfileResult;
 
 /// Version of the JSON form of [`BoostResult`].
@@ -41,6 +42,51 @@ pub struct BoostResult {
     /// Profiles of the first and the best rung; none with `--no-profile`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profiles: Option<Profiles>,
+    /// Of a server that was running already: what was found, and what helps; none of a climb in a lab.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running: Option<Running>,
+}
+
+/// A running server that was boosted from outside.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Running {
+    /// The name of its program.
+    pub server: String,
+    /// Its processes, ascending.
+    pub pids: Vec<u32>,
+    /// Its UDP port.
+    pub port: u16,
+    /// The interface on which its datagrams arrive.
+    pub interface: String,
+    /// What was wrong as found, the most severe first.
+    pub findings: Vec<Finding>,
+    /// What helps, in the order in which it was found.
+    pub kept: Vec<Helps>,
+    /// The apply that makes it stay, with `--keep`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub apply: Option<u64>,
+    /// The budget ended the search; not everything was tried.
+    #[serde(default)]
+    pub out_of_time: bool,
+    /// Trials that were refused because the counts of generator and interfaces did not agree.
+    #[serde(default)]
+    pub refused_trials: u32,
+}
+
+/// A group of settings that helps.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Helps {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub what: String,
+    /// `SETTING=VALUE` each, as `udpath plan` accepts them.
+    pub settings: Vec<String>,
+    /// The same as shell commands, without udpath.
+    pub shell: Vec<String>,
+    /// The rate with everything that helps, over the rate without this group; none if it was not left out once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contribution: Option<Ratio>,
 }
 
 /// Profiles, each from an extra trial that is not scored: sampling costs CPU time.

@@ -55,6 +55,13 @@ pub struct Map {
 }
 
 impl Map {
+    /// The map of all of `now`; with the increase since `earlier`, a snapshot of the same boot.
+    #[must_use]
+    pub fn whole(now: &Snapshot, earlier: Option<&Snapshot>) -> Self {
+        // Selecting everything selects nothing that may be missing.
+        Self::new(now, earlier, &Selection::All).unwrap_or_else(|_| unreachable!("all of a machine is there"))
+    }
+
     /// The map of `now`; with the increase since `earlier`, a snapshot of the same boot.
     ///
     /// # Errors

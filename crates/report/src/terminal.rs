@@ -12,6 +12,7 @@ pub(crate) mod map;
 pub(crate) mod predict;
 pub(crate) mod profile;
 pub(crate) mod progress;
+pub(crate) mod running;
 pub(crate) mod search;
 pub(crate) mod serve;
 pub(crate) mod spread;

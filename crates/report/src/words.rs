@@ -1,6 +1,7 @@
 //! The sentences that the terminal and the HTML share, built from the figures.
 
 pub(crate) mod load;
+pub(crate) mod running;
 
 use udpath_advise::ProfileResult;
 use udpath_advise::result::{BoostResult, LeftOut, Profiles, Ratio, RungResult, Verdict};
@@ -59,6 +60,9 @@ pub(crate) fn outcome(rung: &RungResult) -> String {
 
 /// The conclusion of a climb, in one sentence.
 pub(crate) fn conclusion(result: &BoostResult) -> String {
+    if let Some(running) = &result.running {
+        return running::conclusion(result, running);
+    }
     let (Some(first), Some(best)) = (result.rungs.first(), best(result)) else {
         return "No rung was run.".to_owned();
     };

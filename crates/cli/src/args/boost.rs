@@ -1,5 +1,6 @@
 //! Arguments of `udpath boost`.
 
+use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use clap::builder::TypedValueParser;
 use udpath_load::Engine;
 use udpath_serve::Io;
+use udpath_tune::journal::DIRECTORY;
 
 use super::{choice, value};
 
@@ -16,9 +18,12 @@ const TRIAL: RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::fr
 /// Arguments of `udpath boost`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Required: climb in a lab, two network namespaces joined by a veth pair; nothing outside it stays changed
+    /// Climb the ladder of a server of udpath's own in a lab, two network namespaces joined by a veth pair: what happens
+    /// when no server is named
     #[arg(long)]
     pub(crate) lab: bool,
+    #[command(flatten)]
+    pub(crate) running: RunningArgs,
     /// Receive and transmit queues of the link [default: one per CPU, at most 8]
     #[arg(long, value_name = "N", value_parser = value::count::<u32>)]
     pub(crate) queues: Option<u32>,
@@ -71,6 +76,52 @@ pub(crate) struct Args {
     /// Print one JSON document (udpath.boost/2)
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Arguments of a boost of a server that runs already.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RunningArgs {
+    /// Boost the running server on this UDP port
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..), requires = "load",
+          conflicts_with = "lab")]
+    pub(crate) port: Option<u16>,
+    /// Boost this running process, in its own network namespace
+    #[arg(long, value_name = "PID", conflicts_with_all = ["lab", "port"], requires = "load")]
+    pub(crate) pid: Option<u32>,
+    /// Boost the processes of this running systemd unit, such as nsd.service
+    #[arg(long, value_name = "UNIT", conflicts_with_all = ["lab", "port", "pid"], requires = "load")]
+    pub(crate) unit: Option<String>,
+    /// With --port: the server is in this network namespace [default: the caller's]
+    #[arg(long, value_name = "NAME", requires = "port")]
+    pub(crate) netns: Option<String>,
+    /// Send the load from this network namespace [default: the caller's]
+    #[arg(long, value_name = "NAME", requires = "load")]
+    pub(crate) from: Option<String>,
+    /// Begin no further comparison after this time; measuring the gain comes on top
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = value::duration, requires = "load")]
+    pub(crate) budget: Duration,
+    /// Also try changes that lower security
+    #[arg(long, value_name = "security", value_parser = ["security"], requires = "load")]
+    pub(crate) allow: Vec<String>,
+    /// Apply what was shown to help, as `udpath apply` does; otherwise everything is as found at the end
+    #[arg(long, requires = "load")]
+    pub(crate) keep: bool,
+    /// Journal folder
+    #[arg(long, value_name = "DIR", default_value = DIRECTORY)]
+    pub(crate) state: PathBuf,
+    /// The load of every trial, as for `udpath load`: PROTOCOL ADDR:PORT [OPTION...]. The last option: everything after it
+    /// belongs to the load
+    #[arg(long, value_name = "LOAD", num_args = 1.., allow_hyphen_values = true,
+          conflicts_with_all = ["queues", "moderation", "io", "workers", "size", "flows", "inflight", "engine", "ipv6"])]
+    pub(crate) load: Vec<OsString>,
+}
+
+/// `udpath load`, as a line of its own.
+#[derive(Debug, clap::Parser)]
+#[command(name = "--load", no_binary_name = true, disable_help_flag = true)]
+pub(crate) struct LoadLine {
+    #[command(flatten)]
+    pub(crate) args: super::load::Args,
 }
 
 fn io() -> impl TypedValueParser<Value = Io> {

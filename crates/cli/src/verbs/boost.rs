@@ -1,11 +1,13 @@
-//! `udpath boost`: climbs the ladder and measures the gain.
+//! `udpath boost`: climbs the ladder in a lab, or searches for what helps a running server; measures the gain.
+
+mod running;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, anyhow};
 use udpath_advise::ladder::{ladder, without_root};
-use udpath_advise::result::LeftOut;
+use udpath_advise::result::{BoostResult, LeftOut};
 use udpath_advise::statistics::Bound;
 use udpath_advise::{Config, Event};
 use udpath_load::Engine;
@@ -31,14 +33,35 @@ const PROTOCOL: &ProtocolEntry = &echo::ENTRY;
 
 /// Climbs and prints the result.
 pub(crate) fn run(args: &Args) -> Done {
-    if !args.lab {
-        return Err(Failure::Usage("boost needs --lab: it works only in a lab so far".into()));
-    }
-    let mut config = config(args)?;
-    config.check().map_err(Failure::usage)?;
     if let Some(path) = &args.report {
         page::check("--report", path)?;
     }
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut watcher = Watcher::new();
+    let result = match running::task(args, command())? {
+        Some(task) => {
+            terminal::stop_on_signals(&stop)?;
+            let done = task.run(&mut |event| watcher.show(event), &stop);
+            watcher.line.clear();
+            done?
+        }
+        None => in_lab(args, &mut watcher, &stop)?,
+    };
+    if args.json {
+        terminal::print(&result.json())?;
+    } else {
+        terminal::print(&boost_text(&result, &terminal::style(), args.details))?;
+    }
+    if let Some(path) = &args.report {
+        page::write(path, &result)?;
+    }
+    Ok(())
+}
+
+/// Climbs the ladder in a lab.
+fn in_lab(args: &Args, watcher: &mut Watcher, stop: &Arc<AtomicBool>) -> Result<BoostResult, Failure> {
+    let mut config = config(args)?;
+    config.check().map_err(Failure::usage)?;
     let mut notices = Vec::new();
     if config.queues == 1 && args.io.contains(&Io::Percpu) {
         config.left_out.push(LeftOut {
@@ -60,23 +83,13 @@ pub(crate) fn run(args: &Args) -> Done {
         config.left_out.extend(left_out);
         notices.push("not root: the socket engine sends the load, in a user namespace".to_owned());
     }
-    let stop = Arc::new(AtomicBool::new(false));
-    terminal::stop_on_signals(&stop)?;
-    let mut watcher = Watcher::new();
+    terminal::stop_on_signals(stop)?;
     let load = (PROTOCOL.load)(u64::from(std::process::id()), &Options::default())?;
-    let done = udpath_advise::boost(&config, &*load, &mut |event| watcher.show(event), &stop);
+    let done = udpath_advise::boost(&config, &*load, &mut |event| watcher.show(event), stop);
     watcher.line.clear();
     let mut result = done?;
     result.warnings.splice(0..0, notices);
-    if args.json {
-        terminal::print(&result.json())?;
-    } else {
-        terminal::print(&boost_text(&result, &terminal::style(), args.details))?;
-    }
-    if let Some(path) = &args.report {
-        page::write(path, &result)?;
-    }
-    Ok(())
+    Ok(result)
 }
 
 fn config(args: &Args) -> Result<Config, Failure> {

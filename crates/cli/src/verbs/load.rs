@@ -8,6 +8,8 @@ mod progress;
 mod search;
 mod single;
 
+pub(super) use single::protocol;
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -17,7 +19,7 @@ use crate::terminal;
 
 /// Carries out the arguments.
 pub(crate) fn run(args: &Args) -> Done {
-    let task = task::task(args, &*single::protocol(args)?).map_err(Failure::Usage)?;
+    let task = task::task(args, &*protocol(args)?).map_err(Failure::Usage)?;
     let stop = Arc::new(AtomicBool::new(false));
     terminal::stop_on_signals(&stop)?;
     match &task.search {

@@ -1,7 +1,7 @@
 //! The page of a climb.
 
 use askama::Template;
-use udpath_advise::result::{BoostResult, RungResult, Verdict};
+use udpath_advise::result::{BoostResult, RungResult, Running, Verdict};
 use udpath_load::result::Latency;
 
 use super::profiles::Section;
@@ -16,6 +16,8 @@ use crate::{units, words};
 struct Page<'a> {
     head: Head<'a>,
     warnings: Vec<String>,
+    helps: Vec<[String; 3]>,
+    apply: String,
     rungs: Vec<Row<'a>>,
     ladder_chart: String,
     cpu_rows: Vec<CpuRow>,
@@ -75,6 +77,8 @@ pub(crate) fn page<'a>(result: &'a BoostResult) -> String {
             .cloned()
             .chain(result.left_out.iter().map(words::left_out))
             .collect(),
+        helps: helps(result),
+        apply: result.running.as_ref().map_or_else(String::new, applied),
         rungs: result.rungs.iter().map(|rung| row(rung, is_best(rung))).collect(),
         ladder_chart: svg::both(|paper| ladder::draw(result, paper)),
         cpu_rows: cpu_rows(result.rungs.iter().map(|rung| (rung.name.as_str(), rung.cpus.as_slice()))),
@@ -108,6 +112,17 @@ pub(crate) fn page<'a>(result: &'a BoostResult) -> String {
         setting_rows: setting_rows(result, &setting_names),
         setting_names,
     })
+}
+
+/// What helps a running server: its name, what it does and what it adds.
+fn helps(result: &BoostResult) -> Vec<[String; 3]> {
+    let kept = result.running.iter().flat_map(|running| &running.kept);
+    kept.map(|helps| [helps.name.clone(), helps.what.clone(), words::running::contribution(helps)]).collect()
+}
+
+/// How to make it stay, or how to take it back.
+fn applied(running: &Running) -> String {
+    words::running::command(running).unwrap_or_else(|| words::running::left(running))
 }
 
 /// The rungs whose latency was measured.

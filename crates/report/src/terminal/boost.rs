@@ -6,7 +6,7 @@ use udpath_advise::result::{BoostResult, RungResult, Verdict};
 use udpath_profile::difference::Difference;
 
 use super::table::{Cell, Table};
-use super::{Paint, Style, bar, cpu_headings, cpu_lines, difference};
+use super::{Paint, Style, bar, cpu_headings, cpu_lines, difference, running};
 use crate::{units, words};
 
 /// Lines of the summary: a terminal of 40 less the command, the line about the HTML report, and the next prompt.
@@ -90,7 +90,11 @@ fn head(result: &BoostResult, style: Style, which: Notes) -> String {
     for rung in &result.left_out {
         out += &style.wrapped(Paint::Dim, &words::left_out(rung), 2);
     }
-    out + &notes(result, style, which)
+    out += &notes(result, style, which);
+    if let Some(running) = &result.running {
+        out = out + "\n" + &running::text(running, style);
+    }
+    out
 }
 
 /// Why the best rung is faster: the change of CPU time per datagram, and a sentence from each profile.

@@ -18,7 +18,7 @@ use crate::exit::{Done, Failure};
 use crate::terminal;
 
 /// The protocol's side of a load, with a run number that distinguishes its replies from those of other runs.
-pub(super) fn protocol(args: &Args) -> Result<Box<dyn Protocol>, OptionError> {
+pub(in crate::verbs) fn protocol(args: &Args) -> Result<Box<dyn Protocol>, OptionError> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let run = now.as_nanos() as u64 ^ u64::from(std::process::id());
     let protocol = (args.protocol.load)(run, &args.options.of(args.protocol)?)?;

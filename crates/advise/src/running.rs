@@ -1,0 +1,158 @@
+//! `boost` of a server that already runs: which changes to this machine and to its sockets and threads make it faster.
+//!
+//! ```text
+//!  target.rs      the server: its port, processes, namespace, the interface that its datagrams use
+//!  candidates.rs  what can be tried: remedies of findings first, then what the interface, sockets and threads offer
+//!  bed.rs         makes a set of candidates effective (tune's temporary changes), and measures it
+//!  truth.rs       compares the load's counts with the counters of the interfaces at both ends
+//!  evidence.rs    a profile and a map under load, and the rules' findings
+//!  story.rs       from races to the result
+//! ```
+//! The search itself is `search.rs`. The machine is as found when it ends, however it ends; with `keep`, what was shown to
+//! help is applied at the end as an ordinary apply, which `udpath undo` takes back.
+
+mod bed;
+mod candidates;
+mod error;
+mod evidence;
+mod story;
+mod target;
+mod truth;
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use error_reporter::Report;
+use udpath_host::namespace::{Place, inside};
+use udpath_load::Engine;
+use udpath_load::plan::Plan as LoadPlan;
+use udpath_load::template::Protocol;
+use udpath_tune::apply::Applied;
+use udpath_tune::journal::Lock;
+use udpath_tune::plan::Consent;
+use udpath_tune::{Journal, Live, Plan, Setting, SettingRequest, Temporary, Value, temporary};
+
+use crate::config::Event;
+use crate::result::BoostResult;
+use crate::search::search;
+use crate::statistics::Bound;
+use bed::RunningBed;
+
+pub use error::RunningError;
+pub use target::Served;
+
+/// What to boost, and how.
+#[derive(Debug, Clone)]
+pub struct RunningConfig {
+    /// The server.
+    pub served: Served,
+    /// Where it runs: settings are changed there.
+    pub place: Place,
+    /// Where the load is sent from.
+    pub from: Place,
+    /// The load of every trial; its duration is a trial's.
+    pub plan: LoadPlan,
+    /// The load's engine.
+    pub engine: Engine,
+    /// When a comparison ends.
+    pub bound: Bound,
+    /// No race begins after this time. The measurement of the gain comes on top.
+    pub budget: Duration,
+    /// Changes that lower security may be tried.
+    pub insecure: bool,
+    /// Apply what helps at the end.
+    pub keep: bool,
+    /// The journal.
+    pub journal: PathBuf,
+    /// Profile the server as found and with what helps.
+    pub profile: bool,
+    /// The command line that repeats it, for the report.
+    pub command: Option<String>,
+}
+
+/// Searches for changes that make a running server faster.
+///
+/// # Errors
+/// The server cannot be found, the load cannot be run or gets no reply, the journal cannot be used, or `stop`. The machine
+/// is as found.
+pub fn boost_running(
+    config: &RunningConfig,
+    protocol: &dyn Protocol,
+    watch: &mut (dyn FnMut(&Event<'_>) + Send),
+    stop: &AtomicBool,
+) -> Result<BoostResult, RunningError> {
+    let begin = Instant::now();
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let at = Start { begin, started };
+    inside(&config.place, || climb(config, protocol, watch, stop, &at))?
+}
+
+/// When it began.
+struct Start {
+    begin: Instant,
+    /// Seconds since 1970.
+    started: u64,
+}
+
+/// In the server's network namespace.
+fn climb(
+    config: &RunningConfig,
+    protocol: &dyn Protocol,
+    watch: &mut (dyn FnMut(&Event<'_>) + Send),
+    stop: &AtomicBool,
+    start: &Start,
+) -> Result<BoostResult, RunningError> {
+    let machine = Live::new();
+    let journal = Journal::at(&config.journal);
+    let lock = journal.lock()?;
+    let mut notes = Vec::new();
+    for undone in temporary::recover(&machine, &lock).map_err(RunningError::Recover)? {
+        notes.push(format!("restored what an earlier boost that was killed had left (apply {})", undone.id));
+    }
+    let changes = Temporary::begin(&machine, &lock)?;
+    let mut bed = RunningBed::new(config, protocol, &machine, changes, watch, stop)?;
+    let found = search(&mut bed, config.bound);
+    let found = match found {
+        Ok(found) => found,
+        Err(error) => {
+            let restored = bed.end();
+            return Err(error.after(restored));
+        }
+    };
+    let profiles = bed.profiles(&found.kept)?;
+    let mut result = story::result(config, &bed, &found, profiles, start);
+    let wanted: Vec<SettingRequest> = bed.values(&found.kept).iter().map(request).collect();
+    let undone = bed.end()?;
+    result.warnings.splice(0..0, notes);
+    result.warnings.extend(undone.left.iter().map(|left| format!("not restored: {left}")));
+    if config.keep && !wanted.is_empty() {
+        let applied = keep(&machine, &lock, wanted).map_err(RunningError::Keep)?;
+        if let Some(running) = &mut result.running {
+            running.apply = Some(applied.id);
+        }
+    }
+    Ok(result)
+}
+
+/// Applies what helps, as `udpath apply` does.
+fn keep(machine: &Live, lock: &Lock, wanted: Vec<SettingRequest>) -> Result<Applied, String> {
+    // They were allowed when they were tried.
+    let allowed = consent(wanted.iter().map(|request| request.name.clone()));
+    let plan = Plan::resolve(machine, wanted, &allowed).map_err(|error| Report::new(error).to_string())?;
+    udpath_tune::apply(machine, lock, &plan, None, |_| Ok(())).map_err(|error| Report::new(error).to_string())
+}
+
+fn request((setting, value): &(Setting, Value)) -> SettingRequest {
+    SettingRequest {
+        name: setting.to_string(),
+        value: value.to_string(),
+        from: None,
+        reason: "shown to help by boost".to_owned(),
+    }
+}
+
+/// Consent to changes that lower security, for these settings.
+fn consent(names: impl IntoIterator<Item = String>) -> Consent {
+    Consent { insecure: names.into_iter().collect(), ..Consent::default() }
+}

@@ -1,0 +1,185 @@
+//! From races to the result that reports render.
+
+use udpath_load::plan::Arrivals;
+use udpath_load::result::Counts;
+
+use super::bed::{AS_FOUND, RunningBed};
+use super::{RunningConfig, Start};
+use crate::machine::{facts, line_rate_10g, wire_bytes};
+use crate::result::{BoostResult, Helps, LoadSummary, Profiles, Ratio, RungResult, Running, SCHEMA, Verdict};
+use crate::search::{Candidate, Found, Purpose, Race};
+use crate::trial::Trials;
+
+/// What the last rung is called.
+const ALL_KEPT: &str = "all kept";
+/// Ratio of what was not measured.
+const NOTHING: Ratio = Ratio { ratio: 0.0, low: 0.0, high: 0.0 };
+/// Ratio of a set to itself.
+const SAME: Ratio = Ratio { ratio: 1.0, low: 1.0, high: 1.0 };
+
+/// The whole result.
+pub(super) fn result(
+    config: &RunningConfig,
+    bed: &RunningBed<'_>,
+    found: &Found,
+    profiles: Option<Profiles>,
+    start: &Start,
+) -> BoostResult {
+    let mut rungs = vec![base(bed)];
+    rungs.extend(found.races.iter().map(|race| rung(bed, race)));
+    let helps = |at: &Candidate| {
+        let prepared = &bed.groups[*at];
+        let without = |race: &&Race| race.purpose == Purpose::Without(*at);
+        Helps {
+            name: prepared.group.name.clone(),
+            what: prepared.group.what.clone(),
+            settings: prepared.values.iter().map(|(setting, value)| format!("{setting}={value}")).collect(),
+            shell: prepared.values.iter().map(|(setting, value)| setting.shell(value)).collect(),
+            contribution: found.races.iter().find(without).and_then(|race| race.ratio).map(inverse),
+        }
+    };
+    let (size, ipv6) =
+        (config.plan.size as u32, config.plan.targets.iter().any(std::net::SocketAddr::is_ipv6));
+    let inflight = match config.plan.arrivals {
+        Arrivals::Closed { inflight } => inflight * config.plan.flows,
+        Arrivals::Open { .. } | Arrivals::Ramp { .. } => 0,
+    };
+    let interface = bed.interfaces.1.clone();
+    let queues = bed.evidence.map.interfaces.iter().find(|found| found.name == interface);
+    let queues = queues.map_or(1, |found| found.rx_queues as u32);
+    BoostResult {
+        schema: SCHEMA.into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        started: start.started,
+        seconds: start.begin.elapsed().as_secs_f64(),
+        machine: facts(queues, link(bed, queues)),
+        load: LoadSummary {
+            engine: config.engine.to_string(),
+            flows: config.plan.flows,
+            inflight,
+            size,
+            wire_bytes: wire_bytes(size, ipv6),
+            line_rate_tps: line_rate_10g(size, ipv6),
+            trial_seconds: config.plan.duration.as_secs_f64(),
+        },
+        rungs,
+        left_out: bed.left_out.clone(),
+        best: if found.kept.is_empty() { AS_FOUND } else { ALL_KEPT }.to_owned(),
+        gain: found.gain.unwrap_or(SAME),
+        warnings: warnings(bed, found),
+        command: config.command.clone(),
+        profiles,
+        running: Some(Running {
+            server: bed.target.name(),
+            pids: bed.target.pids(),
+            port: bed.target.port,
+            interface,
+            findings: bed.evidence.findings.clone(),
+            kept: found.kept.iter().map(helps).collect(),
+            apply: None,
+            out_of_time: found.out_of_time,
+            refused_trials: bed.refused.0,
+        }),
+    }
+}
+
+/// What was measured without any change.
+fn base(bed: &RunningBed<'_>) -> RungResult {
+    let change = format!("{} on port {}, nothing changed", bed.target.name(), bed.target.port);
+    filled(bed, &[], AS_FOUND.to_owned(), change)
+}
+
+/// A race as a rung: its second side.
+pub(super) fn rung(bed: &RunningBed<'_>, race: &Race) -> RungResult {
+    let (name, change) = match race.purpose {
+        Purpose::Try(at) => {
+            let group = &bed.groups[at].group;
+            (group.name.clone(), group.what.clone())
+        }
+        Purpose::Without(at) => {
+            let name = &bed.groups[at].group.name;
+            (format!("-{name}"), format!("everything kept so far, without {name}"))
+        }
+        Purpose::Gain => (ALL_KEPT.to_owned(), "everything that was kept, measured again".to_owned()),
+    };
+    let ratio = race.ratio.unwrap_or(NOTHING);
+    let kept = match race.purpose {
+        Purpose::Try(_) | Purpose::Gain => race.verdict == Verdict::Better,
+        Purpose::Without(_) => matches!(race.verdict, Verdict::Better | Verdict::NotShown),
+    };
+    let mut rung = filled(bed, &race.b, name, change);
+    rung.note = race.note.clone().or(rung.note);
+    RungResult {
+        ratio: ratio.ratio,
+        ratio_low: ratio.low,
+        ratio_high: ratio.high,
+        verdict: race.verdict,
+        kept,
+        against: Some(bed.name(&race.a)),
+        ..rung
+    }
+}
+
+/// The figures of all trials of a set.
+fn filled(bed: &RunningBed<'_>, on: &[Candidate], name: String, change: String) -> RungResult {
+    let none = Trials::default();
+    let trials = bed.trials.get(on).unwrap_or(&none);
+    let (size, ipv6) =
+        (bed.config.plan.size as u32, bed.config.plan.targets.iter().any(std::net::SocketAddr::is_ipv6));
+    let tps = trials.median_tps();
+    RungResult {
+        name,
+        change,
+        settings: bed
+            .values(on)
+            .iter()
+            .map(|(setting, value)| (setting.to_string(), value.to_string()))
+            .collect(),
+        tps,
+        wire_mbits: tps * f64::from(wire_bytes(size, ipv6)) * 8.0 / 1e6,
+        line_share: tps / line_rate_10g(size, ipv6),
+        ratio: SAME.ratio,
+        ratio_low: SAME.low,
+        ratio_high: SAME.high,
+        verdict: Verdict::Base,
+        kept: true,
+        against: None,
+        trials: trials.tps.clone(),
+        counts: if trials.tps.is_empty() { Counts::default() } else { trials.counts },
+        loss: trials.counts.loss(),
+        latency: trials.latency.clone(),
+        cpu_ns_per_transaction: trials.cpu_ns_per_transaction(),
+        cpus: trials.cpus(),
+        note: (!trials.warnings.is_empty()).then(|| trials.warnings.join("; ")),
+    }
+}
+
+/// The other way round.
+fn inverse(ratio: Ratio) -> Ratio {
+    Ratio { ratio: 1.0 / ratio.ratio, low: 1.0 / ratio.high, high: 1.0 / ratio.low }
+}
+
+/// Where the load arrives.
+fn link(bed: &RunningBed<'_>, queues: u32) -> String {
+    let (out, there) = &bed.interfaces;
+    let kind = bed.evidence.map.interfaces.iter().find(|found| found.name == *there);
+    let kind = kind.map_or_else(String::new, |found| format!(" ({}, {queues} receive queues)", found.kind));
+    format!("sent on {out}, received on {there}{kind}")
+}
+
+/// Caveats that apply to all figures.
+fn warnings(bed: &RunningBed<'_>, found: &Found) -> Vec<String> {
+    let mut warnings = vec![
+        "load generator and server share this machine's CPUs; compare rungs, not absolute rates".to_owned(),
+    ];
+    if found.out_of_time {
+        warnings.push(
+            "the budget ended the search: not every candidate was tried; --budget gives it more".into(),
+        );
+    }
+    if let (refused, Some(why)) = &bed.refused {
+        let trials = if *refused == 1 { "1 trial was" } else { "some trials were" };
+        warnings.push(format!("{trials} refused ({refused} in all): {why}"));
+    }
+    warnings
+}

@@ -1,0 +1,152 @@
+//! The search over machines that are formulas: what each set of candidates yields is known.
+
+use std::convert::Infallible;
+
+use super::*;
+
+/// A machine with noise: `tps` of a set, times a factor around 1.
+struct Formula<F> {
+    tps: F,
+    candidates: usize,
+    /// Standard deviation of a trial, as a share.
+    noise: f64,
+    seed: u64,
+    trials: usize,
+    most: usize,
+}
+
+impl<F: Fn(&[Candidate]) -> f64> Formula<F> {
+    fn new(candidates: usize, noise: f64, seed: u64, tps: F) -> Self {
+        // Seeds in a row give streams that begin alike.
+        let seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        Self { tps, candidates, noise, seed, trials: 0, most: usize::MAX }
+    }
+
+    /// Uniform in 0..1 (xorshift).
+    fn uniform(&mut self) -> f64 {
+        self.seed ^= self.seed << 13;
+        self.seed ^= self.seed >> 7;
+        self.seed ^= self.seed << 17;
+        (self.seed >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+impl<F: Fn(&[Candidate]) -> f64> Bed for Formula<F> {
+    type Error = Infallible;
+
+    fn propose(
+        &mut self,
+        kept: &[Candidate],
+        raced: &BTreeSet<Candidate>,
+    ) -> Result<Option<Candidate>, Infallible> {
+        Ok((0..self.candidates).find(|at| !kept.contains(at) && !raced.contains(at)))
+    }
+
+    fn trial(&mut self, on: &[Candidate]) -> Result<f64, Trouble<Infallible>> {
+        self.trials += 1;
+        // Irwin and Hall: the sum of twelve is near enough to a normal distribution.
+        let normal = (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0;
+        match (self.tps)(on) {
+            tps if tps < 0.0 => Err(Trouble::Candidate("refused".into())),
+            tps => Ok(tps * (self.noise * normal).exp()),
+        }
+    }
+
+    fn has_time(&self) -> bool {
+        self.trials < self.most
+    }
+}
+
+fn found<F: Fn(&[Candidate]) -> f64>(mut bed: Formula<F>) -> Found {
+    search(&mut bed, Bound::default()).unwrap_or_else(|never| match never {})
+}
+
+#[test]
+fn what_helps_is_kept_and_its_gain_is_measured() {
+    let found = found(Formula::new(4, 0.02, 1, |on| {
+        let gain = |at: usize, by: f64| if on.contains(&at) { by } else { 1.0 };
+        1e5 * gain(0, 0.8) * gain(1, 1.5) * gain(2, 1.0) * gain(3, 1.2)
+    }));
+    assert_eq!(found.kept, [1, 3]);
+    let gain = found.gain.unwrap();
+    assert!((1.75..1.85).contains(&gain.ratio) && gain.low > 1.7, "{gain:?}");
+    assert!(!found.out_of_time);
+}
+
+/// The valley: spreading alone loses, with the socket split it wins.
+#[test]
+fn a_group_wins_whose_first_half_loses() {
+    const SPREAD: usize = 0;
+    const SPLIT_AND_SPREAD: usize = 1;
+    let found = found(Formula::new(2, 0.02, 2, |on| match on {
+        [] => 270_000.0,
+        [SPREAD] => 17_000.0,
+        on if on.contains(&SPLIT_AND_SPREAD) => 2_540_000.0,
+        _ => 17_000.0,
+    }));
+    assert_eq!(found.kept, [SPLIT_AND_SPREAD]);
+    assert_eq!(found.races[0].verdict, Verdict::Worse);
+}
+
+/// The second does what the first did, and more: without the first nothing is lost.
+#[test]
+fn what_is_not_missed_is_left_out() {
+    let found = found(Formula::new(2, 0.01, 3, |on| match on {
+        [] => 1e5,
+        [0] => 1.3e5,
+        _ => 2e5,
+    }));
+    assert_eq!(found.kept, [1]);
+    let purposes: Vec<Purpose> = found.races.iter().map(|race| race.purpose).collect();
+    assert_eq!(purposes, [Purpose::Try(0), Purpose::Try(1), Purpose::Without(0), Purpose::Gain]);
+}
+
+#[test]
+fn a_candidate_that_cannot_be_measured_is_noted() {
+    let found = found(Formula::new(2, 0.01, 4, |on| if on.contains(&0) { -1.0 } else { 1e5 }));
+    assert_eq!((found.races[0].verdict, found.races[0].note.as_deref()), (Verdict::Failed, Some("refused")));
+    assert_eq!((found.kept.len(), found.gain), (0, None));
+}
+
+#[test]
+fn no_race_begins_after_the_budget() {
+    let mut bed = Formula::new(50, 0.02, 5, |_| 1e5);
+    bed.most = 200;
+    let found = search(&mut bed, Bound::default()).unwrap_or_else(|never| match never {});
+    assert!(found.out_of_time && found.races.len() < 50, "{} races", found.races.len());
+}
+
+/// A/A: twenty candidates that change nothing, in a hundred climbs.
+#[test]
+fn nothing_is_kept_where_nothing_helps() {
+    const CLIMBS: u64 = 100;
+    const CANDIDATES: usize = 20;
+    let (mut verdicts, mut kept) = (0, 0);
+    for climb in 0..CLIMBS {
+        let found = found(Formula::new(CANDIDATES, 0.03, 100 + climb, |_| 1e5));
+        verdicts += found
+            .races
+            .iter()
+            .filter(|race| matches!(race.verdict, Verdict::Better | Verdict::Worse))
+            .count();
+        kept += usize::from(!found.kept.is_empty());
+    }
+    let races = CLIMBS as usize * CANDIDATES;
+    assert!(verdicts * 100 < races, "{verdicts} false verdicts in {races} races");
+    assert!(kept * 20 < CLIMBS as usize, "something was kept in {kept} of {CLIMBS} climbs");
+}
+
+/// Of what was kept in spite of the noise, and of what helps by little, the last race says how much it is.
+#[test]
+fn gains_are_not_overstated() {
+    let mut covered = 0;
+    const CLIMBS: u64 = 60;
+    for climb in 0..CLIMBS {
+        let found = found(Formula::new(6, 0.03, 500 + climb, |on| {
+            1e5 * on.iter().filter(|at| **at < 2).fold(1.0, |tps, _| tps * 1.06)
+        }));
+        let truth = found.kept.iter().filter(|at| **at < 2).fold(1.0, |tps, _| tps * 1.06);
+        covered += usize::from(found.gain.is_none_or(|gain| gain.low <= truth && truth <= gain.high));
+    }
+    assert!(covered * 10 >= CLIMBS as usize * 9, "the interval held the truth in {covered} of {CLIMBS}");
+}

@@ -1,0 +1,139 @@
+//! `udpath boost --port, --pid, --unit`: of a server that runs already.
+
+use std::ffi::OsString;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::anyhow;
+use clap::parser::ValueSource;
+use clap::{CommandFactory, FromArgMatches};
+use udpath_advise::result::BoostResult;
+use udpath_advise::statistics::Bound;
+use udpath_advise::{Event, RunningConfig, Served, boost_running};
+use udpath_host::namespace::Place;
+use udpath_host::source::Folder;
+use udpath_host::{Map, Snapshot};
+use udpath_load::plan::Mode;
+use udpath_load::template::Protocol;
+
+use crate::args::boost::{Args, LoadLine};
+use crate::args::load::{self, task};
+use crate::exit::Failure;
+
+/// Flows of a load that does not say: enough for the hashes of queues and sockets to spread. Fewer: one socket of a group may
+/// get most of them.
+const FLOWS: u32 = 64;
+/// Requests in flight over all flows of a load that does not say. Fewer: the server idles while requests travel. More:
+/// receive buffers of 212,992 bytes, the kernel's default, hold 256 datagrams, and the rest is lost.
+const IN_FLIGHT: u32 = 192;
+
+/// A server to boost, and its load.
+pub(super) struct Task {
+    config: RunningConfig,
+    protocol: Box<dyn Protocol>,
+}
+
+impl Task {
+    /// Boosts it.
+    pub(super) fn run(
+        &self,
+        watch: &mut (dyn FnMut(&Event<'_>) + Send),
+        stop: &AtomicBool,
+    ) -> Result<BoostResult, Failure> {
+        Ok(boost_running(&self.config, &*self.protocol, watch, stop).map_err(anyhow::Error::from)?)
+    }
+}
+
+/// The task that the arguments describe; none if they name no server.
+pub(super) fn task(args: &Args, command: String) -> Result<Option<Task>, Failure> {
+    let running = &args.running;
+    let (served, place) = match (running.port, running.pid, &running.unit) {
+        (Some(port), ..) => (Served::Port(port), running.netns.clone().map_or(Place::Here, Place::Named)),
+        (_, Some(pid), _) => (Served::Process(pid), Place::Process(pid)),
+        (.., Some(unit)) => {
+            let pid = pid_of(unit)?;
+            (Served::Process(pid), Place::Process(pid))
+        }
+        _ if running.load.is_empty() => return Ok(None),
+        _ => {
+            return Err(Failure::Usage(
+                "--load is for a running server: name it with --port, --pid or --unit".into(),
+            ));
+        }
+    };
+    let load = parsed(&running.load)?;
+    let protocol = crate::verbs::load::protocol(&load)?;
+    let task = task::task(&load, &*protocol).map_err(|why| Failure::Usage(format!("--load: {why}")))?;
+    let mut plan = task.plan;
+    plan.duration = args.duration;
+    plan.check().map_err(|why| Failure::Usage(format!("--load: {why}")))?;
+    let bound = Bound::new(args.bound / 100.0, args.blocks).map_err(Failure::usage)?.for_verdict();
+    let config = RunningConfig {
+        served,
+        place,
+        from: running.from.clone().map_or(Place::Here, Place::Named),
+        plan,
+        engine: task.engine,
+        bound,
+        budget: running.budget,
+        insecure: running.allow.iter().any(|what| what == "security"),
+        keep: running.keep,
+        journal: running.state.clone(),
+        profile: !args.no_profile,
+        command: Some(command),
+    };
+    Ok(Some(Task { config, protocol }))
+}
+
+/// The load's own arguments; what boost decides is not among them.
+fn parsed(words: &[OsString]) -> Result<load::Args, Failure> {
+    let wrong = |error: clap::Error| Failure::Usage(format!("--load: {}", first_line(&error.to_string())));
+    let matches = LoadLine::command().try_get_matches_from(words).map_err(wrong)?;
+    let mut args = LoadLine::from_arg_matches(&matches).map_err(wrong)?.args;
+    let given = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
+    let boosts = [
+        ("duration", "the length of a trial is boost's own --duration"),
+        ("warmup", "trials have their own"),
+        ("find_max", "a trial is one run, not a search"),
+        ("lab", "the server runs already"),
+        ("json", "boost has its own --json"),
+    ];
+    if let Some((name, why)) = boosts.into_iter().find(|(name, _)| given(name)) {
+        let option = name.replace('_', "-");
+        return Err(Failure::Usage(format!("--load: remove --{option}: {why}")));
+    }
+    if args.mode.is_some_and(|mode| mode != Mode::Rr) || args.tcp {
+        return Err(Failure::Usage(
+            "--load: trials count transactions over UDP: remove --mode and --tcp".into(),
+        ));
+    }
+    if !given("flows") {
+        args.flows = FLOWS;
+        if args.inflight.is_none() && args.rate.is_none() && args.ramp.is_none() {
+            args.inflight = Some(IN_FLIGHT / FLOWS);
+        }
+    }
+    Ok(args)
+}
+
+/// Without clap's prefix and hints.
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or(text).trim_start_matches("error: ")
+}
+
+/// The process of a unit that has UDP sockets; the first, if several have.
+fn pid_of(unit: &str) -> Result<u32, Failure> {
+    let map = Map::whole(&Snapshot::read(&Folder::live()), None);
+    let of = |wanted: &str| map.processes.iter().find(|process| process.unit.as_deref() == Some(wanted));
+    let found = of(unit).or_else(|| of(&format!("{unit}.service")));
+    found.map(|process| process.pid).ok_or_else(|| {
+        let mut units: Vec<&str> =
+            map.processes.iter().filter_map(|process| process.unit.as_deref()).collect();
+        units.dedup();
+        let known = if units.is_empty() {
+            "no unit has".to_owned()
+        } else {
+            format!("these have: {}", units.join(", "))
+        };
+        Failure::Cannot(anyhow!("no process of unit {unit} has a UDP socket; {known}"))
+    })
+}

@@ -1,0 +1,52 @@
+//! Words about a running server that was boosted from outside.
+
+use udpath_advise::result::{BoostResult, Helps, Running};
+
+use super::shell_quoted;
+use crate::units;
+
+/// The conclusion.
+pub(crate) fn conclusion(result: &BoostResult, running: &Running) -> String {
+    let Some(found) = result.rungs.first() else { return "Nothing was measured.".to_owned() };
+    let server = format!("{} on port {}", running.server, running.port);
+    let tried = result.rungs.len().saturating_sub(1);
+    if running.kept.is_empty() {
+        let tps = units::tps(found.tps);
+        return format!(
+            "{server}: {tps} transactions/s as found; none of {tried} changes was shown to help."
+        );
+    }
+    let gain = units::interval(result.gain).replacen(' ', "× ", 1);
+    let names: Vec<&str> = running.kept.iter().map(|helps| helps.name.as_str()).collect();
+    let with = names.join(", ");
+    match super::best(result) {
+        Some(best) if best.tps > 0.0 => {
+            format!("{server}: {} transactions/s, {gain} as found, with {with}.", units::tps(best.tps))
+        }
+        _ => format!("{server}: {gain} the transactions/s as found, with {with}."),
+    }
+}
+
+/// What a group adds to all others.
+pub(crate) fn contribution(helps: &Helps) -> String {
+    helps
+        .contribution
+        .map_or_else(String::new, |ratio| format!("{} × what remains without it", units::interval(ratio)))
+}
+
+/// The command that applies everything that helps; none if nothing does, or it is applied.
+pub(crate) fn command(running: &Running) -> Option<String> {
+    let settings = running.kept.iter().flat_map(|helps| &helps.settings);
+    let set: Vec<String> = settings.map(|setting| format!("--set {}", shell_quoted(setting))).collect();
+    (!set.is_empty() && running.apply.is_none()).then(|| format!("udpath apply {}", set.join(" ")))
+}
+
+/// How the machine was left.
+pub(crate) fn left(running: &Running) -> String {
+    match running.apply {
+        Some(id) => format!(
+            "applied, and in effect until the server or the machine is restarted: `udpath undo {id}` takes it back"
+        ),
+        None => "every setting is as found; with --keep, what helps is applied".to_owned(),
+    }
+}
