@@ -24,7 +24,7 @@ use crate::link_reset::{chosen_by_driver, keep, kept_of};
 use crate::machine::{Identity, Machine, Refusal};
 use crate::plan::{Change, Plan};
 use crate::restore::{Left, Restored, restore};
-use crate::settings::{Setting, Value};
+use crate::settings::{Phase, Setting, Value};
 
 /// A plan that was applied.
 #[derive(Debug)]
@@ -279,8 +279,10 @@ fn one(
     }
     // Not synced separately: if this line is lost, undo restores without checking for other writers.
     writing.append(&Line::Done { at: this, found: Setting::encode(&found) })?;
-    let note = (!found.is_reported())
-        .then(|| format!("the kernel does not report it, so it was not read back; undo sets {old:#}"));
+    let note = (!found.is_reported()).then(|| match setting.phase() {
+        Phase::Restart => "the server answers again".to_owned(),
+        _ => format!("the kernel does not report it, so it was not read back; undo sets {old:#}"),
+    });
     let to = if found.is_reported() { found } else { to.clone() };
     Ok(Some(Made { setting: setting.clone(), from, to, note }))
 }

@@ -55,7 +55,8 @@ pub use selection::selections;
 pub(crate) use writing::Writing;
 
 pub use crate::context::Namespace;
-use crate::settings::{Setting, WrongName, WrongValue};
+use crate::services::Restart;
+use crate::settings::{CONFIG, RESTART, Setting, WrongName, WrongValue};
 use disk::Disk;
 
 /// The default location of the journal.
@@ -325,7 +326,16 @@ const FILE: &str = "file:";
 /// # Errors
 /// No setting has this name.
 pub fn setting(name: &str) -> Result<Setting, WrongName> {
-    name.strip_prefix(FILE).map_or_else(|| name.parse(), |path| Ok(Setting::File(path.to_owned())))
+    if let Some(path) = name.strip_prefix(FILE) {
+        return Ok(Setting::File(path.to_owned()));
+    }
+    if let Some(path) = name.strip_prefix(CONFIG) {
+        return Ok(Setting::Config(path.to_owned()));
+    }
+    match name.strip_prefix(RESTART).and_then(Restart::parse) {
+        Some(restart) => Ok(Setting::Restart(restart)),
+        None => name.parse(),
+    }
 }
 
 /// Why a line cannot be parsed; an older or newer program may have used other names.

@@ -9,6 +9,7 @@
 //! - [`machine`]: the trait through which settings are read and written.
 //! - [`device`]: writes of device settings, over netlink and ioctl.
 //! - [`plan`]: requests resolved against the machine, in order: as a diff, as shell lines, as JSON.
+//! - [`services`]: the configuration of known servers, changed with their own checker, restart and liveness.
 //! - [`conflicts`]: other programs that write the same settings, and how to resolve that first.
 //! - [`mod@apply`], [`mod@undo`], [`journal`]: carry a plan out, take it back, and the record that survives a crash.
 //!   `restore.rs`: the restoring that undo and a failed apply share. `link_reset.rs`: what a change of channels loses.
@@ -35,6 +36,7 @@ pub mod persist;
 pub mod plan;
 pub mod process;
 mod restore;
+pub mod services;
 pub mod settings;
 pub mod status;
 pub mod temporary;

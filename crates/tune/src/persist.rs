@@ -112,7 +112,7 @@ pub fn files(machine: &dyn Machine, plan: &Plan, id: u64, boot: &Boot<'_>) -> Re
                 None => rest.push((setting, value)),
             },
             // The unit's own apply adds the bans it needs.
-            Setting::IrqbalanceBan | Setting::File(_) => {}
+            Setting::IrqbalanceBan | Setting::File(_) | Setting::Config(_) | Setting::Restart(_) => {}
             Setting::Irq(_) => {
                 return Err(fleeting(
                     "IRQ numbers change at boot; name it by its queue, as in eth0:irq/rx-0",

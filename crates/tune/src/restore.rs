@@ -1,4 +1,4 @@
-//! Restores what a journal entry has changed, the last change first, and verifies it.
+//! Restores what a journal entry has changed, the last change first and restarts of servers at the end, and verifies it.
 //!
 //! If a change was read back when it was made and has a different value now, another program has changed it since: it
 //! is left alone and reported, unless forced. A change that was never read back is always restored.
@@ -12,7 +12,7 @@ use crate::journal::{Entry, Intent, JournalError, Kept, Line, Writing};
 use crate::link_reset::{chosen_by_driver, kept_of};
 use crate::machine::{Identity, Machine, Refusal};
 use crate::plan::Change;
-use crate::settings::{Phase, Scope, Setting, Value};
+use crate::settings::{CONFIG, Phase, RESTART, Scope, Setting, Value};
 
 /// A setting that was not restored, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,9 +102,21 @@ pub(crate) fn back_to(
     // Changes restored by an interrupted undo are not checked again: their current values may result from its next
     // steps, not from another program.
     let done = |intent: &Intent| intent.restored || intent.replaced;
-    for (at, intent) in entry.intents.iter().enumerate().skip(first).rev().filter(|(_, intent)| !done(intent))
-    {
+    let pending = entry.intents.iter().enumerate().skip(first).rev().filter(|(_, intent)| !done(intent));
+    // A server reads its files when it is restarted, so they come first.
+    let (restarts, others): (Vec<_>, Vec<_>) =
+        pending.partition(|(_, intent)| intent.setting.starts_with(RESTART));
+    let mut files = 0;
+    for (at, intent) in others.into_iter().chain(restarts) {
         let Ok((setting, old, _)) = intent.parsed() else { continue };
+        if setting.phase() == Phase::Restart
+            && files == 0
+            && left.iter().any(|left| left.setting.starts_with(CONFIG))
+        {
+            let why = "was not restarted, since its configuration was not restored".to_owned();
+            left.push(Left { setting: intent.setting.clone(), why });
+            continue;
+        }
         if after_boot.ended(&setting) {
             gone_with_boot.push(intent.setting.clone());
             continue;
@@ -119,7 +131,10 @@ pub(crate) fn back_to(
         match back(machine, &setting, identity, &old, verified(&setting, intent), force) {
             Ok(()) => {
                 let _ = writing.append(&Line::Restored { at });
-                if setting.assumed().is_some()
+                files += usize::from(matches!(setting, Setting::Config(_)));
+                // A restart fails unless the server answers.
+                if setting.phase() != Phase::Restart
+                    && setting.assumed().is_some()
                     && !machine.read(&setting).is_ok_and(|found| found.is_reported())
                 {
                     untold.push(intent.setting.clone());
@@ -182,7 +197,7 @@ impl AfterBoot {
         match self {
             Self::No => false,
             Self::Kept => *setting == Setting::IrqbalanceBan,
-            Self::Files => setting.phase() != Phase::Files,
+            Self::Files => setting.phase() < Phase::Files,
         }
     }
 }
@@ -219,6 +234,10 @@ fn back(
         found => found.map_err(failed)?,
     };
     if found.is(old) {
+        if made.is_none() && setting.phase() == Phase::Files {
+            // A write that was cut short leaves its temporary file, which the same write takes away.
+            let _ = machine.write(setting, old);
+        }
         return Ok(());
     }
     if let Some(made) = made.filter(|made| !force && !found.is(made)) {

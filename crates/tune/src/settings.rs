@@ -33,7 +33,8 @@
 //! | `group:812/4026:selection` | `by-cpu`, `by-flow` | how the reuseport group selects a socket, named by any member |
 //! | `irqbalance:ban` | `57,58` | IRQs that the running irqbalance leaves alone |
 //!
-//! Requests may also refer to the server on a port, [`crate::plan::SettingRequest`]: `port:53:receive-buffer`.
+//! Requests may also refer to the server on a port, [`crate::plan::SettingRequest`]: `port:53:receive-buffer`, and to
+//! its configuration, [`crate::services::Request`]: `service:53:server-count`.
 //!
 //! ```text
 //!  Setting ── row() ─▸ Row: name, value, access, phase, cost, scope, on_reset, writers, shell, page
@@ -46,7 +47,7 @@
 //!   values as the kernel formats them in files. `shell.rs`: changes as shell commands. `driver.rs`: shared by driver
 //!   rows.
 //! - Families: `channels.rs`, `coalesce.rs`, `feature.rs`, `rss.rs`, `irq.rs`, `steering.rs`, `napi.rs`, `qdisc.rs`,
-//!   `sysctl.rs`, `socket.rs`, `thread.rs`, `file.rs`.
+//!   `sysctl.rs`, `socket.rs`, `thread.rs`, `file.rs`, `service.rs`.
 
 pub mod channels;
 pub mod coalesce;
@@ -60,6 +61,7 @@ pub mod napi;
 pub mod qdisc;
 mod row;
 pub mod rss;
+mod service;
 mod shell;
 mod socket;
 pub mod steering;
@@ -71,11 +73,13 @@ use std::cmp::Ordering;
 
 pub use form::{Form, Place};
 pub use name::WrongName;
+pub(crate) use name::{CONFIG, RESTART};
 pub use row::{
     Access, Cost, Extra, Keeps, Limit, OnReset, PartKind, Phase, Row, Scope, Shell, Target, ValueKind,
 };
 pub use value::{Table, Value, WrongValue};
 
+use crate::services::Restart;
 use udpath_host::process::SocketSetting;
 
 /// The rows of interface settings, family by family. Settings lost in a link reset are restored in this order.
@@ -124,6 +128,10 @@ pub enum Setting {
     IrqbalanceBan,
     /// A whole file that keeps a change across a boot. Created only by [`crate::persist`], never requested by name.
     File(String),
+    /// A file of a server's configuration, by its path. Created only by [`crate::services`], never requested by name.
+    Config(String),
+    /// That a server reads its configuration again. Created only by [`crate::services`], never requested by name.
+    Restart(Restart),
 }
 
 /// A setting of an interface: its kind and instance.
@@ -218,6 +226,8 @@ impl Setting {
             Self::Socket { setting, .. } => socket::row(*setting),
             Self::IrqbalanceBan => &irq::IRQBALANCE_BAN,
             Self::File(_) => &file::FILE,
+            Self::Config(_) => &service::CONFIG,
+            Self::Restart(_) => &service::RESTART,
         }
     }
 

@@ -108,7 +108,11 @@ impl Machine for Live {
             _ => {}
         }
         match &meant {
-            Setting::File(path) => file::read_whole(&self.path(path)).map(Value::File).map_err(failed),
+            Setting::File(path) | Setting::Config(path) => {
+                file::read_whole(&self.path(path)).map(Value::File).map_err(failed)
+            }
+            // Which configuration a running server has read, nothing shows.
+            Setting::Restart(_) => Ok(Value::Unknown),
             Setting::Thread { .. } | Setting::Socket { .. } | Setting::IrqbalanceBan
                 if self.writer.is_none() =>
             {
@@ -145,8 +149,12 @@ impl Machine for Live {
             _ => {}
         }
         match (&meant, value) {
-            (Setting::File(path), Value::File(text)) => {
+            (Setting::File(path) | Setting::Config(path), Value::File(text)) => {
                 file::write_whole(&self.path(path), text.as_deref()).map_err(failed)
+            }
+            (Setting::Restart(restart), _) => {
+                drop(self.writer(setting)?);
+                restart.run().map_err(|why| Refusal::because("set", setting, why))
             }
             (Setting::Thread { pid, tid }, value) => {
                 drop(self.writer(setting)?);
@@ -182,7 +190,7 @@ impl Machine for Live {
                 found.map(Some).ok_or_else(|| gone(setting, "irqbalance is not running"))
             }
             Setting::Irq(irq) => Ok(irqs::identity(&self.source, *irq)),
-            Setting::Sysctl(_) | Setting::File(_) => Ok(None),
+            Setting::Sysctl(_) | Setting::File(_) | Setting::Config(_) | Setting::Restart(_) => Ok(None),
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::{Change, Plan};
-use crate::Setting;
+use crate::settings::{Phase, Setting, Value};
 
 impl Plan {
     /// Current and new values, one change after the other; settings that need no change at the end.
@@ -22,7 +22,8 @@ impl Plan {
             let mut notes: Vec<&str> = Vec::new();
             notes.extend(Some(setting.cost().words()).filter(|words| !words.is_empty()));
             let untold = change.from.as_ref().is_some_and(|from| !from.is_reported());
-            let assumed = setting.assumed().filter(|_| untold).map(|assumed| {
+            let restart = setting.phase() == Phase::Restart;
+            let assumed = setting.assumed().filter(|_| untold && !restart).map(|assumed| {
                 format!("the kernel does not report it; undo sets {assumed} unless an earlier apply set it")
             });
             notes.extend(assumed.as_deref());
@@ -31,6 +32,7 @@ impl Plan {
             let line =
                 format!("{setting:name$}  {:from$} -> {value:to$}  {}", before(change), notes.join("; "));
             let _ = writeln!(text, "{}", line.trim_end());
+            text += &lines(change);
         }
         for (setting, value) in &self.already {
             let _ = writeln!(text, "{setting:name$}  {value:#} already");
@@ -70,6 +72,24 @@ pub fn lasting<'a>(settings: impl Iterator<Item = &'a Setting>) -> Vec<String> {
     by.into_iter().map(line).collect()
 }
 
+/// Lines of context around those that a change of a file changes.
+const CONTEXT: usize = 1;
+
+/// The lines that a change of a server's configuration changes, as a unified diff; empty for other changes.
+fn lines(change: &Change) -> String {
+    let (Setting::Config(_), Some(Value::File(from)), Value::File(to)) =
+        (&change.setting, &change.from, &change.to)
+    else {
+        return String::new();
+    };
+    let (from, to) = (from.as_deref().unwrap_or_default(), to.as_deref().unwrap_or_default());
+    let diff = similar::TextDiff::from_lines(from, to).unified_diff().context_radius(CONTEXT).to_string();
+    diff.lines().map(|line| format!("    {line}").trim_end().to_owned() + "\n").collect()
+}
+
 fn before(change: &Change) -> String {
+    if change.setting.phase() == Phase::Restart {
+        return "running".to_owned();
+    }
     change.from.as_ref().map_or("does not exist yet".to_owned(), |from| format!("{from:#}"))
 }

@@ -15,16 +15,21 @@ pub(super) static FILE: Row = Row {
     scope: Scope::Host,
     on_reset: OnReset::Kept,
     writers: &[],
-    shell: Shell::Line(|setting, value| {
-        let Setting::File(path) = setting else { return String::new() };
-        match value {
-            Value::File(Some(text)) => {
-                let ends = if text.ends_with('\n') { "" } else { "\n" };
-                format!("cat > {} <<'UDPATH'\n{text}{ends}UDPATH", quoted(path))
-            }
-            _ => format!("rm -f {}", quoted(path)),
-        }
+    shell: Shell::Line(|setting, value| match setting {
+        Setting::File(path) => shell(path, value),
+        _ => String::new(),
     }),
     page: "",
     extra: Extra::NONE,
 };
+
+/// The command that gives a file this text, or removes it.
+pub(super) fn shell(path: &str, value: &Value) -> String {
+    match value {
+        Value::File(Some(text)) => {
+            let ends = if text.ends_with('\n') { "" } else { "\n" };
+            format!("cat > {} <<'UDPATH'\n{text}{ends}UDPATH", quoted(path))
+        }
+        _ => format!("rm -f {}", quoted(path)),
+    }
+}

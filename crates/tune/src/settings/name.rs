@@ -11,6 +11,10 @@ use udpath_host::process::SocketSetting;
 
 /// Longest name of an interface, bytes: `IFNAMSIZ` less the terminating NUL.
 const MAX_INTERFACE: usize = 15;
+/// What the name of a file of a server's configuration begins with.
+pub(crate) const CONFIG: &str = "config:";
+/// What the name of a restart begins with.
+pub(crate) const RESTART: &str = "restart:";
 /// Why a text is not the name of a setting, and what would be.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum WrongName {
@@ -69,6 +73,11 @@ pub enum WrongName {
         "{0:?} is not a single setting: it stands for several sockets and threads, and only plan and apply accept it"
     )]
     Port(String),
+    /// The configuration of a server is not a setting by itself.
+    #[error(
+        "{0:?} is not a single setting: it stands for files and a restart; write --set service:53:KNOB=VALUE to plan or apply"
+    )]
+    Service(String),
     /// Not a name below /proc/sys.
     #[error("{0:?} is not a sysctl; write it like sysctl:net.core.rmem_max")]
     Sysctl(String),
@@ -124,6 +133,7 @@ impl FromStr for Setting {
                 socket(object == "group", rest).ok_or_else(|| WrongName::Socket { text: text.to_owned() })
             }
             ("port", _) => Err(WrongName::Port(text.to_owned())),
+            ("service", _) => Err(WrongName::Service(text.to_owned())),
             (interface, item) => {
                 let wrong = interface.is_empty()
                     || interface.len() > MAX_INTERFACE
@@ -251,6 +261,8 @@ impl fmt::Display for Setting {
             Self::Socket { pid, inode, setting } => format!("socket:{pid}/{inode}:{}", setting.name()),
             Self::IrqbalanceBan => "irqbalance:ban".to_owned(),
             Self::File(path) => format!("file:{path}"),
+            Self::Config(path) => format!("{CONFIG}{path}"),
+            Self::Restart(restart) => format!("{RESTART}{restart}"),
         };
         // Through pad, so that a table can set the width.
         f.pad(&text)

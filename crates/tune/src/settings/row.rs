@@ -149,8 +149,10 @@ pub enum Phase {
     Sockets,
     /// Which CPUs threads run on.
     Threads,
-    /// Files that keep changes across a boot.
+    /// Files: of a server's configuration, and those that keep changes across a boot.
     Files,
+    /// A server reads its configuration again: after its files, in an apply as in an undo.
+    Restart,
 }
 
 /// What the write itself costs.
@@ -166,6 +168,8 @@ pub enum Cost {
     /// Most drivers stop and restart the interface: the link may be down for seconds, and settings that the driver
     /// keeps in its queues are lost.
     ResetsLink,
+    /// The server is away for a moment, and its sockets and threads are new afterwards.
+    Restarts,
 }
 
 impl Cost {
@@ -177,6 +181,7 @@ impl Cost {
             Self::MovesFlows => "moves flows",
             Self::DropsQueued => "drops queued packets",
             Self::ResetsLink => "may reset the link",
+            Self::Restarts => "restarts the server",
         }
     }
 }

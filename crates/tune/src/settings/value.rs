@@ -183,7 +183,7 @@ impl Setting {
     pub fn decode(&self, text: Option<&str>) -> Result<Value, WrongValue> {
         match (self, text) {
             (_, Some(UNKNOWN)) if self.assumed().is_some() => Ok(Value::Unknown),
-            (Self::File(_), text) => Ok(Value::File(text.map(str::to_owned))),
+            (Self::File(_) | Self::Config(_), text) => Ok(Value::File(text.map(str::to_owned))),
             (_, text) => self.value(text.unwrap_or_default()),
         }
     }

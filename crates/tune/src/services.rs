@@ -1,0 +1,318 @@
+//! Unmodified servers and their own configuration: recognised, read, and changed like any other setting.
+//!
+//! ```text
+//!  recognise(pid) ─▸ Service ── knobs()          what its configuration says, with file and line
+//!                          └── proposals(cpus)  what its authors' guide would change
+//!  prepare(proposals, restart) ─▸ Prepared ── check()  the server's own checker, before anything is written
+//!                                        └── changes  config:FILE ..., restart:SERVER ─▸ plan, apply, undo
+//! ```
+//! What is known about each server is data, in `crates/tune/services`: a file per server. The code knows formats
+//! ([`format`](self)), not servers.
+//!
+//! A file is changed by replacing or inserting a few bytes, or by a drop-in where the server reads a folder. The journal
+//! has its old text before it is written. The restart is a change of its own, made last, in an apply as in an undo, and
+//! it fails unless the server answers afterwards: so a server that does not come back is rolled back like any failed
+//! change.
+
+mod arguments;
+mod check;
+mod config;
+mod edit;
+mod format;
+mod knob;
+mod prepare;
+mod probe;
+mod profile;
+mod restart;
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use thiserror::Error;
+use udpath_host::limits::Mounts;
+use udpath_host::process::Server;
+use udpath_host::processes::{self, Seen};
+use udpath_host::source::Folder;
+use udpath_steer::CpuSet;
+
+use arguments::Arguments;
+use config::Config;
+
+pub use edit::FileChange;
+pub use knob::{Knob, Origin, Proposal};
+pub use prepare::{Prepared, Request, permitted, write};
+pub use profile::Profile;
+pub use restart::Restart;
+
+/// The file in which Debian lists its packages.
+const PACKAGES: &str = "/var/lib/dpkg/status";
+/// Ports that are not served: the command ports of chronyd and NSD.
+const COMMAND_PORTS: [u16; 2] = [323, 8952];
+
+/// A running server that is known.
+#[derive(Debug)]
+pub struct Service {
+    /// What is known about its program.
+    pub profile: &'static Profile,
+    /// Its first process.
+    pub pid: u32,
+    /// Its program.
+    pub program: String,
+    /// The version of its Debian package; `None` if it is not from a package.
+    pub version: Option<String>,
+    /// Its systemd unit.
+    pub unit: Option<String>,
+    /// Its main configuration file, as it sees it.
+    pub config_path: String,
+    /// The address at which it is asked whether it serves; `None` without a bound UDP socket that is visible.
+    pub address: Option<SocketAddr>,
+    /// CPUs that it may use.
+    pub cpus: CpuSet,
+    arguments: Arguments,
+    config: Config,
+    /// The drop-in for new lines, if the server reads a folder of them.
+    drop_in: Option<String>,
+    /// What its paths begin with here: empty, or `/proc/PID/root` for a server with other files, as in a container.
+    view: String,
+}
+
+/// Why a server's configuration is not read, or not changed.
+#[derive(Debug, Error)]
+pub enum ServiceError {
+    /// No such process, or nothing of it is visible.
+    #[error("cannot read process {pid}: {cause}")]
+    Process {
+        /// The process.
+        pid: u32,
+        /// The cause.
+        #[source]
+        cause: io::Error,
+    },
+    /// The program has no profile.
+    #[error("process {pid} runs {program}, whose configuration udpath does not know; it knows {}", Profile::names().join(", "))]
+    Unknown {
+        /// The process.
+        pid: u32,
+        /// Its program.
+        program: String,
+    },
+    /// The main configuration file.
+    #[error("cannot read the configuration {path}: {cause}")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// The cause.
+        #[source]
+        cause: io::Error,
+    },
+    /// An unknown knob.
+    #[error("{server} has no knob {knob:?} that can be set; it has {}", known.join(", "))]
+    NoKnob {
+        /// The server.
+        server: String,
+        /// What was asked for.
+        knob: String,
+        /// What there is.
+        known: Vec<&'static str>,
+    },
+    /// A value that the knob cannot have.
+    #[error("{knob} cannot be {value:?}; expected {wanted}")]
+    Value {
+        /// The knob.
+        knob: String,
+        /// The value.
+        value: String,
+        /// What is valid.
+        wanted: &'static str,
+    },
+    /// The files are not where the knob can be set.
+    #[error("{knob} cannot be set: {why}")]
+    Unsettable {
+        /// The knob.
+        knob: String,
+        /// Why.
+        why: String,
+    },
+    /// Two values for a knob.
+    #[error("one knob cannot have two values: {one} and {other}")]
+    Twice {
+        /// The first.
+        one: String,
+        /// The second.
+        other: String,
+    },
+    /// It cannot be changed from here.
+    #[error("the configuration of {server} (process {pid}) can be read but not changed: {why}")]
+    Fixed {
+        /// The server.
+        server: String,
+        /// The process.
+        pid: u32,
+        /// Why, and what would help.
+        why: String,
+    },
+    /// The server's own checker refuses the new configuration.
+    #[error("{checker} refuses the new configuration; nothing was changed: {said}")]
+    Refused {
+        /// The checker.
+        checker: String,
+        /// Its words.
+        said: String,
+    },
+    /// The server does not answer before anything was changed.
+    #[error("{server} does not answer now ({why}), so a restart could not be judged; nothing was changed")]
+    Silent {
+        /// The server.
+        server: String,
+        /// What was tried.
+        why: String,
+    },
+    /// A request that is not one.
+    #[error(
+        "{0:?} is not a knob of a server: write it like service:53:server-count=2, or service:pid/812:server-count=2"
+    )]
+    Request(String),
+    /// The port has no server.
+    #[error(transparent)]
+    Unserved(#[from] udpath_host::process::Error),
+    /// The checker, or a file for it.
+    #[error("cannot {operation}: {cause}")]
+    System {
+        /// What was tried.
+        operation: String,
+        /// The cause.
+        #[source]
+        cause: io::Error,
+    },
+    /// It needs the caller's consent.
+    #[error("{what}; allow it with --allow {consent}")]
+    Consent {
+        /// What would happen.
+        what: String,
+        /// The consent.
+        consent: &'static str,
+    },
+    /// The apply itself.
+    #[error(transparent)]
+    Apply(#[from] crate::apply::ApplyError),
+}
+
+/// Recognises a running server by its first process, and reads its configuration.
+///
+/// # Errors
+/// The process is gone, its program is not known, or its configuration is not readable.
+pub fn recognise(pid: u32) -> Result<Service, ServiceError> {
+    let failed = |cause| ServiceError::Process { pid, cause };
+    let target = fs::read_link(format!("/proc/{pid}/exe")).map_err(failed)?;
+    let program = target.display().to_string();
+    let program = program.strip_suffix(" (deleted)").unwrap_or(&program).to_owned();
+    let name = program.rsplit('/').next().unwrap_or_default();
+    let profile = Profile::of(name).ok_or_else(|| ServiceError::Unknown { pid, program: program.clone() })?;
+    let command = fs::read(format!("/proc/{pid}/cmdline")).map_err(failed)?;
+    let arguments = Arguments::read(&String::from_utf8_lossy(&command));
+    let given = profile.config_options.iter().map(String::as_str).collect::<Vec<_>>();
+    let config_path = match (arguments.option(&given), &profile.config_file) {
+        (Some(folder), Some(file)) => absolute(pid, &format!("{folder}/{file}")),
+        (Some(path), None) => absolute(pid, path),
+        (None, _) => profile.config.clone(),
+    };
+    let view = view(pid, &config_path);
+    let mut config = Config::read(&view, &config_path, profile.format)?;
+    if let Some(path) = &profile.arguments {
+        config.add_arguments(&view, path);
+    }
+    let drop_in = config.drop_in(&view).filter(|_| profile.drop_in);
+    let seen = Seen { pid, name: name.to_owned(), executable: Some(program.clone()) };
+    let about = processes::read(&Folder::live(), &Mounts::default(), &seen, &mut Vec::new());
+    let cpus = about.threads.first().and_then(|thread| thread.cpus.clone()).unwrap_or_default();
+    let address = udpath_host::process::find(pid).ok().and_then(|server| address(&server, profile, None));
+    let version = version(&view, &profile.package);
+    let unit = about.unit;
+    Ok(Service {
+        profile,
+        pid,
+        program,
+        version,
+        unit,
+        config_path,
+        address,
+        cpus,
+        arguments,
+        config,
+        drop_in,
+        view,
+    })
+}
+
+/// Recognises the servers on a port, as [`recognise`] does.
+///
+/// # Errors
+/// No server is there, or one of them is not recognised.
+pub fn on_port(port: u16) -> Result<Vec<Service>, ServiceError> {
+    let servers = udpath_host::process::serving(&Folder::live(), port)?;
+    let each = servers.iter().map(|server| {
+        let service = recognise(server.pid)?;
+        let address = address(server, service.profile, Some(port));
+        Ok(Service { address, ..service })
+    });
+    each.collect()
+}
+
+impl Service {
+    /// Included files that could not be read, each with its cause.
+    #[must_use]
+    pub fn unread(&self) -> &[String] {
+        &self.config.unread
+    }
+
+    /// Its name and process, for sentences.
+    #[must_use]
+    pub fn title(&self) -> String {
+        format!("{} (process {})", self.profile.name, self.pid)
+    }
+}
+
+/// A path of a process's command line, from where it was started.
+fn absolute(pid: u32, path: &str) -> String {
+    let here = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_else(|_| "/".into());
+    // Joining an absolute path replaces what is before it.
+    here.join(path).display().to_string()
+}
+
+/// What the paths of a process begin with here. Most units have a mount namespace of their own with the same files.
+fn view(pid: u32, config: &str) -> String {
+    let root = format!("/proc/{pid}/root");
+    let id = |path: &str| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+    let there = id(&format!("{root}{config}"));
+    if there.is_none() || there == id(config) { String::new() } else { root }
+}
+
+/// The address to ask: of a socket that serves, on this machine if it is bound to all addresses.
+fn address(server: &Server, profile: &Profile, port: Option<u16>) -> Option<SocketAddr> {
+    let bound = server.sockets.iter().filter(|socket| socket.peer.is_none()).map(|socket| socket.local);
+    let mut bound: Vec<SocketAddr> = bound.filter(|local| !COMMAND_PORTS.contains(&local.port())).collect();
+    bound.sort_by_key(|local| {
+        (!profile.ports.contains(&local.port()), local.port(), local.is_ipv6(), local.ip())
+    });
+    let local = bound.into_iter().find(|local| port.is_none_or(|port| local.port() == port))?;
+    let ip = match local.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    Some(SocketAddr::new(ip, local.port()))
+}
+
+/// The version in Debian's list of packages: `Package: nsd` and, in the same paragraph, `Version: 4.6.1-1`.
+fn version(view: &str, package: &str) -> Option<String> {
+    let list = fs::read_to_string(Path::new(&format!("{view}{PACKAGES}"))).ok()?;
+    let head = format!("Package: {package}");
+    let mut lines = list.lines().skip_while(|line| *line != head).take_while(|line| !line.is_empty());
+    lines.find_map(|line| line.strip_prefix("Version: ")).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests;

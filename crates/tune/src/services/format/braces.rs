@@ -1,0 +1,83 @@
+//! BIND: statements that end in `;`, some with a block in braces; comments of C, C++ and the shell.
+//!
+//! ```text
+//! options {
+//!     udp-receive-buffer 4194304;     // key and value
+//! };
+//! include "/etc/bind/named.conf.options";
+//! ```
+
+use std::ops::Range;
+
+use super::{Directive, Parsed, Section, line_at, unquoted};
+
+/// Reads a file.
+pub(super) fn parse(text: &str) -> Parsed {
+    let mut parsed = Parsed::default();
+    let mut open: Vec<usize> = Vec::new();
+    let mut words: Vec<Range<usize>> = Vec::new();
+    let mut at = 0;
+    while let Some(token) = token(text, &mut at) {
+        let word = |place: Option<&Range<usize>>| place.map_or("", |place| &text[place.clone()]);
+        match &text[token.clone()] {
+            "{" => {
+                let indent = if open.is_empty() { "\t" } else { "\t\t" };
+                let name = word(words.first()).to_owned();
+                open.push(parsed.sections.len());
+                parsed.sections.push(Section { name, at: token.end, indent: indent.to_owned() });
+                words.clear();
+            }
+            "}" => {
+                open.pop();
+                words.clear();
+            }
+            ";" => {
+                let key = word(words.first());
+                if key == "include" && words.len() == 2 {
+                    parsed.includes.push(unquoted(word(words.get(1))).to_owned());
+                } else if let (Some(first), Some(last)) = (words.first(), words.last()) {
+                    let span = words.get(1).map_or(first.end..first.end, |value| value.start..last.end);
+                    parsed.directives.push(Directive {
+                        section: open.last().copied(),
+                        key: key.to_owned(),
+                        value: unquoted(&text[span.clone()]).to_owned(),
+                        span,
+                        line: line_at(text, first.start),
+                    });
+                }
+                words.clear();
+            }
+            _ => words.push(token),
+        }
+    }
+    parsed
+}
+
+/// The next word, string, brace or semicolon; comments and white space are skipped.
+fn token(text: &str, at: &mut usize) -> Option<Range<usize>> {
+    loop {
+        let rest = text.get(*at..)?;
+        *at += rest.len() - rest.trim_start().len();
+        let rest = text.get(*at..)?;
+        let skipped = if rest.starts_with("//") || rest.starts_with('#') {
+            rest.find('\n').unwrap_or(rest.len())
+        } else if let Some(inside) = rest.strip_prefix("/*") {
+            inside.find("*/").map_or(rest.len(), |end| end + 4)
+        } else {
+            break;
+        };
+        *at += skipped;
+    }
+    let (start, rest) = (*at, text.get(*at..)?);
+    let first = rest.chars().next()?;
+    let len = match first {
+        '{' | '}' | ';' => 1,
+        '"' => rest[1..].find('"').map_or(rest.len(), |end| end + 2),
+        _ => rest
+            .find(|letter: char| letter.is_whitespace() || "{};\"".contains(letter))
+            .unwrap_or(rest.len())
+            .max(first.len_utf8()),
+    };
+    *at = start + len;
+    Some(start..*at)
+}

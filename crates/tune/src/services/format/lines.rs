@@ -1,0 +1,47 @@
+//! One key on a line, without sections: chrony's `key value` and coturn's `key=value`.
+
+use super::{Directive, Parsed, numbered, span, unquoted};
+
+/// Whose lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    /// Comments begin with `!`, `;`, `#` or `%`; keys in any case; `include` and `confdir` lead to other files.
+    Chrony,
+    /// Comments begin with `#`.
+    Coturn,
+}
+
+/// Reads a file.
+pub(super) fn parse(text: &str, style: Style) -> Parsed {
+    let mut parsed = Parsed::default();
+    for (number, _, line) in numbered(text) {
+        let line = line.trim();
+        let comment = match style {
+            Style::Chrony => line.starts_with(['!', ';', '#', '%']),
+            Style::Coturn => line.starts_with('#'),
+        };
+        if line.is_empty() || comment {
+            continue;
+        }
+        let (key, value) = match style {
+            Style::Chrony => line.split_once([' ', '\t']).unwrap_or((line, &line[line.len()..])),
+            Style::Coturn => line.split_once('=').unwrap_or((line, &line[line.len()..])),
+        };
+        let (key, value) = (key.trim().to_ascii_lowercase(), value.trim());
+        match (style, key.as_str()) {
+            (Style::Chrony, "include") => parsed.includes.push(value.to_owned()),
+            (Style::Chrony, "confdir") => {
+                parsed.includes.extend(value.split_whitespace().map(|folder| format!("{folder}/*.conf")));
+            }
+            _ => {}
+        }
+        parsed.directives.push(Directive {
+            section: None,
+            key,
+            value: unquoted(value).to_owned(),
+            span: span(text, value),
+            line: number,
+        });
+    }
+    parsed
+}

@@ -1,0 +1,154 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const ALL: [Format; 9] = [
+    Format::Clauses,
+    Format::Indented,
+    Format::Braces,
+    Format::Radius,
+    Format::Lines,
+    Format::Pairs,
+    Format::Objects,
+    Format::Lua,
+    Format::Shell,
+];
+
+/// Section, key and value of every line with a key.
+fn read(format: Format, text: &str) -> Vec<(String, String, String)> {
+    let parsed = format.parse(text);
+    let section = |at: Option<usize>| at.map_or(String::new(), |at| parsed.sections[at].name.clone());
+    let directives = parsed.directives.iter();
+    directives.map(|one| (section(one.section), one.key.clone(), one.value.clone())).collect()
+}
+
+fn three(expected: &[(&str, &str, &str)]) -> Vec<(String, String, String)> {
+    expected.iter().map(|(one, two, three)| ((*one).into(), (*two).into(), (*three).into())).collect()
+}
+
+#[test]
+fn clauses_ignore_indentation_and_knot_does_not() {
+    let text = "# server:\nserver:\n\tserver-count: 2 # two\n  identity: \"a # b\"\nzone:\nname: x\ninclude: 'd/*.conf'\n";
+    let expected = [("server", "server-count", "2"), ("server", "identity", "a # b"), ("zone", "name", "x")];
+    assert_eq!(read(Format::Clauses, text), three(&expected));
+    assert_eq!(Format::Clauses.parse(text).includes, ["d/*.conf"]);
+    let text =
+        "server:\n  listen:\n  - 127.0.0.1@53\n  udp-workers: 2\nzone:\n  - domain: a.example\n    file: a\n";
+    let expected = [("server", "udp-workers", "2"), ("zone", "domain", "a.example"), ("zone", "file", "a")];
+    assert_eq!(read(Format::Indented, text), three(&expected));
+}
+
+#[test]
+fn braces_with_all_comments() {
+    let text = "/* options { */ options { // a;\n  udp-receive-buffer 4194304; # b\n listen-on { any; };\n};\ninclude \"/x\";\n";
+    let expected = [("options", "udp-receive-buffer", "4194304"), ("listen-on", "any", "")];
+    assert_eq!(read(Format::Braces, text), three(&expected));
+    assert_eq!(Format::Braces.parse(text).includes, ["/x"]);
+}
+
+#[test]
+fn freeradius_sections_are_named_by_their_first_word() {
+    let text = "max_requests = 16384 # n\nthread pool {\n\tmax_servers = 32\n}\nserver default {\n listen {\n  type = \"auth\"\n }\n \
+                if (&User-Name == \"#\") {\n  ok\n } else {\n }\n}\n$INCLUDE sites-enabled/\n";
+    let parsed = read(Format::Radius, text);
+    let expected =
+        [("", "max_requests", "16384"), ("thread", "max_servers", "32"), ("listen", "type", "auth")];
+    assert_eq!(parsed, three(&expected));
+    assert_eq!(Format::Radius.parse(text).includes, ["sites-enabled/"]);
+}
+
+#[test]
+fn chrony_coturn_and_shell_lines() {
+    let text = "! no\n; no\nAllow 10.0.0.0/8\nnoclientlog\nconfdir /a /b\n";
+    let expected = [("", "allow", "10.0.0.0/8"), ("", "noclientlog", ""), ("", "confdir", "/a /b")];
+    assert_eq!(read(Format::Lines, text), three(&expected));
+    assert_eq!(Format::Lines.parse(text).includes, ["/a/*.conf", "/b/*.conf"]);
+    assert_eq!(
+        read(Format::Pairs, "#a=1\nrelay-threads=4\nno-tls\n"),
+        three(&[("", "relay-threads", "4"), ("", "no-tls", "")])
+    );
+    let text = "# OPTIONS=\"-n 1\"\nOPTIONS=\"-u bind -n4\"\n";
+    assert_eq!(read(Format::Shell, text), three(&[("OPTIONS", "-u", "bind"), ("OPTIONS", "-n", "4")]));
+}
+
+#[test]
+fn rsyslog_objects_may_span_lines() {
+    let text = "#module(load=\"imudp\")\nmodule(load=\"imudp\" # why\n  threads=\"2\")\ninput(type=\"imudp\" port=\"514\")\n\
+                $IncludeConfig /etc/rsyslog.d/*.conf\n*.* /var/log/a(b\ninclude(file=\"/x\")\n";
+    let expected = [
+        ("module", "load", "imudp"),
+        ("module", "threads", "2"),
+        ("input", "type", "imudp"),
+        ("input", "port", "514"),
+        ("include", "file", "/x"),
+    ];
+    assert_eq!(read(Format::Objects, text), three(&expected));
+    assert_eq!(Format::Objects.parse(text).includes, ["/etc/rsyslog.d/*.conf", "/x"]);
+}
+
+#[test]
+fn only_the_listening_lines_of_lua() {
+    let text = "-- addLocal('a')\naddLocal('0.0.0.0:53', {reusePort=true})\nnewServer('1.1.1.1')\n";
+    assert_eq!(read(Format::Lua, text), three(&[("", "addLocal", "'0.0.0.0:53', {reusePort=true}")]));
+}
+
+/// Text of the pieces that the formats are made of, so that more than the first line is read.
+fn pieces() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        Just("server:".to_owned()),
+        Just("\n".to_owned()),
+        Just("module(".to_owned()),
+        Just("input(type=\"imudp\"".to_owned()),
+        Just("OPTIONS=\"".to_owned()),
+        Just("addLocal(".to_owned()),
+        Just("/*".to_owned()),
+        Just("*/".to_owned()),
+        "[ \t{}();:=\"'#!$\\\\-]{1,3}",
+        "[a-z]{1,6}",
+        any::<char>().prop_map(String::from),
+    ];
+    prop::collection::vec(piece, 0..40).prop_map(|all| all.concat())
+}
+
+proptest! {
+    /// Whatever a file contains: no panic, places within the text, and an edit that changes nothing else.
+    #[test]
+    fn any_text_is_read_and_survives_an_edit(text in prop_oneof![pieces(), any::<String>()]) {
+        for format in ALL {
+            let parsed = format.parse(&text);
+            for directive in &parsed.directives {
+                let value = text.get(directive.span.clone());
+                prop_assert!(value.is_some_and(|value| value.contains(&directive.value)), "{format:?} {directive:?}");
+                prop_assert!(directive.line <= text.split('\n').count());
+                prop_assert!(directive.section.is_none_or(|section| section < parsed.sections.len()));
+            }
+            for section in &parsed.sections {
+                let Some((at, new)) = format.inserted(section, "key", "7") else { continue };
+                prop_assert!(text.is_char_boundary(at), "{format:?} {section:?}");
+                let edited = format!("{}{new}{}", &text[..at], &text[at..]);
+                prop_assert!(edited.len() == text.len() + new.len());
+            }
+        }
+    }
+
+    /// A key that is inserted in a section is found there, with its value.
+    #[test]
+    fn what_is_inserted_is_found(lines in prop::collection::vec("[a-z]{1,5}", 0..5)) {
+        for (format, head, tail) in [
+            (Format::Clauses, "server:\n", ""),
+            (Format::Indented, "server:\n", ""),
+            (Format::Braces, "server {", "\n};\n"),
+            (Format::Radius, "server {\n", "}\n"),
+        ] {
+            let body: String =
+                lines.iter().filter_map(|key| format.line(key, "1")).map(|line| format!("  {line}\n")).collect();
+            let text = format!("{head}{body}{tail}");
+            let parsed = format.parse(&text);
+            let (at, new) = format.inserted(&parsed.sections[0], "the-key", "7").unwrap();
+            let edited = format!("{}{new}{}", &text[..at], &text[at..]);
+            let found = read(format, &edited);
+            prop_assert!(found.contains(&("server".into(), "the-key".into(), "7".into())), "{edited}");
+            prop_assert_eq!(found.len(), parsed.directives.len() + 1, "{}", edited);
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! The knobs of a running server, and what its authors' guide would make of them.
+
+use super::config::{Config, File, Found};
+use super::edit::Edit;
+use super::format::Format;
+use super::profile::{Kind, KnobProfile};
+use super::{Service, ServiceError};
+
+/// A knob as it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Knob {
+    /// Its name, as in requests.
+    pub name: &'static str,
+    /// What it is.
+    pub what: &'static str,
+    /// The value in effect, as written; `None`: the default.
+    pub value: Option<String>,
+    /// The server's default; `cpus`: one for each CPU.
+    pub default: &'static str,
+    /// Where it is set.
+    pub origin: Origin,
+}
+
+/// Where a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// Not set.
+    Default,
+    /// A line of a file, from 1.
+    File(String, usize),
+    /// The server's arguments.
+    Arguments,
+    /// The part of the configuration that it belongs to is not there.
+    Unused,
+}
+
+/// A change of one knob.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Proposal {
+    /// The knob.
+    pub knob: &'static str,
+    /// Its new value.
+    pub value: String,
+    /// What the knob is.
+    pub what: &'static str,
+    /// The effect that is expected.
+    pub effect: &'static str,
+    /// What it may cost, apart from the restart.
+    pub risk: &'static str,
+    /// It helps only under conditions that are not checked here: worth a trial, not taken without one.
+    pub uncertain: bool,
+    pub(super) edits: Vec<Edit>,
+}
+
+impl Proposal {
+    /// Its name, which is also how it is requested: `server-count=2`.
+    #[must_use]
+    pub fn id(&self) -> String {
+        format!("{}={}", self.knob, self.value)
+    }
+}
+
+impl Service {
+    /// The knobs that matter for UDP, in the profile's order.
+    #[must_use]
+    pub fn knobs(&self) -> Vec<Knob> {
+        self.profile.knobs.iter().map(|knob| self.knob(knob)).collect()
+    }
+
+    /// The changes that the authors' guide would make for a machine with so many CPUs.
+    #[must_use]
+    pub fn proposals(&self, cpus: usize) -> Vec<Proposal> {
+        let wanted = self.profile.knobs.iter().filter(|knob| !knob.many || cpus > 1);
+        let wanted = wanted.filter(|knob| {
+            let set = |key: &String| !self.config.find(&knob.section, key).is_empty();
+            !knob.unless.iter().any(set)
+        });
+        wanted.filter_map(|knob| self.proposal(knob, cpus)).collect()
+    }
+
+    /// The change of a knob to a value of the user's choice.
+    ///
+    /// # Errors
+    /// There is no such knob, it cannot have the value, or it cannot be set in the files.
+    pub fn propose(&self, name: &str, value: &str) -> Result<Proposal, ServiceError> {
+        let knobs = &self.profile.knobs;
+        let knob = knobs.iter().find(|knob| knob.name == name).ok_or_else(|| ServiceError::NoKnob {
+            server: self.profile.name.clone(),
+            knob: name.to_owned(),
+            known: knobs
+                .iter()
+                .filter(|knob| knob.kind != Kind::Text)
+                .map(|knob| knob.name.as_str())
+                .collect(),
+        })?;
+        if !knob.kind.accepts(value) {
+            return Err(ServiceError::Value {
+                knob: name.to_owned(),
+                value: value.to_owned(),
+                wanted: knob.kind.wanted(),
+            });
+        }
+        let edits = self.edits(knob, value)?;
+        Ok(Proposal {
+            knob: &knob.name,
+            value: value.to_owned(),
+            what: &knob.what,
+            effect: &knob.effect,
+            risk: &knob.risk,
+            uncertain: knob.uncertain,
+            edits,
+        })
+    }
+
+    fn proposal(&self, knob: &'static KnobProfile, cpus: usize) -> Option<Proposal> {
+        let all = cpus.to_string();
+        let number = |text: &str| knob.kind.number(if text == "cpus" { &all } else { text });
+        let wanted = match knob.propose.as_deref()? {
+            "cpus" => all.as_str(),
+            value => value,
+        };
+        let current: Vec<Option<&str>> = match self.argument(knob) {
+            Some(value) => vec![Some(value)],
+            None => self
+                .places(knob)
+                .into_iter()
+                .map(|(_, found)| found.map(|found| value(knob, found)))
+                .collect(),
+        };
+        let better = |now: &Option<&str>| {
+            let now = now.unwrap_or(&knob.default);
+            match knob.kind {
+                Kind::Count | Kind::Bytes => {
+                    number(now).is_some_and(|now| number(wanted).is_some_and(|new| now < new))
+                }
+                Kind::Switch | Kind::Flag => {
+                    Kind::is_on(now).is_some_and(|now| Kind::is_on(wanted) == Some(!now))
+                }
+                Kind::Text => false,
+            }
+        };
+        current.iter().any(better).then(|| self.propose(&knob.name, wanted).ok()).flatten()
+    }
+
+    fn knob(&self, knob: &'static KnobProfile) -> Knob {
+        let places = self.places(knob);
+        let last = places.iter().rev().find_map(|(_, found)| *found);
+        let (value, origin) = match (self.argument(knob), last) {
+            (Some(value), _) => (Some(value.to_owned()), Origin::Arguments),
+            (None, Some(found)) => {
+                let path = self.config.files[found.file].path.clone();
+                (Some(value(knob, found).to_owned()), Origin::File(path, found.directive.line))
+            }
+            (None, None) if places.is_empty() => (None, Origin::Unused),
+            (None, None) => (None, Origin::Default),
+        };
+        Knob { name: &knob.name, what: &knob.what, value, default: &knob.default, origin }
+    }
+
+    /// The value that the server's arguments give a knob.
+    fn argument(&self, knob: &KnobProfile) -> Option<&str> {
+        self.arguments.option(&[knob.flag.as_deref()?])
+    }
+
+    /// Where a knob stands, or would: a line of the configuration, or its absence. A knob for certain sections only has
+    /// one place in each of them.
+    fn places(&self, knob: &KnobProfile) -> Vec<(Option<(usize, usize)>, Option<Found<'_>>)> {
+        let found = self.config.find(&knob.section, knob.key());
+        let Some(only) = &knob.only else {
+            return match found.is_empty() {
+                true => vec![(self.config.sections(&knob.section).first().copied(), None)],
+                false => found.into_iter().map(|found| (None, Some(found))).collect(),
+            };
+        };
+        let selected = self.config.find(&knob.section, &only.key);
+        let selected = selected.into_iter().filter(|found| only.values.contains(&found.directive.value));
+        let place = |of: Found<'_>| {
+            let same =
+                |one: &&Found<'_>| one.file == of.file && one.directive.section == of.directive.section;
+            Some((Some((of.file, of.directive.section?)), found.iter().find(same).copied()))
+        };
+        selected.filter_map(place).collect()
+    }
+
+    /// What to change so that the knob has this value in every place.
+    fn edits(&self, knob: &KnobProfile, wanted: &str) -> Result<Vec<Edit>, ServiceError> {
+        let cannot = |why: String| ServiceError::Unsettable { knob: knob.name.clone(), why };
+        let Config { files, .. } = &self.config;
+        let places = self.places(knob);
+        let on_line = self.argument(knob).is_some();
+        let shell = self.profile.arguments.is_some() && knob.flag.is_some();
+        if (on_line || shell) && !places.iter().any(|(_, found)| found.is_some()) {
+            return Err(cannot(format!(
+                "it is an argument of the command line ({}); change it where the server is started",
+                knob.flag.as_deref().unwrap_or_default()
+            )));
+        }
+        if on_line && !shell {
+            return Err(cannot("the server's command line overrides its configuration".to_owned()));
+        }
+        if places.is_empty() {
+            return Err(cannot(format!("the configuration has no {}", knob.section)));
+        }
+        // A flag has no value of its own.
+        let (flag, off) = (knob.kind == Kind::Flag, Kind::is_on(wanted) == Some(false));
+        if flag && off && places.iter().any(|(_, found)| found.is_some()) {
+            return Err(cannot("remove its line by hand".to_owned()));
+        }
+        let text = if flag { "" } else { wanted };
+        let edit = |(section, found): (Option<(usize, usize)>, Option<Found<'_>>)| {
+            if let Some(Found { file, directive }) = found {
+                let before = &files[file].text[directive.span.clone()];
+                let text = Format::replaced(before, text);
+                return Some(Edit::Replace { file, span: directive.span.clone(), text });
+            }
+            let (key, value) = (knob.key(), text);
+            match section.filter(|_| self.drop_in.is_none() || knob.only.is_some()) {
+                Some((file, section)) => {
+                    let File { format, parsed, .. } = &files[file];
+                    let (at, text) = format.inserted(parsed.sections.get(section)?, key, value)?;
+                    Some(Edit::Replace { file, span: at..at, text })
+                }
+                None => {
+                    self.config.format.file(&knob.section, &[(key, value)])?;
+                    let (section, key, value) = (knob.section.clone(), key.to_owned(), value.to_owned());
+                    Some(Edit::New { section, key, value })
+                }
+            }
+        };
+        places
+            .into_iter()
+            .map(edit)
+            .collect::<Option<Vec<_>>>()
+            .ok_or_else(|| cannot(format!("there is no {} section to put it in", knob.section)))
+    }
+}
+
+/// The value of a line: of a flag, that it is there.
+fn value<'a>(knob: &KnobProfile, found: Found<'a>) -> &'a str {
+    if knob.kind == Kind::Flag { "yes" } else { &found.directive.value }
+}

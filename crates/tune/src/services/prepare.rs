@@ -1,0 +1,280 @@
+//! From requests to changes of a plan, and their way into the journal.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+use super::{FileChange, Proposal, Restart, Service, ServiceError, on_port, recognise};
+use crate::apply::{Applied, apply};
+use crate::journal::Lock;
+use crate::machine::Machine;
+use crate::plan::{Change, Consent, Plan};
+use crate::settings::{Setting, Value};
+
+/// What requests about servers begin with.
+const PREFIX: &str = "service:";
+/// The object of a request that names a process instead of a port.
+const PROCESS: &str = "pid/";
+/// Allows files of a server's configuration to be changed.
+const CONFIG: &str = "config";
+/// Allows a server to be restarted.
+const RESTART: &str = "restart";
+/// How long the running server may take to answer before anything is changed. Loaded servers answer in milliseconds.
+const ANSWERS: Duration = Duration::from_secs(3);
+
+/// Changes of a server's configuration, ready to be planned, shown and applied.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The server.
+    pub service: Service,
+    /// What is changed.
+    pub proposals: Vec<Proposal>,
+    /// The files, before and after.
+    pub files: Vec<FileChange>,
+    /// How the server is restarted; `None` if nothing says how, and then it can be shown but not applied.
+    pub restart: Option<Restart>,
+}
+
+/// Which server, and which knob: `service:53:server-count=2`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    target: Target,
+    /// The knob and its value; `None` for all proposals.
+    knob: Option<(String, String)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Target {
+    Port(u16),
+    Process(u32),
+}
+
+impl Request {
+    /// A request about a knob; `None` if the text is not about a server's configuration.
+    ///
+    /// # Errors
+    /// It is, and is not well formed.
+    pub fn parse(text: &str) -> Result<Option<Self>, ServiceError> {
+        let Some(rest) = text.strip_prefix(PREFIX) else { return Ok(None) };
+        let wrong = || ServiceError::Request(text.to_owned());
+        let (object, item) = rest.split_once(':').ok_or_else(wrong)?;
+        let (knob, value) = item.split_once('=').ok_or_else(wrong)?;
+        let (knob, value) = (knob.trim(), value.trim());
+        // A value with anything else in it could be more than a value where it is written.
+        let plain = |text: &str| {
+            !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+        };
+        let target = target(object).filter(|_| plain(knob) && plain(value)).ok_or_else(wrong)?;
+        Ok(Some(Self { target, knob: Some((knob.to_owned(), value.to_owned())) }))
+    }
+
+    /// All proposals for the server on a port, `53`, or of a process, `pid/812`.
+    ///
+    /// # Errors
+    /// It is neither.
+    pub fn all(object: &str) -> Result<Self, ServiceError> {
+        let target = target(object).ok_or_else(|| ServiceError::Request(object.to_owned()))?;
+        Ok(Self { target, knob: None })
+    }
+}
+
+fn target(object: &str) -> Option<Target> {
+    let number = |text: &str| -> Option<u32> {
+        text.bytes()
+            .all(|byte| byte.is_ascii_digit())
+            .then(|| text.parse().ok())
+            .flatten()
+            .filter(|number| *number > 0)
+    };
+    match object.strip_prefix(PROCESS) {
+        Some(pid) => number(pid).map(Target::Process),
+        None => number(object).and_then(|port| u16::try_from(port).ok()).map(Target::Port),
+    }
+}
+
+impl Service {
+    /// Prepares proposals. `command`: how the server is restarted; without one, systemd restarts its unit.
+    ///
+    /// # Errors
+    /// Two of them contradict each other.
+    pub fn prepare(self, proposals: Vec<Proposal>, command: Option<&str>) -> Result<Prepared, ServiceError> {
+        let files = self.files(&proposals)?;
+        let systemd = fs::metadata("/run/systemd/system").is_ok();
+        let unit = self.unit.as_ref().filter(|_| systemd && self.view.is_empty());
+        let command = command.map(str::to_owned).or_else(|| Some(format!("systemctl restart {}", unit?)));
+        let restart = command.zip(self.address).map(|(command, address)| Restart {
+            server: self.profile.name.clone(),
+            address,
+            command,
+        });
+        Ok(Prepared { service: self, proposals, files, restart })
+    }
+
+    /// The proposals that need no trial, for the CPUs that the server may use.
+    #[must_use]
+    pub fn settled(&self) -> Vec<Proposal> {
+        let mut found = self.proposals(self.cpus.iter().count().max(1));
+        found.retain(|proposal| !proposal.uncertain);
+        found
+    }
+}
+
+impl Prepared {
+    /// Prepares what was asked for, one for each server. `command`: how it is restarted.
+    ///
+    /// # Errors
+    /// A server is not found or not recognised, or a knob cannot be set.
+    pub fn of(requests: &[Request], command: Option<&str>) -> Result<Vec<Self>, ServiceError> {
+        let mut services: Vec<(Service, Vec<Proposal>)> = Vec::new();
+        for request in requests {
+            let found = match request.target {
+                Target::Port(port) => on_port(port)?,
+                Target::Process(pid) => vec![recognise(pid)?],
+            };
+            for service in found {
+                let at =
+                    services.iter().position(|(known, _)| known.pid == service.pid).unwrap_or_else(|| {
+                        services.push((service, Vec::new()));
+                        services.len() - 1
+                    });
+                let (service, wanted) = &mut services[at];
+                match &request.knob {
+                    Some((knob, value)) => wanted.push(service.propose(knob, value)?),
+                    None => {
+                        let mut all = service.settled();
+                        all.retain(|one| wanted.iter().all(|known| known.knob != one.knob));
+                        wanted.extend(all);
+                    }
+                }
+            }
+        }
+        services.into_iter().map(|(service, proposals)| service.prepare(proposals, command)).collect()
+    }
+
+    /// The changes for a plan: the files, then the restart. None if the configuration is already so.
+    #[must_use]
+    pub fn changes(&self) -> Vec<Change> {
+        if self.files.is_empty() {
+            return Vec::new();
+        }
+        let ids: Vec<String> = self.proposals.iter().map(Proposal::id).collect();
+        let file = |file: &FileChange| Change {
+            setting: Setting::Config(self.real(&file.path)),
+            from: Some(Value::File(file.old.clone())),
+            to: Value::File(Some(file.new.clone())),
+            irq: None,
+            reason: format!("{}: {}", self.service.profile.name, ids.join(", ")),
+        };
+        let restart = self.restart.iter().map(|restart| Change {
+            setting: Setting::Restart(restart.clone()),
+            from: Some(Value::Unknown),
+            to: Value::Words("with the new configuration".to_owned()),
+            irq: None,
+            reason: "the server reads it at its start".to_owned(),
+        });
+        self.files.iter().map(file).chain(restart).collect()
+    }
+
+    /// Whether it can be applied here and now: the files are those of this mount namespace, something restarts the
+    /// server, the server answers, and its own checker accepts the new configuration. Changes nothing; needs root.
+    ///
+    /// # Errors
+    /// What is in the way.
+    pub fn check(&self) -> Result<(), ServiceError> {
+        if self.files.is_empty() {
+            return Ok(());
+        }
+        let Service { profile, pid, unit, address, view, .. } = &self.service;
+        let server = &profile.name;
+        let fixed = |why: String| ServiceError::Fixed { server: server.clone(), pid: *pid, why };
+        if !view.is_empty() {
+            return Err(fixed("its files are those of a container; change its image or volume".to_owned()));
+        }
+        if let Some(unread) = self.service.unread().first() {
+            return Err(fixed(format!("{unread}, so that it is not known as a whole")));
+        }
+        let namespace = |path: &str| fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
+        if namespace(&format!("/proc/{pid}/ns/net")) != namespace("/proc/thread-self/ns/net") {
+            return Err(fixed("it is in another network namespace; name that with --netns".to_owned()));
+        }
+        if address.is_none() {
+            return Err(fixed("it has no UDP socket, so that nothing shows whether it serves".to_owned()));
+        }
+        let Some(restart) = &self.restart else {
+            let unit = unit.as_deref().map_or("it is not a unit of systemd".to_owned(), |unit| {
+                format!("systemd, which runs its unit {unit}, is not reachable")
+            });
+            return Err(fixed(format!("{unit}; say how it is restarted with --restart COMMAND")));
+        };
+        let answers = profile.probe.wait(restart.address, ANSWERS);
+        answers.map_err(|why| ServiceError::Silent { server: server.clone(), why })?;
+        self.service.check(&self.files)
+    }
+
+    /// The file itself, where a path of the server leads through symbolic links.
+    fn real(&self, path: &str) -> String {
+        let seen = format!("{}{path}", self.service.view);
+        fs::canonicalize(&seen).map_or(seen, |real| real.display().to_string())
+    }
+}
+
+/// Whether the caller has allowed what a plan does to servers.
+///
+/// # Errors
+/// The consent that is missing.
+pub fn permitted(plan: &Plan, consent: &Consent) -> Result<(), ServiceError> {
+    let missing = |name: &'static str, what: String| match consent.insecure.contains(name) {
+        true => Ok(()),
+        false => Err(ServiceError::Consent { what, consent: name }),
+    };
+    plan.changes.iter().try_for_each(|change| match &change.setting {
+        Setting::Config(path) => missing(CONFIG, format!("this changes the configuration file {path}")),
+        Setting::Restart(restart) => {
+            missing(RESTART, format!("this restarts {} ({})", restart.server, restart.command))
+        }
+        _ => Ok(()),
+    })
+}
+
+/// Checks and applies in one: for a caller that has asked for consent itself.
+///
+/// # Errors
+/// What failed; then everything is as before, unless the error says otherwise.
+pub fn write(machine: &dyn Machine, lock: &Lock, prepared: &Prepared) -> Result<Applied, ServiceError> {
+    prepared.check()?;
+    let plan = Plan { changes: prepared.changes(), already: Vec::new() };
+    Ok(apply(machine, lock, &plan, None, |_| Ok(()))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_name_a_port_or_a_process() {
+        let knob = Some(("server-count".to_owned(), "2".to_owned()));
+        assert_eq!(
+            Request::parse("service:53:server-count=2").unwrap(),
+            Some(Request { target: Target::Port(53), knob: knob.clone() })
+        );
+        assert_eq!(
+            Request::parse("service:pid/812: server-count = 2").unwrap(),
+            Some(Request { target: Target::Process(812), knob })
+        );
+        assert_eq!(Request::parse("eth0:rps/rx-0=3").unwrap(), None);
+        for bad in [
+            "service:53",
+            "service:53:server-count",
+            "service:70000:a=1",
+            "service:0:a=1",
+            "service:pid/x:a=1",
+            "service:53:a=1\nroot: yes",
+            "service:53:a=",
+            "service:53:a b=1",
+        ] {
+            let said = Request::parse(bad).unwrap_err().to_string();
+            assert!(said.contains("service:53:server-count=2"), "{bad}: {said}");
+        }
+        assert!(Request::all("pid/7").is_ok() && Request::all("53").is_ok() && Request::all("dns").is_err());
+    }
+}

@@ -1,0 +1,239 @@
+//! What is known about each server: one file of `crates/tune/services`, checked by the tests.
+
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use super::format::Format;
+
+/// What is known about a server's program.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Profile {
+    /// Its name, as Debian's package and its users call it.
+    pub name: String,
+    /// Debian's package, for the version.
+    pub(super) package: String,
+    /// Names of its executable.
+    executables: Vec<String>,
+    /// The format of its configuration.
+    pub(super) format: Format,
+    /// Debian's configuration file.
+    pub(super) config: String,
+    /// Options that name another file, or folder.
+    pub(super) config_options: Vec<String>,
+    /// The option names a folder: the file in it.
+    pub(super) config_file: Option<String>,
+    /// New lines may go into a file of their own, in a folder that the configuration includes.
+    pub(super) drop_in: bool,
+    /// A shell file whose variable has the server's arguments.
+    pub(super) arguments: Option<String>,
+    /// Its own checker; `{config}`, `{folder}` and `{program}` are replaced. Empty if it has none.
+    pub(super) check: Vec<String>,
+    /// How to find out that it serves.
+    pub(super) probe: Probe,
+    /// The ports that it usually serves.
+    pub(super) ports: Vec<u16>,
+    /// The knobs that matter for UDP.
+    #[serde(rename = "knob")]
+    pub(super) knobs: Vec<KnobProfile>,
+}
+
+/// A request that a serving server answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Probe {
+    /// A DNS query; any response will do.
+    Dns,
+    /// An NTP request of a client.
+    Ntp,
+    /// A STUN binding request.
+    Stun,
+    /// No request is answered without a shared secret: a socket is bound to the port.
+    Bound,
+}
+
+/// A knob of a server's configuration.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct KnobProfile {
+    /// Its name in requests.
+    pub(super) name: String,
+    /// The section it stands in; empty for none.
+    #[serde(default)]
+    pub(super) section: String,
+    /// Its key, if not its name.
+    key: Option<String>,
+    /// How values are read.
+    pub(super) kind: Kind,
+    /// The server's default; `cpus` if it starts one for each CPU.
+    pub(super) default: String,
+    /// The command-line option that overrides it.
+    pub(super) flag: Option<String>,
+    /// The value that the authors' guide would give it: a value, or `cpus`. Without, nothing is proposed.
+    pub(super) propose: Option<String>,
+    /// Proposed only for more than one CPU.
+    #[serde(default)]
+    pub(super) many: bool,
+    /// Proposed only if none of these keys is set.
+    #[serde(default)]
+    pub(super) unless: Vec<String>,
+    /// Helps only under conditions that are not checked: worth a trial, not taken without one.
+    #[serde(default)]
+    pub(super) uncertain: bool,
+    /// Only sections with such a line count, and all of them are set.
+    pub(super) only: Option<Only>,
+    /// What it is.
+    pub(super) what: String,
+    /// The effect that is expected from the proposal.
+    #[serde(default)]
+    pub(super) effect: String,
+    /// What it may cost.
+    #[serde(default)]
+    pub(super) risk: String,
+}
+
+/// Selects sections by one of their lines.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Only {
+    /// The key of the line.
+    pub(super) key: String,
+    /// The values that select.
+    pub(super) values: Vec<String>,
+}
+
+/// How the values of a knob are read and compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Kind {
+    /// A number; a proposal only raises it.
+    Count,
+    /// Bytes, with suffixes k, m and g; a proposal only raises it.
+    Bytes,
+    /// On or off, in the server's own words.
+    Switch,
+    /// A key without a value: there or not there.
+    Flag,
+    /// Anything else.
+    Text,
+}
+
+impl Profile {
+    /// The profile of a program, by the name of its executable.
+    pub(super) fn of(executable: &str) -> Option<&'static Self> {
+        PROFILES.iter().find(|profile| profile.executables.iter().any(|name| name == executable))
+    }
+
+    /// The profile of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        PROFILES.iter().find(|profile| profile.name == name)
+    }
+
+    /// The names of all profiles.
+    #[must_use]
+    pub fn names() -> Vec<&'static str> {
+        PROFILES.iter().map(|profile| profile.name.as_str()).collect()
+    }
+}
+
+impl KnobProfile {
+    /// Its key in the configuration.
+    pub(super) fn key(&self) -> &str {
+        self.key.as_deref().unwrap_or(&self.name)
+    }
+}
+
+impl Kind {
+    /// The number that a value stands for: of `Count` and `Bytes`.
+    pub(super) fn number(self, value: &str) -> Option<u64> {
+        let value = value.trim();
+        let (digits, scale) = match value.char_indices().last() {
+            Some((at, 'k' | 'K')) if self == Self::Bytes => (&value[..at], 1 << 10),
+            Some((at, 'm' | 'M')) if self == Self::Bytes => (&value[..at], 1 << 20),
+            Some((at, 'g' | 'G')) if self == Self::Bytes => (&value[..at], 1 << 30),
+            _ => (value, 1),
+        };
+        let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        plain.then(|| digits.parse::<u64>().ok()?.checked_mul(scale)).flatten()
+    }
+
+    /// Whether a switch is on.
+    pub(super) fn is_on(value: &str) -> Option<bool> {
+        match value.to_ascii_lowercase().as_str() {
+            "yes" | "on" | "true" | "1" => Some(true),
+            "no" | "off" | "false" | "0" => Some(false),
+            _ => None,
+        }
+    }
+
+    /// Whether the text is a value of this kind. `Text` is read but never set.
+    pub(super) fn accepts(self, value: &str) -> bool {
+        match self {
+            Self::Count | Self::Bytes => self.number(value).is_some(),
+            Self::Switch | Self::Flag => Self::is_on(value).is_some(),
+            Self::Text => false,
+        }
+    }
+
+    /// What a value looks like, for errors.
+    pub(super) const fn wanted(self) -> &'static str {
+        match self {
+            Self::Count => "a whole number",
+            Self::Bytes => "a number of bytes, such as 4194304",
+            Self::Switch | Self::Flag => "yes or no",
+            Self::Text => "nothing: it is read, but never set",
+        }
+    }
+}
+
+/// All profiles.
+static PROFILES: LazyLock<Vec<Profile>> = LazyLock::new(|| {
+    let files = [
+        include_str!("../../services/nsd.toml"),
+        include_str!("../../services/knot.toml"),
+        include_str!("../../services/unbound.toml"),
+        include_str!("../../services/bind9.toml"),
+        include_str!("../../services/dnsdist.toml"),
+        include_str!("../../services/freeradius.toml"),
+        include_str!("../../services/chrony.toml"),
+        include_str!("../../services/rsyslog.toml"),
+        include_str!("../../services/coturn.toml"),
+    ];
+    files.into_iter().map(|text| toml::from_str(text).expect("the tests read every profile")).collect()
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_profile_is_read_and_what_it_proposes_can_be_set() {
+        assert_eq!(PROFILES.len(), 9);
+        for profile in PROFILES.iter() {
+            for executable in &profile.executables {
+                assert!(std::ptr::eq(Profile::of(executable).unwrap(), profile));
+            }
+            for knob in &profile.knobs {
+                let Some(value) = &knob.propose else { continue };
+                assert!(value == "cpus" || knob.kind.accepts(value), "{}: {}", profile.name, knob.name);
+                assert!(!knob.effect.is_empty() && !knob.risk.is_empty(), "{}: {}", profile.name, knob.name);
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_with_and_without_suffix() {
+        assert_eq!(Kind::Bytes.number("4m"), Some(4 << 20));
+        assert_eq!(Kind::Bytes.number("65536"), Some(65536));
+        for (kind, bad) in [
+            (Kind::Count, "4m"),
+            (Kind::Bytes, "m"),
+            (Kind::Bytes, "99999999999999999999g"),
+            (Kind::Count, "-1"),
+        ] {
+            assert_eq!(kind.number(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Restarting a server, and finding out whether it came back.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::net::SocketAddr;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use super::profile::Profile;
+
+/// How long a command may take. systemd itself gives up on a unit after 90 s; a command that takes longer hangs.
+const COMMAND: Duration = Duration::from_secs(100);
+/// How long a server may take until it answers. Large zones load for seconds; much longer keeps a failed server down
+/// before it is rolled back.
+const ANSWERS: Duration = Duration::from_secs(15);
+/// Pause between two looks at a running command.
+const POLL: Duration = Duration::from_millis(20);
+/// Most bytes of a program's last words that are shown.
+const WORDS: usize = 600;
+
+/// How a server is restarted, and where it is asked afterwards.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Restart {
+    /// The server, by the name of its profile.
+    pub server: String,
+    /// Where it answers.
+    pub address: SocketAddr,
+    /// The command, for `/bin/sh -c`.
+    pub command: String,
+}
+
+/// `nsd@127.0.0.1:53 systemctl restart nsd.service`
+impl fmt::Display for Restart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{} {}", self.server, self.address, self.command)
+    }
+}
+
+impl Restart {
+    /// The inverse of its display; `None` if it is not one.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (server, rest) = text.split_once('@')?;
+        let (address, command) = rest.split_once(' ')?;
+        let known = Profile::named(server).is_some() && !command.trim().is_empty();
+        let address = address.parse().ok()?;
+        known.then(|| Self { server: server.to_owned(), address, command: command.to_owned() })
+    }
+
+    /// Runs the command, and waits until the server answers.
+    ///
+    /// # Errors
+    /// The command failed, with its last words, or the server does not answer.
+    pub fn run(&self) -> Result<(), String> {
+        let mut shell = Command::new("/bin/sh");
+        shell.arg("-c").arg(&self.command);
+        let (status, said) =
+            finished(shell, COMMAND).map_err(|error| format!("cannot run {:?}: {error}", self.command))?;
+        match status {
+            None => return Err(format!("{:?} did not end within {} s", self.command, COMMAND.as_secs())),
+            Some(status) if !status.success() => {
+                let said = if said.is_empty() { "nothing".to_owned() } else { said };
+                return Err(format!("{:?} failed ({status}) and said: {said}", self.command));
+            }
+            Some(_) => {}
+        }
+        let profile =
+            Profile::named(&self.server).ok_or_else(|| format!("no server is called {}", self.server))?;
+        let silent = |why| format!("{} does not answer after {:?}: {why}", self.server, self.command);
+        profile.probe.wait(self.address, ANSWERS).map_err(silent)
+    }
+}
+
+/// Runs a program until it ends; returns its status, and the end of what it wrote. `None`: it did not end within the
+/// limit, and was killed.
+///
+/// It writes to a file, not to a pipe: a server that it starts keeps the other end open.
+pub(super) fn finished(mut command: Command, limit: Duration) -> io::Result<(Option<ExitStatus>, String)> {
+    let mut output = tempfile::tempfile()?;
+    command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
+    let mut child = command.spawn()?;
+    let until = Instant::now() + limit;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break Some(status);
+        }
+        if Instant::now() >= until {
+            child.kill()?;
+            child.wait()?;
+            break None;
+        }
+        std::thread::sleep(POLL);
+    };
+    Ok((status, last_words(&mut output)?))
+}
+
+/// The end of a file, on one line.
+fn last_words(file: &mut File) -> io::Result<String> {
+    let len = file.seek(io::SeekFrom::End(0))?;
+    file.seek(io::SeekFrom::Start(len.saturating_sub(WORDS as u64)))?;
+    let mut bytes = Vec::new();
+    file.take(WORDS as u64).read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes);
+    Ok(text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn restart(command: &str) -> Restart {
+        Restart { server: "nsd".into(), address: "127.0.0.1:9".parse().unwrap(), command: command.into() }
+    }
+
+    #[test]
+    fn names_round_trip() {
+        for address in ["127.0.0.1:53", "[::1]:53"] {
+            let one = Restart { address: address.parse().unwrap(), ..restart("sh -c 'a @ b'") };
+            assert_eq!(Restart::parse(&one.to_string()), Some(one));
+        }
+        for bad in
+            ["", "nsd", "nsd@127.0.0.1:53", "nsd@127.0.0.1:53  ", "nsd@host:53 x", "apache@127.0.0.1:53 x"]
+        {
+            assert_eq!(Restart::parse(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_failed_command_is_quoted_with_its_last_words() {
+        let said = restart("echo no such zone >&2; exit 3").run().unwrap_err();
+        assert!(said.contains("exit status: 3") && said.contains("no such zone"), "{said}");
+    }
+
+    #[test]
+    fn a_command_that_hangs_is_ended_and_its_children_do_not_matter() {
+        let mut sleeping = Command::new("sleep");
+        sleeping.arg("60");
+        assert_eq!(finished(sleeping, Duration::from_millis(50)).unwrap().0, None);
+        let mut leaving = Command::new("sh");
+        leaving.args(["-c", "sleep 1 & echo left"]);
+        let (status, said) = finished(leaving, Duration::from_secs(10)).unwrap();
+        assert!(status.unwrap().success() && said == "left");
+    }
+}

@@ -1,0 +1,207 @@
+//! The configuration files of the Debian packages, as the tests' folder has them.
+
+use std::path::PathBuf;
+
+use super::*;
+
+/// A server with the files of its package, as if it ran with these arguments.
+fn service(name: &str, arguments: &str) -> Service {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/services").join(name);
+    of(name, arguments, root.display().to_string())
+}
+
+fn of(name: &str, arguments: &str, view: String) -> Service {
+    let profile = Profile::named(name).unwrap();
+    let mut config = Config::read(&view, &profile.config, profile.format).unwrap();
+    if let Some(path) = &profile.arguments {
+        config.add_arguments(&view, path);
+    }
+    Service {
+        profile,
+        pid: 1,
+        program: name.to_owned(),
+        version: None,
+        unit: None,
+        config_path: profile.config.clone(),
+        address: None,
+        cpus: CpuSet::from_list("0-3").unwrap(),
+        arguments: Arguments::read(&arguments.replace(' ', "\0")),
+        drop_in: config.drop_in(&view).filter(|_| profile.drop_in),
+        config,
+        view,
+    }
+}
+
+/// A copy of a package's files, where a file has another text.
+fn with(name: &str, path: &str, from: &str, to: &str) -> (tempfile::TempDir, Service) {
+    let folder = tempfile::tempdir().unwrap();
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/services").join(name);
+    let copied = std::process::Command::new("cp").arg("-a").arg(root.join(".")).arg(folder.path()).status();
+    assert!(copied.unwrap().success());
+    let file = folder.path().join(path);
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains(from), "{text}");
+    fs::write(&file, text.replace(from, to)).unwrap();
+    let service = of(name, name, folder.path().display().to_string());
+    (folder, service)
+}
+
+fn ids(proposals: &[Proposal]) -> Vec<String> {
+    proposals.iter().map(Proposal::id).collect()
+}
+
+/// The lines that a change adds and removes.
+fn diff(change: &FileChange) -> String {
+    let old = change.old.as_deref().unwrap_or_default();
+    let diff = similar::TextDiff::from_lines(old, &change.new).unified_diff().context_radius(0).to_string();
+    diff.lines().filter(|line| !line.starts_with("@@")).map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn what_is_proposed_for_the_defaults_of_debian() {
+    for (name, proposed) in [
+        ("nsd", &["server-count=4", "reuseport=yes", "receive-buffer-size=4194304"][..]),
+        ("knot", &["socket-affinity=on"]),
+        ("unbound", &["num-threads=4", "so-rcvbuf=4m"]),
+        ("bind9", &["udp-receive-buffer=4194304"]),
+        ("dnsdist", &[]),
+        ("freeradius", &["recv_buff=4194304"]),
+        ("chrony", &["noclientlog=yes"]),
+        // Its UDP input is commented out.
+        ("rsyslog", &[]),
+        ("coturn", &[]),
+    ] {
+        let service = service(name, name);
+        assert_eq!(ids(&service.proposals(4)), proposed, "{name}");
+    }
+    let service = service("knot", "knotd");
+    assert!(service.settled().is_empty(), "by the queues of the machine");
+    assert!(ids(&self::service("nsd", "nsd").proposals(1)).iter().all(|id| !id.starts_with("reuseport")));
+}
+
+#[test]
+fn new_lines_go_into_a_drop_in_where_the_server_reads_one() {
+    for (name, path, lines) in [
+        (
+            "nsd",
+            "/etc/nsd/nsd.conf.d/udpath.conf",
+            "server:\n    server-count: 4\n    reuseport: yes\n    receive-buffer-size: 4194304\n",
+        ),
+        (
+            "unbound",
+            "/etc/unbound/unbound.conf.d/udpath.conf",
+            "server:\n    num-threads: 4\n    so-rcvbuf: 4m\n",
+        ),
+        ("chrony", "/etc/chrony/conf.d/udpath.conf", "noclientlog\n"),
+    ] {
+        let service = service(name, name);
+        let files = service.files(&service.proposals(4)).unwrap();
+        let new = format!("# Written by udpath; `udpath undo` removes it.\n{lines}");
+        assert_eq!(files, [FileChange { path: path.into(), old: None, new }], "{name}");
+    }
+}
+
+#[test]
+fn other_files_change_in_the_lines_that_matter() {
+    for (name, knob, value, path, expected) in [
+        ("knot", "udp-workers", "2", "/etc/knot/knot.conf", "+    udp-workers: 2\n"),
+        (
+            "bind9",
+            "udp-receive-buffer",
+            "4194304",
+            "/etc/bind/named.conf.options",
+            "+\tudp-receive-buffer 4194304;\n",
+        ),
+        ("coturn", "relay-threads", "3", "/etc/turnserver.conf", "+relay-threads=3\n"),
+        (
+            "freeradius",
+            "max_servers",
+            "64",
+            "/etc/freeradius/3.0/radiusd.conf",
+            "-\tmax_servers = 32\n+\tmax_servers = 64\n",
+        ),
+    ] {
+        let service = service(name, name);
+        let files = service.files(&[service.propose(knob, value).unwrap()]).unwrap();
+        assert_eq!(files.len(), 1, "{name}");
+        assert_eq!((files[0].path.as_str(), diff(&files[0]).as_str()), (path, expected), "{name}");
+    }
+    let service = service("freeradius", "freeradius");
+    let files = service.files(&service.proposals(4)).unwrap();
+    assert_eq!(files.len(), 1);
+    assert_eq!(files[0].path, "/etc/freeradius/3.0/sites-enabled/default");
+    assert_eq!(diff(&files[0]), "+\trecv_buff = 4194304\n".repeat(4));
+}
+
+#[test]
+fn a_knob_that_is_set_is_changed_where_it_stands() {
+    let (_root, service) = with(
+        "nsd",
+        "etc/nsd/nsd.conf",
+        "server:\n",
+        "server:\n\tserver-count: 2 # two\n\treuseport: \"yes\"\n",
+    );
+    let knobs = service.knobs();
+    let count = knobs.iter().find(|knob| knob.name == "server-count").unwrap();
+    let line =
+        1 + service.config.files[0].text.lines().position(|line| line.contains("server-count: 2")).unwrap();
+    assert_eq!(count.value.as_deref(), Some("2"));
+    assert_eq!(count.origin, Origin::File("/etc/nsd/nsd.conf".into(), line));
+    let mut files = service.files(&service.proposals(4)).unwrap();
+    files.sort_by(|one, other| one.path.cmp(&other.path));
+    assert_eq!(files.len(), 2, "{files:?}");
+    assert_eq!(diff(&files[0]), "-\tserver-count: 2 # two\n+\tserver-count: 4 # two\n");
+    assert!(files[1].new.ends_with("server:\n    receive-buffer-size: 4194304\n"), "{files:?}");
+    // Fewer than the CPUs is raised, more is somebody's choice.
+    assert_eq!(ids(&service.proposals(2)), ["receive-buffer-size=4194304"]);
+}
+
+#[test]
+fn rsyslog_is_changed_within_its_objects() {
+    let (_root, service) = with(
+        "rsyslog",
+        "etc/rsyslog.conf",
+        "#module(load=\"imudp\")\n#input(type=\"imudp\" port=\"514\")",
+        "module(load=\"imudp\")\ninput(type=\"imudp\" port=\"514\")",
+    );
+    let files = service.files(&service.proposals(2)).unwrap();
+    let expected = "-module(load=\"imudp\")\n-input(type=\"imudp\" port=\"514\")\n\
+                    +module(load=\"imudp\" threads=\"2\" batchSize=\"128\")\n\
+                    +input(type=\"imudp\" port=\"514\" rcvbufSize=\"4m\")\n";
+    assert_eq!(diff(&files[0]), expected);
+}
+
+#[test]
+fn arguments_override_files_and_are_changed_only_where_debian_keeps_them() {
+    let service = service("nsd", "nsd -N 1");
+    let said = service.propose("server-count", "4").unwrap_err().to_string();
+    assert!(said.contains("-N"), "{said}");
+    assert_eq!(service.knobs()[0].origin, Origin::Arguments);
+    assert!(!ids(&service.proposals(4)).contains(&"server-count=4".to_owned()));
+    let (_root, mut service) = with("bind9", "etc/default/named", "-u bind", "-u bind -n 1");
+    service.arguments = Arguments::read("named\0-u\0bind\0-n\x001");
+    let files = service.files(&[service.propose("workers", "4").unwrap()]).unwrap();
+    assert_eq!(diff(&files[0]), "-OPTIONS=\"-u bind -n 1\"\n+OPTIONS=\"-u bind -n 4\"\n");
+    assert!(ids(&service.proposals(4)).contains(&"workers=4".to_owned()));
+}
+
+#[test]
+fn what_cannot_be_set_is_said() {
+    let nsd = service("nsd", "nsd");
+    let chrony = service("chrony", "chronyd");
+    let rsyslog = service("rsyslog", "rsyslogd");
+    for (service, knob, value, says) in [
+        (&nsd, "threads", "4", "it has server-count, reuseport"),
+        (&nsd, "server-count", "many", "a whole number"),
+        (&nsd, "server-count", "4\nroot: yes", "a whole number"),
+        (&nsd, "reuseport", "perhaps", "yes or no"),
+        (&nsd, "cpu-affinity", "0", "never set"),
+        (&chrony, "ratelimit", "x", "never set"),
+        (&rsyslog, "threads", "2", "has no module"),
+    ] {
+        let said = service.propose(knob, value).unwrap_err().to_string();
+        assert!(said.contains(says), "{knob}={value}: {said}");
+    }
+    let two = [nsd.propose("server-count", "2").unwrap(), nsd.propose("server-count", "3").unwrap()];
+    assert!(nsd.files(&two).unwrap_err().to_string().contains("server-count=2 and server-count=3"));
+}
