@@ -16,6 +16,7 @@ use udpath_tune::apply::ApplyError;
 use udpath_tune::confirm::ConfirmError;
 use udpath_tune::journal::JournalError;
 use udpath_tune::plan::PlanError;
+use udpath_tune::services::ServiceError;
 use udpath_tune::undo::UndoError;
 
 use crate::args;
@@ -68,6 +69,11 @@ usage_if! {
     JournalError: JournalError::Unknown { .. },
     NamespaceError: NamespaceError::NotThere { .. },
     PackageError: PackageError::Exists { .. } | PackageError::NotOurs { .. },
+    ServiceError: ServiceError::Request(_)
+        | ServiceError::NoKnob { .. }
+        | ServiceError::Value { .. }
+        | ServiceError::Twice { .. }
+        | ServiceError::Consent { .. },
     WriteError: WriteError::Folder { .. },
 }
 

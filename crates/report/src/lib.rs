@@ -54,6 +54,7 @@ pub use terminal::profile::within as profile_text;
 pub use terminal::progress::{load_line, probe_line, rung_line, server_line, trial_line};
 pub use terminal::search::text as search_text;
 pub use terminal::serve::{Started, started as started_text, summary as served_text};
+pub use terminal::service::text as service_text;
 pub use terminal::support::{contents as capture_text, redactions as redactions_text};
 pub use units::date;
 pub use words::shell_quoted;

@@ -15,6 +15,7 @@ pub(crate) mod progress;
 pub(crate) mod running;
 pub(crate) mod search;
 pub(crate) mod serve;
+pub(crate) mod service;
 pub(crate) mod spread;
 mod style;
 pub(crate) mod support;

@@ -6,10 +6,12 @@ use udpath_report::{applied_sentence, applied_text, to_pretty_json};
 use udpath_tune::apply::{self, Applied};
 use udpath_tune::journal::{JournalError, Lock};
 use udpath_tune::persist::{self, Boot};
+use udpath_tune::services;
 use udpath_tune::status::Status;
 use udpath_tune::{Journal, Live, Plan};
 
 use super::revert::{self, Reverter};
+use super::settings::Wanted;
 use super::{machine, settings};
 use crate::args::apply::Args;
 use crate::exit::{Done, Failure};
@@ -52,7 +54,8 @@ fn make(args: &Args) -> Done {
     // Locked before the machine is read, so that the plan is still valid when it is applied.
     let lock = journal.lock()?;
     settings::warn_of_unreadable(&journal)?;
-    let mut plan = settings::plan(&args.changes, &machine)?;
+    let Wanted { mut plan, services: wanted } = settings::plan(&args.changes, &machine)?;
+    services::permitted(&plan, &settings::consent(&args.changes))?;
     let folder =
         std::path::absolute(&args.common.journal.state).context("cannot make the journal's path absolute")?;
     if let Some(id) = args.adopt {
@@ -62,6 +65,9 @@ fn make(args: &Args) -> Done {
             }
             _ => return adopt(args, &machine, &lock, id, &plan),
         }
+    }
+    for prepared in &wanted {
+        prepared.check()?;
     }
     let mut notes = Vec::new();
     if args.persist {

@@ -1,8 +1,9 @@
 //! `udpath plan`: shows the effect of settings changes. Changes nothing and needs no privileges.
 
-use udpath_report::to_pretty_json;
+use udpath_report::{service_text, to_pretty_json};
 use udpath_tune::Live;
 
+use super::settings::Wanted;
 use super::{machine, settings};
 use crate::args::plan::Args;
 use crate::exit::Done;
@@ -14,14 +15,25 @@ pub(crate) fn run(args: &Args) -> Done {
 }
 
 fn show(args: &Args) -> Done {
-    let plan = settings::plan(&args.changes, &Live::new())?;
+    let Wanted { plan, services } = settings::plan(&args.changes, &Live::new())?;
     let text = match (args.shell, args.json) {
         (true, _) => plan.shell(),
         (_, true) => to_pretty_json(&plan.document()),
-        _ => plan.diff(),
+        _ => {
+            services.iter().map(|prepared| service_text(prepared, &terminal::style())).collect::<String>()
+                + &plan.diff()
+        }
     };
     if !text.is_empty() {
         terminal::print(&text)?;
+    }
+    for prepared in
+        services.iter().filter(|prepared| prepared.restart.is_none() && !prepared.files.is_empty())
+    {
+        eprintln!(
+            "note: to apply it, say with --restart COMMAND how {} is restarted",
+            prepared.service.title()
+        );
     }
     settings::note_lasting(plan.changes.iter().map(|change| &change.setting));
     Ok(())

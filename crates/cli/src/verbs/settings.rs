@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use anyhow::Context;
-use udpath_tune::plan::{Consent, lasting};
+use udpath_tune::plan::{Change, Consent, lasting};
+use udpath_tune::services::{Prepared, Request};
 use udpath_tune::{Journal, Machine, Plan, Setting, SettingRequest};
 
 use crate::args::settings::ChangeArgs;
@@ -20,8 +21,16 @@ pub(super) fn consent(args: &ChangeArgs) -> Consent {
     }
 }
 
+/// What was asked for, resolved.
+pub(super) struct Wanted {
+    /// All changes, those of servers last.
+    pub(super) plan: Plan,
+    /// The servers whose configuration is asked about.
+    pub(super) services: Vec<Prepared>,
+}
+
 /// The plan for the machine's current state.
-pub(super) fn plan(args: &ChangeArgs, machine: &dyn Machine) -> Result<Plan, Failure> {
+pub(super) fn plan(args: &ChangeArgs, machine: &dyn Machine) -> Result<Wanted, Failure> {
     let mut requests = match &args.file {
         None => Vec::new(),
         Some(file) => {
@@ -30,10 +39,34 @@ pub(super) fn plan(args: &ChangeArgs, machine: &dyn Machine) -> Result<Plan, Fai
                 .map_err(|error| Failure::usage(anyhow::Error::from(error).context(name)))?
         }
     };
+    let mut about = Vec::new();
     for text in &args.set {
-        requests.push(SettingRequest::parse(text, &args.reason).map_err(Failure::usage)?);
+        match Request::parse(text)? {
+            Some(request) => about.push(request),
+            None => requests.push(SettingRequest::parse(text, &args.reason).map_err(Failure::usage)?),
+        }
     }
-    Ok(Plan::resolve(machine, requests, &consent(args))?)
+    for object in &args.service {
+        about.push(Request::all(object)?);
+    }
+    let services = Prepared::of(&about, args.restart.as_deref())?;
+    let mut plan = Plan::resolve(machine, requests, &consent(args))?;
+    for prepared in &services {
+        let changes = prepared.changes();
+        let lost = |change: &&Change| match &change.setting {
+            Setting::Socket { pid, .. } | Setting::Thread { pid, .. } => *pid == prepared.service.pid,
+            _ => false,
+        };
+        if let Some(change) = plan.changes.iter().find(lost).filter(|_| !changes.is_empty()) {
+            return Err(Failure::Usage(format!(
+                "{} would be lost in the restart of {}: apply its configuration first",
+                change.setting,
+                prepared.service.title()
+            )));
+        }
+        plan.changes.extend(changes);
+    }
+    Ok(Wanted { plan, services })
 }
 
 /// A plan's name in errors, and its text.

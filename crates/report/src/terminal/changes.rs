@@ -1,7 +1,8 @@
 //! Changes of settings as text: what was applied, what was undone, and what is still in effect.
 
-use udpath_tune::apply::Applied;
+use udpath_tune::apply::{Applied, Made};
 use udpath_tune::journal::State as Progress;
+use udpath_tune::settings::Phase;
 use udpath_tune::status::{Held, Hold, Reverted, Standing, Status};
 use udpath_tune::undo::Undone;
 
@@ -13,7 +14,7 @@ use crate::units;
 #[must_use]
 pub fn applied(applied: &Applied) -> String {
     let name = applied.changes.iter().map(|made| made.setting.to_string().len()).max().unwrap_or(0);
-    let line = |made: &udpath_tune::apply::Made| {
+    let line = |made: &Made| {
         let note = made.note.as_ref().map_or(String::new(), |note| format!("  ({note})"));
         format!("{:name$}  {:#} -> {:#}{note}\n", made.setting, made.from, made.to)
     };
@@ -24,7 +25,9 @@ pub fn applied(applied: &Applied) -> String {
 #[must_use]
 pub fn applied_sentence(applied: &Applied, confirm_seconds: Option<u64>) -> String {
     let id = applied.id;
-    let unread = match applied.changes.iter().filter(|made| made.setting.assumed().is_some()).count() {
+    // A restart is not read back: the server answered instead.
+    let untold = |made: &&Made| made.setting.assumed().is_some() && made.setting.phase() != Phase::Restart;
+    let unread = match applied.changes.iter().filter(untold).count() {
         0 => String::new(),
         count => format!(" (except {count} that the kernel does not report)"),
     };

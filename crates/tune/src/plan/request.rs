@@ -1,6 +1,7 @@
 //! Requested settings, before they are checked against the machine.
 
 use super::{Document, Entry, PlanError, SCHEMA};
+use crate::settings::{CONFIG, RESTART};
 
 /// A setting by name and its requested value; `*` for every queue and `port:53:` for the server on a port are allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +48,11 @@ impl SettingRequest {
 
     fn of_entry(entry: Entry) -> Result<Self, PlanError> {
         let Entry { setting: name, from, to, reason, about: _ } = entry;
+        if name.starts_with(CONFIG) || name.starts_with(RESTART) {
+            return Err(PlanError::Json(format!(
+                "{name:?} is taken from no file: ask for it by --service or --set service:PORT:KNOB=VALUE"
+            )));
+        }
         let value = to.ok_or_else(|| PlanError::Json(format!("{name:?} has no 'to'")))?;
         Ok(Self { name, value, from, reason })
     }
@@ -79,6 +85,11 @@ mod tests {
             ("{}", "schema"),
             (r#"{"schema":"udpath.plan/9","changes":[]}"#, "udpath.plan/9"),
             (r#"{"schema":"udpath.plan/2","changes":[{"setting":"eth0:qdisc","to":null}]}"#, "no 'to'"),
+            (r#"{"schema":"udpath.plan/2","changes":[{"setting":"config:/etc/x","to":""}]}"#, "--service"),
+            (
+                r#"{"schema":"udpath.plan/2","changes":[{"setting":"restart:nsd@[::]:5 x","to":""}]}"#,
+                "--service",
+            ),
             ("nonsense", "line 1"),
         ] {
             let error = SettingRequest::from_json(text).unwrap_err().to_string();

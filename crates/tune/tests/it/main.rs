@@ -9,4 +9,5 @@ mod door;
 mod lab;
 mod process;
 mod selection;
+mod services;
 mod settings;

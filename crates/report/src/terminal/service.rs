@@ -1,0 +1,51 @@
+//! A server's configuration: its knobs as they stand, and what would be changed.
+
+use udpath_tune::services::{Knob, Origin, Prepared};
+
+use super::Style;
+use super::table::{Cell, Table};
+
+/// The server, its knobs and the proposals that were chosen.
+#[must_use]
+pub fn text(prepared: &Prepared, style: &Style) -> String {
+    let service = &prepared.service;
+    let version = service.version.as_ref().map_or(String::new(), |version| format!(" {version}"));
+    let unit = service.unit.as_ref().map_or(String::new(), |unit| format!(", {unit}"));
+    let mut text = format!(
+        "{}{version} (process {}{unit}), configured by {}\n",
+        service.profile.name, service.pid, service.config_path
+    );
+    let mut knobs = Table::with(["  knob", "value", "from", "what it is"].map(Cell::new).to_vec());
+    for knob in service.knobs() {
+        let shown = knob.value.clone().unwrap_or_else(|| usual(&knob));
+        knobs.row(vec![
+            Cell::whole(format!("  {}", knob.name)),
+            Cell::new(shown),
+            Cell::whole(from(&knob.origin)),
+            Cell::whole(knob.what),
+        ]);
+    }
+    text += &knobs.text(*style);
+    let chosen = prepared.proposals.iter();
+    for proposal in chosen {
+        let conditions = if proposal.uncertain { "; try it before you keep it" } else { "" };
+        text += &format!("{}: {}; risk: {}{conditions}\n", proposal.id(), proposal.effect, proposal.risk);
+    }
+    if prepared.proposals.is_empty() {
+        text += "nothing to propose\n";
+    }
+    text
+}
+
+fn usual(knob: &Knob) -> String {
+    if knob.default == "cpus" { "one per CPU".to_owned() } else { knob.default.to_owned() }
+}
+
+fn from(origin: &Origin) -> String {
+    match origin {
+        Origin::Default => "default".to_owned(),
+        Origin::File(path, line) => format!("{path}:{line}"),
+        Origin::Arguments => "command line".to_owned(),
+        Origin::Unused => "not used".to_owned(),
+    }
+}

@@ -1,0 +1,380 @@
+//! A server of Debian with a copy of its package's configuration, in a lab's machine.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::UdpSocket;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use udpath_host::process::{SocketSetting, SocketValue, serving};
+use udpath_host::source::Folder;
+use udpath_lab::Lab;
+
+use crate::lab::lab;
+
+/// Long enough for a server to start on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A running server, ended when dropped.
+pub(super) struct Real {
+    kind: Kind,
+    folder: TempDir,
+    lab: Lab,
+}
+
+/// Which server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Nsd,
+    Knot,
+    Unbound,
+    Bind,
+    Chrony,
+    Freeradius,
+    Rsyslog,
+    Coturn,
+}
+
+/// What a configuration makes of a server, as the kernel and its clients see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Processes or threads; for rsyslog, those that read UDP; 0 where the number varies by itself.
+    workers: usize,
+    /// Sockets bound to the port.
+    sockets: usize,
+    /// The receive buffer of each of them, as the kernel counts it.
+    buffer: u32,
+    /// Whether NTP's interleaved mode is offered, which needs a record of clients.
+    interleaved: bool,
+}
+
+impl Kind {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Nsd => "nsd",
+            Self::Knot => "knot",
+            Self::Unbound => "unbound",
+            Self::Bind => "bind9",
+            Self::Chrony => "chrony",
+            Self::Freeradius => "freeradius",
+            Self::Rsyslog => "rsyslog",
+            Self::Coturn => "coturn",
+        }
+    }
+
+    fn port(self) -> u16 {
+        match self {
+            Self::Chrony => 123,
+            Self::Freeradius => 1812,
+            Self::Rsyslog => 5140,
+            Self::Coturn => 3478,
+            _ => 5300,
+        }
+    }
+
+    /// Some knobs, their values as configured, and whether a file sets them.
+    pub(super) fn knobs(self) -> &'static [(&'static str, Option<&'static str>, bool)] {
+        match self {
+            Self::Nsd => &[("server-count", None, false), ("reuseport", None, false)],
+            Self::Knot => &[("udp-workers", Some("2"), true), ("socket-affinity", None, false)],
+            Self::Unbound => &[("num-threads", None, false), ("so-rcvbuf", Some("65536"), true)],
+            Self::Bind => &[("workers", Some("2"), false), ("udp-receive-buffer", None, false)],
+            Self::Chrony => &[("noclientlog", None, false), ("ratelimit", None, false)],
+            Self::Freeradius => &[("recv_buff", None, false), ("max_servers", Some("2"), true)],
+            Self::Rsyslog => &[("threads", None, false), ("TimeRequery", Some("8"), true)],
+            Self::Coturn => &[("relay-threads", Some("2"), true)],
+        }
+    }
+
+    /// The shape after the change that the tests make.
+    pub(super) fn tuned(self, plain: &Shape) -> Shape {
+        let now = plain.clone();
+        match self {
+            Self::Nsd => Shape { workers: now.workers + 1, sockets: 2, buffer: 2 * 262_144, ..now },
+            Self::Knot => Shape { workers: now.workers + 1, sockets: 3, ..now },
+            Self::Unbound => Shape { workers: 2, sockets: 2, buffer: 2 * 262_144, ..now },
+            Self::Bind | Self::Freeradius => Shape { buffer: 2 * 131_072, ..now },
+            Self::Chrony => Shape { interleaved: false, ..now },
+            Self::Rsyslog => Shape { workers: 2, buffer: 2 * 131_072, ..now },
+            Self::Coturn => Shape { workers: now.workers + 1, sockets: now.sockets + 1, ..now },
+        }
+    }
+
+    /// Writes what differs from the package's files, and returns the command.
+    fn prepare(self, root: &Path) -> String {
+        let here = root.display();
+        let put = |path: &str, text: String| {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let change = |path: &str, changes: &[(&str, &str)]| {
+            let mut text = fs::read_to_string(root.join(path)).unwrap();
+            for (from, to) in changes {
+                assert!(text.contains(from), "{path} has no {from:?}: {text}");
+                text = text.replace(from, to);
+            }
+            fs::write(root.join(path), text).unwrap();
+        };
+        match self {
+            Self::Nsd => {
+                let own = format!(
+                    "server:\n  ip-address: 127.0.0.1@5300\n  username: \"\"\n  database: \"\"\n  zonesdir: {here}\n  \
+                     pidfile: \"\"\n  xfrdfile: {here}/xfrd\n  xfrdir: {here}\n  zonelistfile: {here}/list\n\
+                     remote-control:\n  control-enable: no\n"
+                );
+                put("etc/nsd/nsd.conf.d/own.conf", own);
+                format!("nsd -d -c {here}/etc/nsd/nsd.conf")
+            }
+            Self::Knot => {
+                let own =
+                    format!("rundir: \"{here}\"\n    listen: 127.0.0.1@5300\n    udp-workers: 2 # two\n");
+                change(
+                    "etc/knot/knot.conf",
+                    &[
+                        ("rundir: \"/run/knot\"\n", &own),
+                        ("    user: knot:knot\n", ""),
+                        ("/var/lib/knot", &here.to_string()),
+                    ],
+                );
+                format!("knotd -c {here}/etc/knot/knot.conf")
+            }
+            Self::Unbound => {
+                // Its key is made at the first start of the unit.
+                fs::remove_file(root.join("etc/unbound/unbound.conf.d/root-auto-trust-anchor-file.conf"))
+                    .unwrap();
+                let own = format!(
+                    "server:\n  interface: 127.0.0.1\n  port: 5300\n  username: \"\"\n  chroot: \"\"\n  directory: {here}\n  \
+                     pidfile: \"\"\n  use-syslog: no\n  so-rcvbuf: 65536\nremote-control:\n  control-enable: no\n"
+                );
+                put("etc/unbound/unbound.conf.d/zz-own.conf", own);
+                format!("unbound -d -p -c {here}/etc/unbound/unbound.conf")
+            }
+            Self::Bind => {
+                let own = "listen-on port 5300 { 127.0.0.1; };\n\tlisten-on-v6 { none; };\n\tpid-file none;\n\t\
+                           session-keyfile none;\n";
+                change(
+                    "etc/bind/named.conf.options",
+                    &[
+                        ("listen-on-v6 { any; };\n", own),
+                        ("/var/cache/bind", &here.to_string()),
+                        ("dnssec-validation auto", "dnssec-validation no"),
+                    ],
+                );
+                put("etc/bind/named.conf.local", "controls { };\n".to_owned());
+                format!("named -g -n 2 -c {here}/etc/bind/named.conf")
+            }
+            Self::Chrony => {
+                let own = format!(
+                    "allow\nlocal stratum 5\ncmdport 0\nbindcmdaddress /\npidfile {here}/chrony.pid\ndriftfile {here}/drift\n"
+                );
+                put("etc/chrony/conf.d/own.conf", own);
+                change("etc/chrony/chrony.conf", &[("pool 2.debian.pool.ntp.org iburst\n", "")]);
+                format!("/var/cache/udpath/chronyd -d -x -u root -f {here}/etc/chrony/chrony.conf")
+            }
+            Self::Freeradius => {
+                let unpacked = "/var/cache/udpath/freeradius";
+                let text = include_str!("../../../../../tests/rig/src/freeradius/radiusd.conf");
+                let text = text.replace("LIBRARIES", &format!("{unpacked}/usr/lib/freeradius"));
+                let text = text.replace("SECRET", "s3cret").replace("USERS", &format!("{here}/users"));
+                put("users", "a Cleartext-Password := \"b\"\n".to_owned());
+                // Only this file: the package's own needs modules and certificates that it makes when it is installed.
+                fs::remove_dir_all(root.join("etc/freeradius/3.0")).unwrap();
+                put("etc/freeradius/3.0/radiusd.conf", text.replace("FOLDER", &here.to_string()));
+                format!("{unpacked}/usr/sbin/freeradius -f -l stdout -d {here}/etc/freeradius/3.0")
+            }
+            Self::Rsyslog => {
+                let input = "module(load=\"imudp\" TimeRequery=\"8\")\n\
+                             input(type=\"imudp\" address=\"127.0.0.1\" port=\"5140\")";
+                change(
+                    "etc/rsyslog.conf",
+                    &[
+                        ("#module(load=\"imudp\")\n#input(type=\"imudp\" port=\"514\")", input),
+                        ("module(load=\"imuxsock\")", "#"),
+                        ("module(load=\"imklog\")", "#"),
+                        ("/var/log/", &format!("{here}/")),
+                        ("/var/spool/rsyslog", &here.to_string()),
+                    ],
+                );
+                format!("rsyslogd -n -iNONE -f {here}/etc/rsyslog.conf")
+            }
+            Self::Coturn => {
+                let own = format!(
+                    "listening-ip=127.0.0.1\nrelay-ip=127.0.0.1\nrelay-threads=2\nno-tls\nno-dtls\nno-cli\nuserdb={here}/turndb\n\
+                     pidfile={here}/turn.pid\nlog-file=stdout\n"
+                );
+                let path = root.join("etc/turnserver.conf");
+                let text = fs::read_to_string(&path).unwrap();
+                fs::write(path, text + &own).unwrap();
+                format!("turnserver -c {here}/etc/turnserver.conf")
+            }
+        }
+    }
+}
+
+impl Real {
+    /// Starts it, and waits until it serves.
+    pub(super) fn start(kind: Kind) -> Self {
+        let real =
+            Self { kind, folder: tempfile::tempdir().unwrap(), lab: lab(&format!("sv-{}", kind.name()), 1) };
+        let root = real.folder.path();
+        let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/services").join(kind.name());
+        assert!(Command::new("cp").arg("-a").arg(fixture.join(".")).arg(root).status().unwrap().success());
+        // What the files say about /etc holds in the copy.
+        for path in files(&root.join("etc")) {
+            let text = fs::read_to_string(&path).unwrap();
+            let moved = ["nsd", "unbound", "bind/named", "chrony"].iter().fold(text, |text, name| {
+                text.replace(&format!("/etc/{name}"), &format!("{}/etc/{name}", root.display()))
+            });
+            fs::write(&path, moved).unwrap();
+        }
+        let command = kind.prepare(root);
+        // Modes that the undo must bring back.
+        for path in files(&root.join("etc")) {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o640)).unwrap();
+        }
+        let script = format!(
+            "cd {here}\n\
+             pid=$(cat pid 2>/dev/null) && kill $pid\n\
+             while [ -n \"$pid\" ] && [ -e /proc/$pid/exe ]; do sleep 0.02; done\n\
+             if [ -s refuse ] && find etc -name \"$(cat refuse)\" | grep -q .; then\n\
+             echo not with this configuration >&2; exit 1; fi\n\
+             setsid {command} >> log 2>&1 < /dev/null &\n\
+             echo $! > pid\n",
+            here = root.display()
+        );
+        fs::write(root.join("run"), script).unwrap();
+        real.inside(|| {
+            let started = Command::new("/bin/sh").arg(root.join("run")).status().unwrap();
+            assert!(started.success());
+            let until = Instant::now() + TIMEOUT;
+            while serving(&Folder::live(), kind.port()).is_err() {
+                let log = fs::read_to_string(root.join("log")).unwrap_or_default();
+                assert!(Instant::now() < until, "{kind:?} does not start: {log}");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        real
+    }
+
+    /// Runs `work` in the server's network namespace.
+    pub(super) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        self.lab.machine("here").unwrap().run(work).unwrap()
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.kind.port()
+    }
+
+    /// The command that ends the server and starts it again.
+    pub(super) fn restart(&self) -> String {
+        format!("/bin/sh {}", self.folder.path().join("run").display())
+    }
+
+    /// Its first process.
+    pub(super) fn pid(&self) -> u32 {
+        let text = fs::read_to_string(self.folder.path().join("pid")).unwrap();
+        text.trim().parse().unwrap()
+    }
+
+    /// From now on it does not start while its configuration has a file of this name.
+    pub(super) fn refuse_with(&self, name: &str) {
+        fs::write(self.folder.path().join("refuse"), name).unwrap();
+    }
+
+    pub(super) fn accept(&self) {
+        fs::remove_file(self.folder.path().join("refuse")).unwrap();
+    }
+
+    /// Every file of its configuration: mode, owner and bytes.
+    pub(super) fn tree(&self) -> BTreeMap<PathBuf, (u32, u32, u32, Vec<u8>)> {
+        let each = files(&self.folder.path().join("etc")).into_iter().map(|path| {
+            let about = fs::metadata(&path).unwrap();
+            let text = fs::read(&path).unwrap();
+            (path, (about.mode(), about.uid(), about.gid(), text))
+        });
+        each.collect()
+    }
+
+    /// What the kernel and clients see of it.
+    pub(super) fn shape(&self) -> Shape {
+        let server = serving(&Folder::live(), self.port()).unwrap().remove(0);
+        let workers = match self.kind {
+            Kind::Nsd => server.processes.len(),
+            Kind::Bind | Kind::Freeradius | Kind::Chrony => 0,
+            Kind::Rsyslog => server.threads.iter().filter(|thread| thread.name.contains("imudp")).count(),
+            _ => server.threads.len(),
+        };
+        let buffers: Vec<u32> = server
+            .sockets
+            .iter()
+            .filter_map(|socket| match socket.value(SocketSetting::ReceiveBuffer) {
+                Some(SocketValue::ReceiveBuffer(bytes)) => Some(bytes),
+                _ => None,
+            })
+            .collect();
+        assert!(buffers.iter().all(|bytes| *bytes == buffers[0]), "{buffers:?}");
+        let interleaved = self.kind == Kind::Chrony && interleaved();
+        Shape { workers, sockets: server.sockets.len(), buffer: buffers[0], interleaved }
+    }
+}
+
+impl Drop for Real {
+    fn drop(&mut self) {
+        let Ok(pid) = fs::read_to_string(self.folder.path().join("pid")) else { return };
+        let pid = pid.trim().parse().ok().and_then(rustix::process::Pid::from_raw);
+        if let Some(pid) = pid {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            let until = Instant::now() + Duration::from_secs(5);
+            while fs::read_link(format!("/proc/{}/exe", pid.as_raw_nonzero())).is_ok()
+                && Instant::now() < until
+            {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            if Instant::now() >= until {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            }
+        }
+    }
+}
+
+/// The regular files below a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        let about = entry.file_type().unwrap();
+        if about.is_dir() {
+            found.extend(files(&entry.path()));
+        } else if about.is_file() {
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Whether the server answers a second request in interleaved mode (RFC 9769): with the receive timestamp of the
+/// request, not its transmit timestamp, as the origin.
+fn interleaved() -> bool {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect("127.0.0.1:123").unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let ask = |origin: &[u8], receive: &[u8], transmit: &[u8]| {
+        let mut request = [0; 48];
+        request[0] = 0x23;
+        request[24..32].copy_from_slice(origin);
+        request[32..40].copy_from_slice(receive);
+        request[40..48].copy_from_slice(transmit);
+        socket.send(&request).unwrap();
+        let mut reply = [0; 48];
+        assert_eq!(socket.recv(&mut reply).unwrap(), 48);
+        reply
+    };
+    let first = ask(&[0; 8], &[0; 8], &[1; 8]);
+    assert_eq!(first[24..32], [1; 8]);
+    let second = ask(&first[32..40], &[2; 8], &[3; 8]);
+    second[24..32] == [2; 8]
+}
