@@ -62,9 +62,9 @@ pub struct Running {
     pub findings: Vec<Finding>,
     /// What helps, in the order in which it was found.
     pub kept: Vec<Helps>,
-    /// The apply that makes it stay, with `--keep`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub apply: Option<u64>,
+    /// The applies that make it stay, with `--keep`, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub applies: Vec<u64>,
     /// The budget ended the search; not everything was tried.
     #[serde(default)]
     pub out_of_time: bool,

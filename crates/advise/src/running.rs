@@ -3,9 +3,12 @@
 //! ```text
 //!  target.rs      the server: its port, processes, namespace, the interface that its datagrams use
 //!  candidates.rs  what can be tried: remedies of findings first, then what the interface, sockets and threads offer
+//!  groups.rs      those resolved against the machine, and the server's own configuration
 //!  bed.rs         makes a set of candidates effective (tune's temporary changes), and measures it
 //!  truth.rs       compares the load's counts with the counters of the interfaces at both ends
 //!  evidence.rs    a profile and a map under load, and the rules' findings
+//!  load.rs        the load, run where it is sent from
+//!  keep.rs        applies what helps
 //!  story.rs       from races to the result
 //! ```
 //! The search itself is `search.rs`. The machine is as found when it ends, however it ends; with `keep`, what was shown to
@@ -15,6 +18,9 @@ mod bed;
 mod candidates;
 mod error;
 mod evidence;
+mod groups;
+mod keep;
+mod load;
 mod story;
 mod target;
 mod truth;
@@ -23,15 +29,12 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use error_reporter::Report;
 use udpath_host::namespace::{Place, inside};
 use udpath_load::Engine;
 use udpath_load::plan::Plan as LoadPlan;
 use udpath_load::template::Protocol;
-use udpath_tune::apply::Applied;
-use udpath_tune::journal::Lock;
 use udpath_tune::plan::Consent;
-use udpath_tune::{Journal, Live, Plan, Setting, SettingRequest, Temporary, Value, temporary};
+use udpath_tune::{Journal, Live, Temporary, temporary};
 
 use crate::config::Event;
 use crate::result::BoostResult;
@@ -59,8 +62,10 @@ pub struct RunningConfig {
     pub bound: Bound,
     /// No race begins after this time. The measurement of the gain comes on top.
     pub budget: Duration,
-    /// Changes that lower security may be tried.
-    pub insecure: bool,
+    /// What may be tried besides.
+    pub allow: Allow,
+    /// How the server is restarted, if systemd does not do it: a command for `/bin/sh -c`.
+    pub restart: Option<String>,
     /// Apply what helps at the end.
     pub keep: bool,
     /// The journal.
@@ -69,6 +74,17 @@ pub struct RunningConfig {
     pub profile: bool,
     /// The command line that repeats it, for the report.
     pub command: Option<String>,
+}
+
+/// What needs the caller's consent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Allow {
+    /// Changes that lower security.
+    pub security: bool,
+    /// Changes of the server's configuration files.
+    pub config: bool,
+    /// Restarts of the server.
+    pub restart: bool,
 }
 
 /// Searches for changes that make a running server faster.
@@ -122,34 +138,17 @@ fn climb(
     };
     let profiles = bed.profiles(&found.kept)?;
     let mut result = story::result(config, &bed, &found, profiles, start);
-    let wanted: Vec<SettingRequest> = bed.values(&found.kept).iter().map(request).collect();
+    let kept = bed.kept(&found.kept);
     let undone = bed.end()?;
     result.warnings.splice(0..0, notes);
     result.warnings.extend(undone.left.iter().map(|left| format!("not restored: {left}")));
-    if config.keep && !wanted.is_empty() {
-        let applied = keep(&machine, &lock, wanted).map_err(RunningError::Keep)?;
+    if config.keep && !found.kept.is_empty() {
+        let applies = kept.apply(&machine, &lock).map_err(RunningError::Keep)?;
         if let Some(running) = &mut result.running {
-            running.apply = Some(applied.id);
+            running.applies = applies;
         }
     }
     Ok(result)
-}
-
-/// Applies what helps, as `udpath apply` does.
-fn keep(machine: &Live, lock: &Lock, wanted: Vec<SettingRequest>) -> Result<Applied, String> {
-    // They were allowed when they were tried.
-    let allowed = consent(wanted.iter().map(|request| request.name.clone()));
-    let plan = Plan::resolve(machine, wanted, &allowed).map_err(|error| Report::new(error).to_string())?;
-    udpath_tune::apply(machine, lock, &plan, None, |_| Ok(())).map_err(|error| Report::new(error).to_string())
-}
-
-fn request((setting, value): &(Setting, Value)) -> SettingRequest {
-    SettingRequest {
-        name: setting.to_string(),
-        value: value.to_string(),
-        from: None,
-        reason: "shown to help by boost".to_owned(),
-    }
 }
 
 /// Consent to changes that lower security, for these settings.

@@ -19,7 +19,7 @@ use crate::context::{self, now};
 use crate::journal::{Begun, Intent, JournalError, Lock, SCHEMA, State, Writing};
 use crate::machine::{Machine, Refusal};
 use crate::plan::Plan;
-use crate::settings::{Cost, Setting, Value};
+use crate::settings::{Cost, Phase, Setting, Value};
 use crate::undo::{self, UndoError, Undone};
 
 /// Reason of the intents of a temporary change, for the journal.
@@ -99,37 +99,47 @@ impl<'a> Temporary<'a> {
     }
 
     /// Makes exactly these values effective: every other setting that was ever changed is as found. Values are written in
-    /// the order given, after those that go back.
+    /// the order given, after those that go back. A server is restarted last, and whenever a file of a configuration changed.
     ///
     /// # Errors
     /// What could not be set; some of the values may be set then. [`Self::end`] restores all of them.
     pub fn set(&mut self, wanted: &[(Setting, Value)]) -> Result<(), TemporaryError> {
         let stays = |setting: &Setting| wanted.iter().any(|(other, _)| other == setting);
         let back: Vec<_> = self.found.iter().rev().filter(|(setting, _)| !stays(setting)).cloned().collect();
-        for (setting, value) in &back {
-            self.write(setting, value)?;
+        let all = || back.iter().chain(wanted);
+        let restarts = |(setting, _): &&(Setting, Value)| setting.phase() == Phase::Restart;
+        let mut configured = false;
+        for (setting, value) in all().filter(|change| !restarts(change)) {
+            let written = self.write(setting, value)?;
+            configured |= written && matches!(setting, Setting::Config(_));
         }
-        for (setting, value) in wanted {
-            self.write(setting, value)?;
+        for (setting, value) in all().filter(restarts) {
+            let known = self.found.iter().any(|(other, _)| other == setting);
+            if configured && known {
+                self.machine.write(setting, value)?;
+                self.now.insert(setting.clone(), value.clone());
+            } else {
+                self.write(setting, value)?;
+            }
         }
         Ok(())
     }
 
-    /// Writes one value, where it differs from the one in effect, and reads it back.
-    fn write(&mut self, setting: &Setting, value: &Value) -> Result<(), TemporaryError> {
+    /// Writes one value, where it differs from the one in effect, and reads it back; returns whether it was written.
+    fn write(&mut self, setting: &Setting, value: &Value) -> Result<bool, TemporaryError> {
         let known = self.found.iter().find(|(other, _)| other == setting).map(|(_, found)| found.clone());
         let found = match known {
             Some(found) => found,
             None => {
                 let read = self.machine.read(setting)?;
                 if read.is(value) {
-                    return Ok(());
+                    return Ok(false);
                 }
                 self.announce(setting, read, value)?
             }
         };
         if self.now.get(setting).unwrap_or(&found).is(value) {
-            return Ok(());
+            return Ok(false);
         }
         self.machine.write(setting, value)?;
         let stored = self.machine.read(setting)?;
@@ -142,7 +152,7 @@ impl<'a> Temporary<'a> {
         } else {
             self.now.insert(setting.clone(), value.clone());
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Journals the value found of a setting that is about to change for the first time.

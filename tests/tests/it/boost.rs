@@ -4,6 +4,8 @@
 //! The arranged cause: the server's interface polls once in [`TIMER`], so that a closed loop waits for the timer. Without it
 //! the loop runs many times faster, beyond any noise of the machine.
 
+mod configuration;
+
 use std::fs;
 use std::path::Path;
 

@@ -28,7 +28,7 @@ pub(super) fn result(
     let mut rungs = vec![base(bed)];
     rungs.extend(found.races.iter().map(|race| rung(bed, race)));
     let helps = |at: &Candidate| {
-        let prepared = &bed.groups[*at];
+        let prepared = bed.groups.get(*at);
         let without = |race: &&Race| race.purpose == Purpose::Without(*at);
         Helps {
             name: prepared.group.name.clone(),
@@ -63,7 +63,7 @@ pub(super) fn result(
             trial_seconds: config.plan.duration.as_secs_f64(),
         },
         rungs,
-        left_out: bed.left_out.clone(),
+        left_out: bed.groups.left_out.clone(),
         best: if found.kept.is_empty() { AS_FOUND } else { ALL_KEPT }.to_owned(),
         gain: found.gain.unwrap_or(SAME),
         warnings: warnings(bed, found),
@@ -76,7 +76,7 @@ pub(super) fn result(
             interface,
             findings: bed.evidence.findings.clone(),
             kept: found.kept.iter().map(helps).collect(),
-            apply: None,
+            applies: Vec::new(),
             out_of_time: found.out_of_time,
             refused_trials: bed.refused.0,
         }),
@@ -93,11 +93,11 @@ fn base(bed: &RunningBed<'_>) -> RungResult {
 pub(super) fn rung(bed: &RunningBed<'_>, race: &Race) -> RungResult {
     let (name, change) = match race.purpose {
         Purpose::Try(at) => {
-            let group = &bed.groups[at].group;
+            let group = &bed.groups.get(at).group;
             (group.name.clone(), group.what.clone())
         }
         Purpose::Without(at) => {
-            let name = &bed.groups[at].group.name;
+            let name = &bed.groups.get(at).group.name;
             (format!("-{name}"), format!("everything kept so far, without {name}"))
         }
         Purpose::Gain => (ALL_KEPT.to_owned(), "everything that was kept, measured again".to_owned()),
@@ -131,6 +131,7 @@ fn filled(bed: &RunningBed<'_>, on: &[Candidate], name: String, change: String) 
         name,
         change,
         settings: bed
+            .groups
             .values(on)
             .iter()
             .map(|(setting, value)| (setting.to_string(), value.to_string()))

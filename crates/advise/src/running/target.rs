@@ -46,9 +46,16 @@ impl Target {
         pids
     }
 
-    /// The names of its programs: `nsd`, or `a and b`.
+    /// The names of its programs: `nsd`, or `a and b`. Not of its processes, which may call themselves `nsd: main`.
     pub(super) fn name(&self) -> String {
-        let mut names: Vec<&str> = self.servers.iter().map(|server| server.name.as_str()).collect();
+        let source = Folder::live();
+        let program = |server: &Server| {
+            let exe = source.target(&format!("/proc/{}/exe", server.pid)).ok()?;
+            let name = exe.rsplit_once('/').map_or(exe.as_str(), |(_, name)| name);
+            Some(name.trim_end_matches(" (deleted)").to_owned())
+        };
+        let names = self.servers.iter().map(|server| program(server).unwrap_or_else(|| server.name.clone()));
+        let mut names: Vec<String> = names.collect();
         names.dedup();
         names.join(" and ")
     }

@@ -91,18 +91,23 @@ pub(crate) struct RunningArgs {
     /// Boost the processes of this running systemd unit, such as nsd.service
     #[arg(long, value_name = "UNIT", conflicts_with_all = ["lab", "port", "pid"], requires = "load")]
     pub(crate) unit: Option<String>,
-    /// With --port: the server is in this network namespace [default: the caller's]
-    #[arg(long, value_name = "NAME", requires = "port")]
+    /// With --port: the server is in this network namespace, or in this machine of a lab [default: the caller's]
+    #[arg(long, value_name = "NAME|LAB/MACHINE", requires = "port")]
     pub(crate) netns: Option<String>,
-    /// Send the load from this network namespace [default: the caller's]
-    #[arg(long, value_name = "NAME", requires = "load")]
+    /// Send the load from this network namespace, or from this machine of a lab [default: the caller's]
+    #[arg(long, value_name = "NAME|LAB/MACHINE", requires = "load")]
     pub(crate) from: Option<String>,
     /// Begin no further comparison after this time; measuring the gain comes on top
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = value::duration, requires = "load")]
     pub(crate) budget: Duration,
-    /// Also try changes that lower security
-    #[arg(long, value_name = "security", value_parser = ["security"], requires = "load")]
+    /// Also try changes that lower security, changes of the server's configuration files, and restarts of the server
+    /// (configuration needs both)
+    #[arg(long, value_name = "security,config,restart", value_delimiter = ',',
+          value_parser = ["security", "config", "restart"], requires = "load")]
     pub(crate) allow: Vec<String>,
+    /// Restart the server with this shell command [default: systemd restarts its unit]
+    #[arg(long, value_name = "COMMAND", requires = "load")]
+    pub(crate) restart: Option<String>,
     /// Apply what was shown to help, as `udpath apply` does; otherwise everything is as found at the end
     #[arg(long, requires = "load")]
     pub(crate) keep: bool,

@@ -38,15 +38,15 @@ pub(crate) fn contribution(helps: &Helps) -> String {
 pub(crate) fn command(running: &Running) -> Option<String> {
     let settings = running.kept.iter().flat_map(|helps| &helps.settings);
     let set: Vec<String> = settings.map(|setting| format!("--set {}", shell_quoted(setting))).collect();
-    (!set.is_empty() && running.apply.is_none()).then(|| format!("udpath apply {}", set.join(" ")))
+    (!set.is_empty() && running.applies.is_empty()).then(|| format!("udpath apply {}", set.join(" ")))
 }
 
 /// How the machine was left.
 pub(crate) fn left(running: &Running) -> String {
-    match running.apply {
-        Some(id) => format!(
-            "applied, and in effect until the server or the machine is restarted: `udpath undo {id}` takes it back"
-        ),
-        None => "every setting is as found; with --keep, what helps is applied".to_owned(),
+    if running.applies.is_empty() {
+        return "every setting is as found; with --keep, what helps is applied".to_owned();
     }
+    // The last first.
+    let undo: Vec<String> = running.applies.iter().rev().map(|id| format!("`udpath undo {id}`")).collect();
+    format!("applied; {} takes it back", undo.join(", then "))
 }

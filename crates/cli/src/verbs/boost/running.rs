@@ -8,7 +8,7 @@ use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches};
 use udpath_advise::result::BoostResult;
 use udpath_advise::statistics::Bound;
-use udpath_advise::{Event, RunningConfig, Served, boost_running};
+use udpath_advise::{Allow, Event, RunningConfig, Served, boost_running};
 use udpath_host::namespace::Place;
 use udpath_host::source::Folder;
 use udpath_host::{Map, Snapshot};
@@ -46,8 +46,8 @@ impl Task {
 /// The task that the arguments describe; none if they name no server.
 pub(super) fn task(args: &Args, command: String) -> Result<Option<Task>, Failure> {
     let running = &args.running;
-    let (served, place) = match (running.port, running.pid, &running.unit) {
-        (Some(port), ..) => (Served::Port(port), running.netns.clone().map_or(Place::Here, Place::Named)),
+    let (served, at) = match (running.port, running.pid, &running.unit) {
+        (Some(port), ..) => (Served::Port(port), namespace(running.netns.as_deref())?),
         (_, Some(pid), _) => (Served::Process(pid), Place::Process(pid)),
         (.., Some(unit)) => {
             let pid = pid_of(unit)?;
@@ -67,21 +67,35 @@ pub(super) fn task(args: &Args, command: String) -> Result<Option<Task>, Failure
     plan.duration = args.duration;
     plan.check().map_err(|why| Failure::Usage(format!("--load: {why}")))?;
     let bound = Bound::new(args.bound / 100.0, args.blocks).map_err(Failure::usage)?.for_verdict();
+    let allowed = |what: &str| running.allow.iter().any(|allowed| allowed == what);
     let config = RunningConfig {
         served,
-        place,
-        from: running.from.clone().map_or(Place::Here, Place::Named),
+        place: at,
+        from: namespace(running.from.as_deref())?,
         plan,
         engine: task.engine,
         bound,
         budget: running.budget,
-        insecure: running.allow.iter().any(|what| what == "security"),
+        allow: Allow {
+            security: allowed("security"),
+            config: allowed("config"),
+            restart: allowed("restart"),
+        },
+        restart: running.restart.clone(),
         keep: running.keep,
         journal: running.state.clone(),
         profile: !args.no_profile,
         command: Some(command),
     };
     Ok(Some(Task { config, protocol }))
+}
+
+/// A network namespace by its name, or by that of a lab's machine, `LAB/MACHINE`; the caller's without either.
+fn namespace(name: Option<&str>) -> Result<Place, Failure> {
+    let Some(name) = name else { return Ok(Place::Here) };
+    let Some((lab, machine)) = name.split_once('/') else { return Ok(Place::Named(name.to_owned())) };
+    let lab = udpath_lab::attach(lab)?;
+    Ok(Place::Named(lab.machine(machine)?.namespace().to_owned()))
 }
 
 /// The load's own arguments; what boost decides is not among them.

@@ -1,0 +1,71 @@
+//! The load, run where it is sent from.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use udpath_host::namespace::{Place, inside};
+use udpath_load::Progress;
+use udpath_load::plan::Plan;
+use udpath_load::result::LoadResult;
+use udpath_load::template::Protocol;
+use udpath_profile::facts::Focus;
+
+use super::evidence::{self, Evidence};
+use super::target::Target;
+use super::{RunningConfig, RunningError};
+
+/// Load before a trial that follows a change, as a share of the trial's length, and its bounds. Shorter: the trial measures the
+/// change itself. Longer: time that could go into more trials.
+const WARMUP_SHARE: f64 = 0.2;
+const WARMUP: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+/// Limit of the load during which evidence is collected; it normally ends with the sampling. Shorter: on a large machine
+/// reading the kernel's symbols takes seconds.
+const EVIDENCE: Duration = Duration::from_secs(30);
+
+/// The load, run where it is sent from.
+#[derive(Clone, Copy)]
+pub(super) struct Load<'a> {
+    pub(super) config: &'a RunningConfig,
+    pub(super) protocol: &'a dyn Protocol,
+    pub(super) from: &'a Place,
+    pub(super) stop: &'a AtomicBool,
+}
+
+impl Load<'_> {
+    /// One trial's load.
+    pub(super) fn trial(&self) -> Result<LoadResult, RunningError> {
+        self.run_until(&self.config.plan, &mut |_| (), self.stop)
+    }
+
+    /// The load before a trial that follows a change.
+    pub(super) fn warm(&self) -> Result<LoadResult, RunningError> {
+        let duration = self.config.plan.duration.mul_f64(WARMUP_SHARE).clamp(WARMUP.0, WARMUP.1);
+        self.run_until(&Plan { duration, ..self.config.plan.clone() }, &mut |_| (), self.stop)
+    }
+
+    /// What is seen of the server under load.
+    pub(super) fn evidence(&self, target: &Target) -> Result<Evidence, RunningError> {
+        let focus = Focus { port: Some(target.port), pids: target.pids() };
+        let plan = Plan { duration: EVIDENCE, ..self.config.plan.clone() };
+        evidence::under_load(focus, self.stop, |watch, over| self.run_until(&plan, watch, over).map(drop))
+    }
+
+    fn run_until(
+        &self,
+        plan: &Plan,
+        watch: &mut (dyn FnMut(&Progress) + Send),
+        stop: &AtomicBool,
+    ) -> Result<LoadResult, RunningError> {
+        let engine = self.config.engine;
+        match inside(self.from, || udpath_load::run(plan, engine, self.protocol, watch, stop))? {
+            Ok(result) if result.unanswered() => Err(RunningError::Silent(result.targets.join(", "))),
+            Ok(result) => Ok(result),
+            Err(udpath_load::Error::Cut { result, .. }) => Ok(*result),
+            Err(udpath_load::Error::NoAnswer { .. }) => {
+                let targets = plan.targets.iter().map(ToString::to_string).collect::<Vec<_>>();
+                Err(RunningError::Silent(targets.join(", ")))
+            }
+            Err(error) => Err(RunningError::Load(error)),
+        }
+    }
+}
