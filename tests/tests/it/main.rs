@@ -12,6 +12,7 @@ mod peers;
 mod predict;
 mod radius;
 mod segments;
+mod services;
 mod settings;
 mod show;
 mod snmp;

@@ -17,6 +17,8 @@ use crate::lab::lab;
 
 /// Long enough for a server to start on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// A server that has the same processes and sockets for so long has started.
+const SETTLED: Duration = Duration::from_millis(400);
 
 /// A running server, ended when dropped.
 pub(super) struct Real {
@@ -299,8 +301,22 @@ impl Real {
         each.collect()
     }
 
-    /// What the kernel and clients see of it.
+    /// What the kernel and clients see of it, once it has started all that it starts.
     pub(super) fn shape(&self) -> Shape {
+        let until = Instant::now() + TIMEOUT;
+        let mut shape = self.look();
+        loop {
+            std::thread::sleep(SETTLED);
+            let again = self.look();
+            if again == shape {
+                return shape;
+            }
+            assert!(Instant::now() < until, "{:?} does not settle: {again:?}", self.kind);
+            shape = again;
+        }
+    }
+
+    fn look(&self) -> Shape {
         let server = serving(&Folder::live(), self.port()).unwrap().remove(0);
         let workers = match self.kind {
             Kind::Nsd => server.processes.len(),

@@ -1,0 +1,193 @@
+//! A server's own configuration, changed by `udpath plan`, `apply` and `undo`: what they print, what needs consent, and
+//! what is left when they are killed. Needs root.
+
+use std::fs;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use udpath_lab::Lab;
+use udpath_rig::{Ended, TIMEOUT, awaited, client_and_server};
+
+use crate::inside::udpath;
+
+/// How often an apply is killed, each time a little later.
+const KILLS: u64 = 8;
+
+/// nsd with a folder of drop-ins, and the script that restarts it.
+struct Nsd {
+    folder: TempDir,
+    lab: Lab,
+}
+
+impl Nsd {
+    fn start(name: &str) -> Self {
+        let nsd = Self { folder: tempfile::tempdir().unwrap(), lab: client_and_server(name, 1) };
+        let here = nsd.folder.path().display().to_string();
+        let conf = format!(
+            "server:\n  ip-address: 127.0.0.1@5300\n  username: \"\"\n  database: \"\"\n  zonesdir: {here}\n  pidfile: \"\"\n  \
+             xfrdfile: {here}/xfrd\n  xfrdir: {here}\n  zonelistfile: {here}/list\n\
+             remote-control:\n  control-enable: no\ninclude: \"{here}/etc/conf.d/*.conf\"\n"
+        );
+        fs::create_dir_all(nsd.path("etc/conf.d")).unwrap();
+        fs::write(nsd.path("etc/nsd.conf"), conf).unwrap();
+        // One restart at a time: that of a killed apply goes on while the undo begins its own. An nsd that is ended while it
+        // starts leaves processes behind, which a unit's control group would end too.
+        let script = format!(
+            "cd {here}\nexec 9>lock; flock 9\n\
+             pid=$(cat pid 2>/dev/null) && kill $pid\n\
+             while [ -n \"$pid\" ] && [ -e /proc/$pid/exe ]; do sleep 0.02; done\n\
+             [ -z \"$pid\" ] || kill -KILL -- -$pid 2>/dev/null\n\
+             setsid nsd -d -c {here}/etc/nsd.conf > log 2>&1 < /dev/null 9>&- &\n\
+             echo $! > pid\n"
+        );
+        fs::write(nsd.path("restart"), script).unwrap();
+        let mut first = nsd.lab.machine("server").unwrap().command("/bin/sh");
+        assert!(first.arg(nsd.path("restart")).status().unwrap().success());
+        awaited("nsd to answer", TIMEOUT, || nsd.answers().then_some(()));
+        nsd
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn drop_in(&self) -> std::path::PathBuf {
+        self.path("etc/conf.d/udpath.conf")
+    }
+
+    /// Without the mark of a run of udpath, since it outlives a killed one, as the server does.
+    fn restart(&self) -> String {
+        format!("exec env -u UDPATH_TEST_RUN /bin/sh {}", self.path("restart").display())
+    }
+
+    /// Runs udpath beside the server.
+    fn run(&self, arguments: &[&str]) -> Ended {
+        udpath(&self.lab, "server", &self.with_state(arguments)).finish()
+    }
+
+    fn with_state<'a>(&self, arguments: &[&'a str]) -> Vec<&'a str> {
+        let state: &'static str = self.path("state").display().to_string().leak();
+        let state = if arguments[0] == "plan" { vec![] } else { vec!["--state", state] };
+        [arguments, &state].concat()
+    }
+
+    /// Whether it answers a query: it refuses, since it has no zone.
+    fn answers(&self) -> bool {
+        let query = [0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1];
+        let server: SocketAddr = "127.0.0.1:5300".parse().unwrap();
+        let ask = || {
+            let socket = UdpSocket::bind("127.0.0.1:0")?;
+            socket.set_read_timeout(Some(Duration::from_millis(300)))?;
+            socket.connect(server)?;
+            socket.send(&query)?;
+            socket.recv(&mut [0; 512])
+        };
+        self.lab.machine("server").unwrap().run(ask).unwrap().is_ok()
+    }
+
+    fn files(&self) -> Vec<(String, Vec<u8>)> {
+        let mut found = Vec::new();
+        for folder in [self.path("etc"), self.path("etc/conf.d")] {
+            let files = fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
+            let read = |path: &Path| (path.display().to_string(), fs::read(path).unwrap());
+            found.extend(files.filter(|path| path.is_file()).map(|path| read(&path)));
+        }
+        found.sort();
+        found
+    }
+}
+
+impl Drop for Nsd {
+    fn drop(&mut self) {
+        let text = fs::read_to_string(self.path("pid")).unwrap_or_default();
+        if let Some(pid) = text.trim().parse().ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+}
+
+/// Checks the exit code, and that stderr says this.
+fn ended(ended: &Ended, code: i32, says: &str) {
+    assert_eq!(ended.code(), Some(code), "{}{}", ended.out, ended.err);
+    assert!(ended.err.contains(says), "{}", ended.err);
+}
+
+#[test]
+fn a_knob_is_shown_changed_with_consent_and_put_back() {
+    udpath_lab::needs_root!();
+    let nsd = Nsd::start("services-way");
+    let before = nsd.files();
+    let restart = nsd.restart();
+    let plan = nsd.run(&["plan", "--service", "5300"]);
+    ended(&plan, 0, "--restart COMMAND");
+    for part in ["nsd 4", "server-count", "default", "reuseport=", "+    server-count: ", "risk: "] {
+        assert!(plan.out.contains(part), "{part}: {}", plan.out);
+    }
+    let set = ["apply", "--set", "service:5300:server-count=2"];
+    let with = |more: &[&'static str]| [&set[..], more].concat();
+    ended(&nsd.run(&with(&[])), 2, "allow it with --allow config");
+    ended(&nsd.run(&with(&["--allow", "config"])), 3, "--restart COMMAND");
+    let command = ["--restart", restart.as_str()];
+    let allowed = [&set[..], &command[..], &["--allow", "config"]].concat();
+    ended(&nsd.run(&allowed), 2, "allow it with --allow restart");
+    ended(&nsd.run(&["plan", "--set", "service:5300:threads=2"]), 2, "it has server-count");
+    assert_eq!(nsd.files(), before);
+
+    let allowed = [&allowed[..], &["--allow", "restart"]].concat();
+    let applied = nsd.run(&allowed);
+    ended(&applied, 0, "applied and verified as 1");
+    assert!(applied.out.contains("the server answers again"), "{}", applied.out);
+    assert!(fs::read_to_string(nsd.drop_in()).unwrap().ends_with("server:\n    server-count: 2\n"));
+    let plan = nsd.run(&["plan", "--set", "service:5300:server-count=2"]);
+    assert!(plan.out.contains("udpath.conf:3") && !plan.out.contains("restart:"), "{}", plan.out);
+    ended(&nsd.run(&["status"]), 0, "");
+    ended(&nsd.run(&["undo"]), 0, "undid apply 1: all settings read back at their previous values");
+    assert!(nsd.answers());
+    assert_eq!(nsd.files(), before);
+    // Such changes are asked for, not taken from a file.
+    let plan = nsd.run(&[&["plan", "--json"], &set[1..]].concat());
+    fs::write(nsd.path("plan.json"), &plan.out).unwrap();
+    let file = nsd.path("plan.json").display().to_string();
+    ended(&nsd.run(&["apply", &file, "--allow", "config", "--allow", "restart"]), 2, "--service");
+}
+
+#[test]
+fn an_apply_killed_at_any_moment_is_undone() {
+    udpath_lab::needs_root!();
+    let nsd = Nsd::start("services-kill");
+    let before = nsd.files();
+    let restart = nsd.restart();
+    let arguments = [
+        "apply",
+        "--set",
+        "service:5300:server-count=2",
+        "--restart",
+        &restart,
+        "--allow",
+        "config",
+        "--allow",
+        "restart",
+    ];
+    let mut written = 0;
+    for turn in 0..KILLS {
+        let running = udpath(&nsd.lab, "server", &nsd.with_state(&arguments));
+        // The first before anything is written; the others from the moment it is, a little later each time.
+        if turn > 0 {
+            awaited("the file to be written", TIMEOUT, || nsd.drop_in().exists().then_some(()));
+            std::thread::sleep(Duration::from_millis(60 * (turn - 1)));
+        }
+        running.signal(Signal::KILL);
+        let _ = running.finish();
+        let undone = nsd.run(&["undo"]);
+        if undone.code() != Some(3) || !undone.err.contains("nothing to undo") {
+            ended(&undone, 0, "undid apply");
+            written += 1;
+        }
+        assert_eq!(nsd.files(), before, "turn {turn}");
+        assert!(nsd.answers(), "turn {turn}");
+    }
+    assert!(written >= KILLS - 1, "{written}");
+}
