@@ -35,6 +35,10 @@ test     bind9-dnsutils      DNS client (dig)
 test     dnsperf             DNS load generator
 test     nsd                 DNS server
 test     knot                DNS server
+test     unbound             DNS resolver
+test     bind9               DNS server
+test     rsyslog             syslog server
+test     coturn              TURN server
 test     knot-dnsutils       DNS load generator over XDP (kxdpgun)
 test     ntpsec-ntpdig       NTP client
 test     freeradius-utils    RADIUS client

@@ -98,6 +98,13 @@ pub enum Identity {
         /// The address of its PCI device; for others, its controller and the number there.
         device: String,
     },
+    /// A server's first process, and its start, clock ticks after boot.
+    Process {
+        /// Its pid.
+        pid: u32,
+        /// Its start.
+        started: u64,
+    },
     /// Cookies of a socket, or of the members of its group, unique within a boot. Pids and inodes are reused, and a
     /// socket may pass from one process to another.
     Sockets(Vec<u64>),
@@ -119,7 +126,7 @@ impl fmt::Display for Identity {
         match self {
             Self::Device(number) => write!(f, "the interface with number {number} in sysfs"),
             Self::Started(ticks) => write!(f, "the thread that began {ticks} ticks after boot"),
-            Self::Pid(pid) => write!(f, "process {pid}"),
+            Self::Pid(pid) | Self::Process { pid, .. } => write!(f, "process {pid}"),
             Self::Irq { action, device } if action.is_empty() => {
                 write!(f, "an IRQ of {device} without a handler")
             }

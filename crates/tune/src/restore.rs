@@ -228,6 +228,13 @@ fn back(
 ) -> Result<(), Not> {
     let gone = |refusal: &Refusal| Not::Gone(format!("is gone ({})", refusal.why));
     let failed = |refusal: Refusal| Not::Failed(format!("cannot be restored to {old:#}: {refusal}"));
+    if setting.phase() == Phase::Restart {
+        // Still the process from before the change: it never read the new files.
+        if identity.is_some() && machine.identity(setting).is_ok_and(|now| now.as_ref() == identity) {
+            return Ok(());
+        }
+        return machine.write(setting, old).map_err(failed);
+    }
     let setting = &the_same(machine, setting, identity)?;
     let found = match machine.read(setting) {
         Err(refusal) if refusal.is_gone() => return Err(gone(&refusal)),

@@ -83,7 +83,7 @@ pub struct Service {
 #[derive(Debug, Error)]
 pub enum ServiceError {
     /// No such process, or nothing of it is visible.
-    #[error("cannot read process {pid}: {cause}")]
+    #[error("cannot read process {pid}")]
     Process {
         /// The process.
         pid: u32,
@@ -100,7 +100,7 @@ pub enum ServiceError {
         program: String,
     },
     /// The main configuration file.
-    #[error("cannot read the configuration {path}: {cause}")]
+    #[error("cannot read the configuration {path}")]
     Unreadable {
         /// The file.
         path: String,
@@ -179,7 +179,7 @@ pub enum ServiceError {
     #[error(transparent)]
     Unserved(#[from] udpath_host::process::Error),
     /// The checker, or a file for it.
-    #[error("cannot {operation}: {cause}")]
+    #[error("cannot {operation}")]
     System {
         /// What was tried.
         operation: String,

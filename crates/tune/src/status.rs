@@ -10,7 +10,7 @@ use crate::context;
 use crate::journal::{Contents, Entry, Journal, JournalError, State, attended};
 use crate::machine::Machine;
 use crate::restore::AfterBoot;
-use crate::settings::Scope;
+use crate::settings::{Phase, Scope};
 use udpath_host::namespace::Place;
 
 /// Version of the JSON form. Incremented when a field is removed or changes meaning, but not when a field is added.
@@ -227,6 +227,10 @@ fn held(
         return None;
     }
     let (setting, before, applied) = intent.parsed().ok()?;
+    // An act, which has no value that could last.
+    if setting.phase() == Phase::Restart {
+        return None;
+    }
     let later =
         all.iter().filter(|other| other.id > entry.id && other.begun.namespace.is(&entry.begun.namespace));
     let later = later.flat_map(|other| &other.intents).any(|other| other.setting == intent.setting);

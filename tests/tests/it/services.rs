@@ -88,6 +88,23 @@ impl Nsd {
         self.lab.machine("server").unwrap().run(ask).unwrap().is_ok()
     }
 
+    /// How many processes it has, once that does not change.
+    fn processes(&self) -> usize {
+        let group = fs::read_to_string(self.path("pid")).unwrap().trim().to_owned();
+        let count = || {
+            let pids = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path().join("stat"));
+            let stats = pids.filter_map(|path| fs::read_to_string(path).ok());
+            // Field 5 is the process group.
+            let of = |stat: &String| stat.rsplit_once(')')?.1.split_whitespace().nth(2).map(str::to_owned);
+            stats.filter(|stat| of(stat).is_some_and(|own| own == group)).count()
+        };
+        awaited("nsd to have all its processes", TIMEOUT, || {
+            let first = count();
+            std::thread::sleep(Duration::from_millis(300));
+            (first == count()).then_some(first)
+        })
+    }
+
     fn files(&self) -> Vec<(String, Vec<u8>)> {
         let mut found = Vec::new();
         for folder in [self.path("etc"), self.path("etc/conf.d")] {
@@ -154,23 +171,19 @@ fn a_knob_is_shown_changed_with_consent_and_put_back() {
     ended(&nsd.run(&["apply", &file, "--allow", "config", "--allow", "restart"]), 2, "--service");
 }
 
+/// The arguments of an apply that is allowed everything.
+fn apply_with(restart: &str) -> [&str; 9] {
+    let set = "service:5300:server-count=2";
+    ["apply", "--set", set, "--restart", restart, "--allow", "config", "--allow", "restart"]
+}
+
 #[test]
 fn an_apply_killed_at_any_moment_is_undone() {
     udpath_lab::needs_root!();
     let nsd = Nsd::start("services-kill");
     let before = nsd.files();
     let restart = nsd.restart();
-    let arguments = [
-        "apply",
-        "--set",
-        "service:5300:server-count=2",
-        "--restart",
-        &restart,
-        "--allow",
-        "config",
-        "--allow",
-        "restart",
-    ];
+    let arguments = apply_with(&restart);
     let mut written = 0;
     for turn in 0..KILLS {
         let running = udpath(&nsd.lab, "server", &nsd.with_state(&arguments));
@@ -190,4 +203,45 @@ fn an_apply_killed_at_any_moment_is_undone() {
         assert!(nsd.answers(), "turn {turn}");
     }
     assert!(written >= KILLS - 1, "{written}");
+}
+
+#[test]
+fn an_undo_killed_at_any_moment_is_finished_by_the_next() {
+    udpath_lab::needs_root!();
+    let nsd = Nsd::start("services-undo");
+    let (before, plain) = (nsd.files(), nsd.processes());
+    let restart = nsd.restart();
+    for turn in 0..KILLS / 2 {
+        ended(&nsd.run(&apply_with(&restart)), 0, "applied and verified");
+        assert_eq!(nsd.processes(), plain + 1);
+        let running = udpath(&nsd.lab, "server", &nsd.with_state(&["undo"]));
+        awaited("the file to be removed", TIMEOUT, || (!nsd.drop_in().exists()).then_some(()));
+        std::thread::sleep(Duration::from_millis(80 * turn));
+        running.signal(Signal::KILL);
+        let _ = running.finish();
+        let again = nsd.run(&["undo"]);
+        let whole = again.err.contains("nothing to undo");
+        assert!(whole || again.code() == Some(0), "{}", again.err);
+        assert_eq!(nsd.files(), before);
+        // The old file alone would not do: the server has read it again.
+        assert_eq!(nsd.processes(), plain, "turn {turn}");
+        assert!(nsd.answers());
+    }
+}
+
+#[test]
+fn a_command_that_restarts_nothing_is_found_out() {
+    udpath_lab::needs_root!();
+    let nsd = Nsd::start("services-idle");
+    let before = nsd.files();
+    let said = nsd.run(&apply_with("true"));
+    ended(&said, 4, "still serves 127.0.0.1:5300");
+    assert!(
+        said.err.contains("2 changes were undone") || said.err.contains("1 change was undone"),
+        "{}",
+        said.err
+    );
+    ended(&nsd.run(&["undo"]), 3, "nothing to undo");
+    assert_eq!(nsd.files(), before);
+    assert!(nsd.answers());
 }

@@ -185,12 +185,14 @@ impl Machine for Live {
             Setting::Socket { pid, inode, setting: of } => {
                 process::sockets(setting, *pid, *inode, *of).map(Some)
             }
+            Setting::Restart(_) if self.writer.is_none() => Ok(None),
+            Setting::Restart(restart) => Ok(restart.serving().into_iter().next()),
             Setting::IrqbalanceBan => {
                 let found = conflicts::irqbalance(&self.source).map(Identity::Pid);
                 found.map(Some).ok_or_else(|| gone(setting, "irqbalance is not running"))
             }
             Setting::Irq(irq) => Ok(irqs::identity(&self.source, *irq)),
-            Setting::Sysctl(_) | Setting::File(_) | Setting::Config(_) | Setting::Restart(_) => Ok(None),
+            Setting::Sysctl(_) | Setting::File(_) | Setting::Config(_) => Ok(None),
         }
     }
 

@@ -45,7 +45,8 @@ impl Plan {
     pub fn shell(&self) -> String {
         let mut text = String::new();
         for change in &self.changes {
-            let was = change.from.as_ref().map_or(String::new(), |from| format!(", was {from:#}"));
+            let from = change.from.as_ref().filter(|from| from.is_reported());
+            let was = from.map_or(String::new(), |from| format!(", was {from:#}"));
             let why = if change.reason.is_empty() { String::new() } else { format!(": {}", change.reason) };
             let _ = writeln!(text, "# {}{was}{}", change.setting, why.replace('\n', " "));
             let _ = writeln!(text, "{}", change.shell());

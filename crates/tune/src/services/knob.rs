@@ -60,6 +60,15 @@ impl Proposal {
     }
 }
 
+/// Where a knob stands, or would.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    /// The file and the section in it for a new line, if there is one.
+    section: Option<(usize, usize)>,
+    /// The line that sets it.
+    found: Option<Found<'a>>,
+}
+
 impl Service {
     /// The knobs that matter for UDP, in the profile's order.
     #[must_use]
@@ -124,7 +133,7 @@ impl Service {
             None => self
                 .places(knob)
                 .into_iter()
-                .map(|(_, found)| found.map(|found| value(knob, found)))
+                .map(|place| place.found.map(|found| value(knob, found)))
                 .collect(),
         };
         let better = |now: &Option<&str>| {
@@ -144,7 +153,7 @@ impl Service {
 
     fn knob(&self, knob: &'static KnobProfile) -> Knob {
         let places = self.places(knob);
-        let last = places.iter().rev().find_map(|(_, found)| *found);
+        let last = places.iter().rev().find_map(|place| place.found);
         let (value, origin) = match (self.argument(knob), last) {
             (Some(value), _) => (Some(value.to_owned()), Origin::Arguments),
             (None, Some(found)) => {
@@ -164,12 +173,14 @@ impl Service {
 
     /// Where a knob stands, or would: a line of the configuration, or its absence. A knob for certain sections only has
     /// one place in each of them.
-    fn places(&self, knob: &KnobProfile) -> Vec<(Option<(usize, usize)>, Option<Found<'_>>)> {
+    fn places(&self, knob: &KnobProfile) -> Vec<Place<'_>> {
         let found = self.config.find(&knob.section, knob.key());
         let Some(only) = &knob.only else {
             return match found.is_empty() {
-                true => vec![(self.config.sections(&knob.section).first().copied(), None)],
-                false => found.into_iter().map(|found| (None, Some(found))).collect(),
+                true => {
+                    vec![Place { section: self.config.sections(&knob.section).first().copied(), found: None }]
+                }
+                false => found.into_iter().map(|found| Place { section: None, found: Some(found) }).collect(),
             };
         };
         let selected = self.config.find(&knob.section, &only.key);
@@ -177,7 +188,8 @@ impl Service {
         let place = |of: Found<'_>| {
             let same =
                 |one: &&Found<'_>| one.file == of.file && one.directive.section == of.directive.section;
-            Some((Some((of.file, of.directive.section?)), found.iter().find(same).copied()))
+            let section = Some((of.file, of.directive.section?));
+            Some(Place { section, found: found.iter().find(same).copied() })
         };
         selected.filter_map(place).collect()
     }
@@ -189,7 +201,7 @@ impl Service {
         let places = self.places(knob);
         let on_line = self.argument(knob).is_some();
         let shell = self.profile.arguments.is_some() && knob.flag.is_some();
-        if (on_line || shell) && !places.iter().any(|(_, found)| found.is_some()) {
+        if (on_line || shell) && places.iter().all(|place| place.found.is_none()) {
             return Err(cannot(format!(
                 "it is an argument of the command line ({}); change it where the server is started",
                 knob.flag.as_deref().unwrap_or_default()
@@ -203,11 +215,11 @@ impl Service {
         }
         // A flag has no value of its own.
         let (flag, off) = (knob.kind == Kind::Flag, Kind::is_on(wanted) == Some(false));
-        if flag && off && places.iter().any(|(_, found)| found.is_some()) {
+        if flag && off && places.iter().any(|place| place.found.is_some()) {
             return Err(cannot("remove its line by hand".to_owned()));
         }
         let text = if flag { "" } else { wanted };
-        let edit = |(section, found): (Option<(usize, usize)>, Option<Found<'_>>)| {
+        let edit = |Place { section, found }: Place<'_>| {
             if let Some(Found { file, directive }) = found {
                 let before = &files[file].text[directive.span.clone()];
                 let text = Format::replaced(before, text);

@@ -168,7 +168,7 @@ impl Prepared {
         let restart = self.restart.iter().map(|restart| Change {
             setting: Setting::Restart(restart.clone()),
             from: Some(Value::Unknown),
-            to: Value::Words("with the new configuration".to_owned()),
+            to: Value::Words("the new configuration".to_owned()),
             irq: None,
             reason: "the server reads it at its start".to_owned(),
         });

@@ -1,13 +1,16 @@
 //! Restarting a server, and finding out whether it came back.
 
 use std::fmt;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read, Seek};
 use std::net::SocketAddr;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use udpath_host::source::Folder;
+
 use super::profile::Profile;
+use crate::machine::Identity;
 
 /// How long a command may take. systemd itself gives up on a unit after 90 s; a command that takes longer hangs.
 const COMMAND: Duration = Duration::from_secs(100);
@@ -48,11 +51,13 @@ impl Restart {
         known.then(|| Self { server: server.to_owned(), address, command: command.to_owned() })
     }
 
-    /// Runs the command, and waits until the server answers.
+    /// Runs the command, and waits until the server answers. It must be another process than before: a server that
+    /// only reloads keeps its sockets and threads.
     ///
     /// # Errors
-    /// The command failed, with its last words, or the server does not answer.
+    /// The command failed, with its last words; or the server does not answer; or it was not restarted.
     pub fn run(&self) -> Result<(), String> {
+        let before = self.serving();
         let mut shell = Command::new("/bin/sh");
         shell.arg("-c").arg(&self.command);
         let (status, said) =
@@ -68,7 +73,26 @@ impl Restart {
         let profile =
             Profile::named(&self.server).ok_or_else(|| format!("no server is called {}", self.server))?;
         let silent = |why| format!("{} does not answer after {:?}: {why}", self.server, self.command);
-        profile.probe.wait(self.address, ANSWERS).map_err(silent)
+        profile.probe.wait(self.address, ANSWERS).map_err(silent)?;
+        match self.serving().iter().find(|process| before.contains(process)) {
+            Some(process) => Err(format!(
+                "{:?} did not restart {}: {process} still serves {}",
+                self.command, self.server, self.address
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// The first processes of the servers on the port.
+    pub(crate) fn serving(&self) -> Vec<Identity> {
+        let servers = udpath_host::process::serving(&Folder::live(), self.address.port());
+        let first = |pid: u32| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            // Field 22; the name, which may contain anything, ends with the last parenthesis.
+            let started = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
+            Some(Identity::Process { pid, started })
+        };
+        servers.unwrap_or_default().iter().filter_map(|server| first(server.pid)).collect()
     }
 }
 

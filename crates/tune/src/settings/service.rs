@@ -38,5 +38,5 @@ pub(super) static RESTART: Row = Row {
         _ => String::new(),
     }),
     page: "",
-    extra: Extra { assumed: Some(|| Value::Words("with the old configuration".to_owned())), ..Extra::NONE },
+    extra: Extra { assumed: Some(|| Value::Words("the old configuration".to_owned())), ..Extra::NONE },
 };

@@ -156,6 +156,22 @@ fn a_server_that_does_not_come_back_is_rolled_back() {
 }
 
 #[test]
+fn a_server_with_files_of_its_own_is_read_there_and_not_changed() {
+    needs_root!();
+    let real = Real::start_in_a_container(Kind::Nsd);
+    real.inside(|| {
+        let before = real.tree();
+        let service = on_port(real.port()).unwrap().remove(0);
+        assert_eq!(knob(&service.knobs(), "server-count").value.as_deref(), Some("2"));
+        let journal = tempfile::tempdir().unwrap();
+        let lock = Journal::at(journal.path()).lock().unwrap();
+        let said = write(&Live::new(), &lock, &prepared(&real, &["server-count=3"])).unwrap_err().to_string();
+        assert!(said.contains("a container"), "{said}");
+        assert_eq!(real.tree(), before);
+    });
+}
+
+#[test]
 fn what_another_program_changed_is_left_alone() {
     needs_root!();
     let real = Real::start(Kind::Nsd);

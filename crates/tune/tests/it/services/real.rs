@@ -6,6 +6,7 @@ use std::net::UdpSocket;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -19,6 +20,9 @@ use crate::lab::lab;
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// A server that has the same processes and sockets for so long has started.
 const SETTLED: Duration = Duration::from_millis(400);
+
+/// Numbers the labs: several tests have the same server.
+static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// A running server, ended when dropped.
 pub(super) struct Real {
@@ -220,8 +224,36 @@ impl Kind {
 impl Real {
     /// Starts it, and waits until it serves.
     pub(super) fn start(kind: Kind) -> Self {
-        let real =
-            Self { kind, folder: tempfile::tempdir().unwrap(), lab: lab(&format!("sv-{}", kind.name()), 1) };
+        Self::start_as(kind, |_, command| command.to_owned())
+    }
+
+    /// Starts it in a mount namespace where its configuration is another one: with `server-count: 2`.
+    pub(super) fn start_in_a_container(kind: Kind) -> Self {
+        Self::start_as(kind, |root, command| {
+            let here = root.display();
+            assert!(
+                Command::new("cp")
+                    .arg("-a")
+                    .arg(root.join("etc"))
+                    .arg(root.join("other"))
+                    .status()
+                    .unwrap()
+                    .success()
+            );
+            let conf = root.join("other/nsd/nsd.conf");
+            let text = fs::read_to_string(&conf).unwrap();
+            fs::write(&conf, text.replacen("server:\n", "server:\n  server-count: 2\n", 1)).unwrap();
+            let inside = format!("mount --bind {here}/other {here}/etc && exec {command}");
+            format!("unshare --mount --propagation private -- sh -c '{inside}'")
+        })
+    }
+
+    fn start_as(kind: Kind, wrapped: impl Fn(&Path, &str) -> String) -> Self {
+        let real = Self {
+            kind,
+            folder: tempfile::tempdir().unwrap(),
+            lab: lab(&format!("sv-{}-{}", kind.name(), NEXT.fetch_add(1, Ordering::Relaxed)), 1),
+        };
         let root = real.folder.path();
         let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/services").join(kind.name());
         assert!(Command::new("cp").arg("-a").arg(fixture.join(".")).arg(root).status().unwrap().success());
@@ -233,7 +265,7 @@ impl Real {
             });
             fs::write(&path, moved).unwrap();
         }
-        let command = kind.prepare(root);
+        let command = wrapped(root, &kind.prepare(root));
         // Modes that the undo must bring back.
         for path in files(&root.join("etc")) {
             fs::set_permissions(path, fs::Permissions::from_mode(0o640)).unwrap();
