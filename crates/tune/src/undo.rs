@@ -5,7 +5,7 @@ use thiserror::Error;
 use udpath_host::namespace::Place;
 
 use crate::context::{self, Namespace};
-use crate::journal::{Contents, Entry, JournalError, Lock, State};
+use crate::journal::{Contents, Entry, Intent, JournalError, Lock, State};
 use crate::machine::Machine;
 use crate::restore::{AfterBoot, Restored, restore};
 
@@ -135,9 +135,13 @@ pub fn forget(lock: &Lock, id: u64, force: bool) -> Result<Vec<String>, UndoErro
         return Err(UndoError::Undoable(id));
     }
     lock.close(id)?;
-    let value = |text: &Option<String>| text.clone().unwrap_or_else(|| "nothing".to_owned());
+    // Not a file's whole text.
+    let value = |intent: &Intent| match intent.parsed() {
+        Ok((_, old, _)) => old.to_string(),
+        Err(_) => intent.old.clone().unwrap_or_else(|| "nothing".to_owned()),
+    };
     let kept = entry.intents.iter().filter(|intent| !intent.restored);
-    Ok(kept.map(|intent| format!("{} (was {})", intent.setting, value(&intent.old))).collect())
+    Ok(kept.map(|intent| format!("{} (was {})", intent.setting, value(intent))).collect())
 }
 
 /// What to do about settings that others have changed since.
