@@ -105,6 +105,7 @@ pub fn boost(
         command: config.command.clone(),
         profiles,
         running: None,
+        origin: None,
     })
 }
 

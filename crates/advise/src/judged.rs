@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use udpath_host::Snapshot;
 use udpath_host::map::{Map, Selection, SelectionError};
+use udpath_load::origin::Origin;
 use udpath_profile::Profile;
 
 use crate::finding::Finding;
@@ -52,12 +53,15 @@ pub struct ProfileResult {
     /// The figures.
     #[serde(flatten)]
     pub profile: Profile,
+    /// When and where it was measured, if the program that measured says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
 }
 
 impl From<Profile> for ProfileResult {
     fn from(profile: Profile) -> Self {
         let findings = rules::of_profile(&profile);
         let sentence = summary::sentence(&profile, &findings);
-        Self { schema: PROFILE_SCHEMA.into(), sentence, findings, profile }
+        Self { schema: PROFILE_SCHEMA.into(), sentence, findings, profile, origin: None }
     }
 }

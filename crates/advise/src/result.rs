@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use udpath_load::cpu::CpuUse;
+use udpath_load::origin::Origin;
 use udpath_load::result::{Counts, Latency};
 
 use crate::finding::Finding;
@@ -45,6 +46,9 @@ pub struct BoostResult {
     /// Of a server that was running already: what was found, and what helps; none of a climb in a lab.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<Running>,
+    /// When and where it was measured, if the program that ran it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
 }
 
 /// A running server that was boosted from outside.

@@ -21,6 +21,7 @@ pub mod cpu;
 mod error;
 mod flows;
 pub mod kernel;
+pub mod origin;
 pub mod plan;
 mod progress;
 pub mod record;

@@ -10,8 +10,13 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cpu::CpuUse;
+use crate::origin::Origin;
 
 mod merge;
+mod series;
+
+pub use series::Series;
+pub(crate) use series::Slices;
 
 /// Version of the JSON form of [`LoadResult`]; raised when a field changes its meaning or is removed.
 pub const SCHEMA: &str = "udpath.load/1";
@@ -50,6 +55,9 @@ pub struct LoadResult {
     pub offered: Option<f64>,
     /// Valid transactions completed per second; for `stream` and `flood`, datagrams or messages sent per second.
     pub tps: f64,
+    /// `tps` in consecutive slices of the window; none of a run shorter than two slices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub series: Option<Series>,
     /// Payload bits of requests per second, in Mbit/s.
     pub mbits: f64,
     /// For one-way modes: the receiver's report. None if it was not requested or did not arrive.
@@ -69,6 +77,9 @@ pub struct LoadResult {
     pub per_core: PerCore,
     /// Anything that makes the figures doubtful (all traffic on one CPU, ...).
     pub warnings: Vec<String>,
+    /// When and where it was measured, if the program that ran it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
 }
 
 /// How many intact replies said the same.
@@ -157,14 +168,16 @@ impl Counts {
     /// Both sides of the identity that does not hold.
     pub fn check(&self) -> Result<(), String> {
         let Self { sent, ok, late, refused, lost, duplicate, corrupt, wrong_flow, received, .. } = *self;
-        let ended = ok + late + refused + lost;
-        if sent != ended {
+        // A file may contain any numbers: their sums need more bits.
+        let sum = |counts: &[u64]| counts.iter().map(|count| u128::from(*count)).sum::<u128>();
+        let ended = sum(&[ok, late, refused, lost]);
+        if u128::from(sent) != ended {
             return Err(format!(
                 "sent {sent} but ok {ok} + late {late} + refused {refused} + lost {lost} = {ended}"
             ));
         }
-        let judged = ok + late + refused + duplicate + corrupt + wrong_flow;
-        if received != judged {
+        let judged = sum(&[ok, late, refused, duplicate, corrupt, wrong_flow]);
+        if u128::from(received) != judged {
             return Err(format!(
                 "received {received} but ok {ok} + late {late} + refused {refused} + duplicate {duplicate} + corrupt {corrupt} + \
                  wrong flow {wrong_flow} = {judged}"

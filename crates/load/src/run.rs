@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::plan::{Mode, Plan, PlanError, Transport};
 use crate::record::{Arrived, Outcome};
-use crate::result::LoadResult;
+use crate::result::{LoadResult, Slices};
 use crate::template::{Protocol, Received};
 use crate::{Error, Progress, kernel, socket, xdp};
 
@@ -95,6 +95,27 @@ pub fn run(
     let prepared = protocol.prepare(plan, PREPARE_TIMEOUT);
     let prepared = prepared.map_err(|source| Error::Unprepared { protocol: protocol.name(), source })?;
     let protocol = prepared.as_deref().unwrap_or(protocol);
+    let mut slices = Slices::default();
+    let mut watched = |now: &Progress| {
+        slices.add(now);
+        progress(now);
+    };
+    let mut done = carry_out(plan, engine, protocol, &mut watched, stop);
+    match &mut done {
+        Ok(result) => result.series = slices.series(),
+        Err(Error::Cut { result, .. }) => result.series = slices.series(),
+        Err(_) => {}
+    }
+    done
+}
+
+fn carry_out(
+    plan: &Plan,
+    engine: Engine,
+    protocol: &dyn Protocol,
+    progress: &mut dyn FnMut(&Progress),
+    stop: &AtomicBool,
+) -> Result<LoadResult, Error> {
     match (engine, plan.mode) {
         (Engine::Kernel, _) => kernel::run(plan, protocol, progress, stop),
         (Engine::Xdp, _) => finish(plan, protocol, xdp::run(plan, true, protocol, progress, stop)?),

@@ -69,6 +69,7 @@ pub(super) fn result(
         warnings: warnings(bed, found),
         command: config.command.clone(),
         profiles,
+        origin: None,
         running: Some(Running {
             server: bed.target.name(),
             pids: bed.target.pids(),

@@ -112,6 +112,7 @@ impl Outcome {
             kinds: self.kinds,
             offered: plan.offered(),
             tps,
+            series: None,
             mbits: tps * plan.size as f64 * 8.0 / 1e6,
             delivered: None,
             intended_latency: self.intended_latency,
@@ -121,6 +122,7 @@ impl Outcome {
             cpus: self.cpus,
             per_core: PerCore { sender, receiver: None },
             warnings: self.warnings,
+            origin: None,
         };
         if let (true, Some(arrived)) = (one_way, self.delivered) {
             result.deliver(arrived);

@@ -86,6 +86,7 @@ impl LoadResult {
                 _ => None,
             };
             all.tps += one.tps;
+            all.series = all.series.zip(one.series.as_ref()).and_then(|(all, one)| all.merged(one));
             all.mbits += one.mbits;
             all.delivered = match (all.delivered, one.delivered) {
                 (Some(a), Some(b)) => Some(Delivered {
