@@ -25,12 +25,15 @@
 //!  search.rs      races candidates, keeps what is better, leaves each out once, measures the gain
 //!      |
 //!  statistics.rs
+//!  two results of one kind ──▸ comparison/   are their loads alike? each figure with its ratio, interval and verdict
+//!                                └─ statistics/unpaired.rs: the trials of the two were not interleaved
 //! ```
 //! A rung that does not win is undone: the next one is tried on top of the best so far, not of the last one. Nothing
 //! outside the lab stays changed: the rung `rfs` turns the machine's flow table on only during its trials.
 
 mod boost;
 mod climb;
+pub mod comparison;
 mod config;
 mod error;
 pub mod finding;

@@ -51,6 +51,8 @@
 //! that the smallest effect protects from nothing. The price: a rung may show an interval above 1 and still be "not
 //! shown"; more blocks settle it.
 
+pub mod unpaired;
+
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::result::{Ratio, Verdict};
@@ -271,13 +273,7 @@ impl Comparison {
     /// Candidate over best so far, with its 95 % interval; none before [`FEWEST_BLOCKS`] usable blocks.
     #[must_use]
     pub fn interval(&self) -> Option<Ratio> {
-        let estimate = self.estimate()?;
-        let half = estimate.half_width(NOMINAL_ERROR);
-        Some(Ratio {
-            ratio: estimate.middle.exp(),
-            low: (estimate.middle - half).exp(),
-            high: (estimate.middle + half).exp(),
-        })
+        Some(self.estimate()?.ratio(NOMINAL_ERROR))
     }
 
     /// Go on, or stop with this verdict. Asked after every block; asking less often does no harm.
@@ -319,28 +315,42 @@ impl Comparison {
         no_such_gain || too_noisy
     }
 
-    /// The trimmed mean of the blocks, with the spread of the winsorised ones.
     fn estimate(&self) -> Option<Estimate> {
-        let blocks = self.log_ratios.len();
-        if blocks < FEWEST_BLOCKS {
+        Estimate::trimmed(&self.log_ratios)
+    }
+}
+
+impl Estimate {
+    /// The trimmed mean of ascending values, with the spread of the winsorised ones; none of fewer than [`FEWEST_BLOCKS`].
+    fn trimmed(ascending: &[f64]) -> Option<Self> {
+        let all = ascending.len();
+        if all < FEWEST_BLOCKS {
             return None;
         }
-        let cut = (TRIM * blocks as f64) as usize;
-        let kept = &self.log_ratios[cut..blocks - cut];
-        let (n, h) = (blocks as f64, kept.len() as f64);
+        let cut = (TRIM * all as f64) as usize;
+        let kept = &ascending[cut..all - cut];
+        let (n, h) = (all as f64, kept.len() as f64);
         let (lowest, highest) = (kept[0], kept[kept.len() - 1]);
-        let winsorised = || self.log_ratios.iter().map(|d| d.clamp(lowest, highest));
+        let winsorised = || ascending.iter().map(|d| d.clamp(lowest, highest));
         let centre = winsorised().sum::<f64>() / n;
         let squares: f64 = winsorised().map(|d| (d - centre).powi(2)).sum();
-        Some(Estimate {
+        Some(Self {
             middle: kept.iter().sum::<f64>() / h,
             error: (squares / (h * (h - 1.0))).sqrt(),
             freedom: h - 1.0,
         })
     }
-}
 
-impl Estimate {
+    /// As a ratio, with the interval that errs with this probability.
+    fn ratio(&self, error: f64) -> Ratio {
+        let half = self.half_width(error);
+        Ratio {
+            ratio: self.middle.exp(),
+            low: (self.middle - half).exp(),
+            high: (self.middle + half).exp(),
+        }
+    }
+
     /// Half-width of the two-sided interval that errs with this probability, in log units.
     fn half_width(&self, error: f64) -> f64 {
         // Freedom is at least 2 (three blocks, none cut), so the distribution exists; were it ever not so,
@@ -350,8 +360,13 @@ impl Estimate {
     }
 
     fn verdict(&self, error: f64) -> Verdict {
+        self.verdict_beyond(SMALLEST_EFFECT, error)
+    }
+
+    /// Whether the interval leaves 1 by more than the share `smallest`.
+    fn verdict_beyond(&self, smallest: f64, error: f64) -> Verdict {
         let half = self.half_width(error);
-        let smallest = SMALLEST_EFFECT.ln_1p();
+        let smallest = smallest.ln_1p();
         if self.middle - half > smallest {
             Verdict::Better
         } else if self.middle + half < -smallest {
