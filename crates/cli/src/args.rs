@@ -3,7 +3,7 @@
 //! ```text
 //! Cli ─▸ Verb ─▸ show, top, ...    a file per verb: its arguments, their defaults and help
 //!                  │
-//!                  ├─ place, settings   arguments that several verbs share
+//!                  ├─ place, settings, history::StoreArgs   arguments that several verbs share
 //!                  ├─ value             duration, rate, count, size, share, ports, address
 //!                  ├─ choice            one of several words
 //!                  └─ protocol_options  what protocols add to serve and load, from the registry
@@ -14,9 +14,11 @@
 pub(crate) mod apply;
 pub(crate) mod boost;
 mod choice;
+pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod confirm;
 pub(crate) mod export;
+pub(crate) mod history;
 pub(crate) mod lab;
 pub(crate) mod load;
 pub(crate) mod man;
@@ -83,6 +85,10 @@ pub(crate) enum Verb {
     Support(support::Args),
     /// Render a JSON result as HTML or text
     Report(report::Args),
+    /// Compare two results of boost, load or profile: is the second one better?
+    Compare(compare::Args),
+    /// Show the results that were kept, and the dates at which a figure changed
+    History(history::Args),
     /// Print shell completions
     Completions(completions::Args),
     /// Write man pages

@@ -7,6 +7,7 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
+use udpath_history::{RunError, StoreError};
 use udpath_host::namespace::NamespaceError;
 use udpath_protocols::{OptionError, StartError};
 use udpath_report::{InputError, ReadError, WriteError};
@@ -68,6 +69,7 @@ usage_if! {
     udpath_serve::Error: udpath_serve::Error::Config(_),
     JournalError: JournalError::Unknown { .. },
     NamespaceError: NamespaceError::NotThere { .. },
+    StoreError: StoreError::Unknown { .. } | StoreError::NotAFile { .. },
     PackageError: PackageError::Exists { .. } | PackageError::NotOurs { .. },
     ServiceError: ServiceError::Request(_)
         | ServiceError::NoKnob { .. }
@@ -101,6 +103,12 @@ impl From<StartError> for Failure {
             StartError::Option(error) => error.into(),
             StartError::Server(error) => error.into(),
         }
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        Self::usage(error)
     }
 }
 

@@ -4,12 +4,13 @@
 //!
 //! ```text
 //! page.html   head, policy, style, what it comes to, figures     filled from Head
-//!    └─ boost.html  load.html  profile.html  difference.html     a struct each, in the file of that name
+//!    └─ boost.html  load.html  profile.html  difference.html  compare.html     a struct each, in the file of that name
 //!         parts: tables, notice, flame, change, traces           macros; what fills them stands in the file of that name
 //! ```
 
 pub(crate) mod boost;
 mod change;
+pub(crate) mod compare;
 pub(crate) mod difference;
 mod flame;
 pub(crate) mod load;

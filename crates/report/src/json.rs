@@ -28,6 +28,18 @@ pub enum Document {
     Profile(ProfileResult),
 }
 
+impl Document {
+    /// The verb that writes such results.
+    #[must_use]
+    pub const fn verb(&self) -> &'static str {
+        match self {
+            Self::Boost(_) => "boost",
+            Self::Load(_) => "load",
+            Self::Profile(_) => "profile",
+        }
+    }
+}
+
 /// Why a file cannot be read as a result.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {

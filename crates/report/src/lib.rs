@@ -4,6 +4,7 @@
 //! BoostResult, LoadResult, ProfileResult ─▸ json       to and from a file; the schema is checked first
 //!                                        ─▸ terminal   one screen: the conclusion, then aligned tables
 //!                                        ─▸ html       one file: charts (svg), their tables, how to read them
+//! two of them              ─▸ compared: the same three     a history of them ─▸ terminal, with a plot
 //! MapResult                              ─▸ terminal, metrics, and top: live, on a whole screen
 //! what serve, lab, predict, support and the verbs of settings return ─▸ terminal
 //!
@@ -34,6 +35,7 @@ mod words;
 use std::path::Path;
 
 use udpath_advise::ProfileResult;
+use udpath_advise::comparison::CompareResult;
 use udpath_advise::result::BoostResult;
 use udpath_load::result::LoadResult;
 use udpath_profile::Profile;
@@ -47,6 +49,7 @@ pub use terminal::boost::text as boost_text;
 pub use terminal::changes::{
     applied as applied_text, applied_sentence, status as status_text, status_findings, undone_sentence,
 };
+pub use terminal::history::text as history_text;
 pub use terminal::lab::text as labs_text;
 pub use terminal::map::{Extent, text as map_text};
 pub use terminal::predict::{accuracy, compared, mismatch, path as path_text, spreads as spreads_text};
@@ -57,6 +60,7 @@ pub use terminal::serve::{Started, started as started_text, summary as served_te
 pub use terminal::service::text as service_text;
 pub use terminal::support::{contents as capture_text, redactions as redactions_text};
 pub use units::date;
+pub use words::compare::{conclusion as compared_sentence, unlike as unlike_sentence};
 pub use words::shell_quoted;
 
 /// A result that can be rendered.
@@ -133,6 +137,31 @@ impl Render for Compared<'_> {
 
     fn json(&self) -> String {
         to_json(&Difference::new(self.a, self.b))
+    }
+}
+
+/// Two results of one kind, rendered as their comparison.
+#[derive(Debug, Clone, Copy)]
+pub struct Versus<'a> {
+    /// Their comparison.
+    pub result: &'a CompareResult,
+    /// The names of both: their files.
+    pub names: [&'a str; 2],
+    /// The results, for the page's charts.
+    pub documents: [&'a Document; 2],
+}
+
+impl Render for Versus<'_> {
+    fn terminal(&self, style: &Style) -> String {
+        terminal::compare::text(self.result, self.names, style)
+    }
+
+    fn html(&self) -> String {
+        html::compare::page(self.result, self.names, self.documents)
+    }
+
+    fn json(&self) -> String {
+        to_json(self.result)
     }
 }
 

@@ -5,10 +5,13 @@
 
 pub(crate) mod boost;
 pub(crate) mod changes;
+pub(crate) mod compare;
 pub(crate) mod difference;
+pub(crate) mod history;
 pub(crate) mod lab;
 pub(crate) mod load;
 pub(crate) mod map;
+mod plot;
 pub(crate) mod predict;
 pub(crate) mod profile;
 pub(crate) mod progress;

@@ -1,5 +1,7 @@
 //! The sentences that the terminal and the HTML share, built from the figures.
 
+pub(crate) mod compare;
+pub(crate) mod history;
 pub(crate) mod load;
 pub(crate) mod running;
 
@@ -264,7 +266,7 @@ pub(crate) fn mean_cpu(cpus: &[CpuUse]) -> Option<CpuUse> {
     })
 }
 
-fn plural(number: u32, word: &str) -> String {
+pub(crate) fn plural(number: u32, word: &str) -> String {
     if number == 1 { word.to_owned() } else { format!("{word}s") }
 }
 

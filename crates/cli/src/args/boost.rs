@@ -10,6 +10,7 @@ use udpath_load::Engine;
 use udpath_serve::Io;
 use udpath_tune::journal::DIRECTORY;
 
+use super::history::RecordArgs;
 use super::{choice, value};
 
 /// Length of a trial. Shorter: the first milliseconds dominate. Longer: a climb takes days.
@@ -73,6 +74,8 @@ pub(crate) struct Args {
     /// Also write the result as one self-contained HTML file
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) record: RecordArgs,
     /// Print one JSON document (udpath.boost/2)
     #[arg(long)]
     pub(crate) json: bool,

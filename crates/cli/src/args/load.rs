@@ -11,6 +11,7 @@ use udpath_load::Engine;
 use udpath_load::plan::{Mode, Process, Transport};
 use udpath_protocols::{PROTOCOLS, ProtocolEntry};
 
+use super::history::RecordArgs;
 use super::protocol_options::LoadOptions;
 use super::{choice, value};
 
@@ -75,7 +76,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,
     /// Search for the highest rate within --loss and --p99
-    #[arg(long)]
+    #[arg(long, conflicts_with = "record")]
     pub(crate) find_max: bool,
     /// Search: largest share of requests lost or late [default: 0.1%]
     #[arg(long, value_parser = value::share, allow_hyphen_values = true, value_name = "SHARE")]
@@ -85,6 +86,8 @@ pub(crate) struct Args {
     pub(crate) p99: Option<Duration>,
     #[command(flatten)]
     pub(crate) lab: LabArgs,
+    #[command(flatten)]
+    pub(crate) record: RecordArgs,
     /// Print one JSON document (udpath.load/1; with --find-max, udpath.find-max/1)
     #[arg(long)]
     pub(crate) json: bool,

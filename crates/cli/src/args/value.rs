@@ -138,6 +138,32 @@ pub(super) fn ramp(text: &str) -> Result<(f64, f64), String> {
     Ok((rate(from)?, rate(to)?))
 }
 
+/// A date, or a date and a time, UTC, as seconds since 1970: `2026-11-20`, `2026-11-20 13:04`.
+pub(super) fn date(text: &str) -> Result<u64, String> {
+    let parsed = || {
+        let (day, time) = text.split_once([' ', 'T']).unwrap_or((text, "00:00"));
+        let field = |text: &str, digits: usize| {
+            let number = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
+            number.then(|| text.parse::<u64>().ok())?
+        };
+        let mut day = day.split('-');
+        let (year, month, date) = (field(day.next()?, 4)?, field(day.next()?, 2)?, field(day.next()?, 2)?);
+        let (hour, minute) = time.split_once(':')?;
+        let (hour, minute) = (field(hour, 2)?, field(minute, 2)?);
+        let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+        let lengths = [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+        let length = *lengths.get(usize::try_from(month.checked_sub(1)?).ok()?)?;
+        let valid = year >= 1970 && (1..=length).contains(&date) && hour < 24 && minute < 60;
+        let before = year - 1.min(year);
+        let days = year.checked_sub(1970)? * 365 + (before / 4 - before / 100 + before / 400) - 477;
+        let days = days + lengths.iter().take(month as usize - 1).sum::<u64>() + date - 1;
+        (day.next().is_none() && valid).then_some(days * 86_400 + hour * 3600 + minute * 60)
+    };
+    parsed().ok_or_else(|| {
+        format!("invalid date `{text}`: expected YYYY-MM-DD or 'YYYY-MM-DD HH:MM' from 1970 on, such as 2026-11-20")
+    })
+}
+
 /// An address with its port: `192.0.2.1:53`, `[2001:db8::1]:53`.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
@@ -176,6 +202,27 @@ mod tests {
         assert_eq!((rate("20k"), rate("199")), (Ok(20_000), Ok(199)));
         for bad in ["0", "20001", "0.5", "-1", "99999G"] {
             assert_eq!(rate(bad), Err("expected 1 to 20000 per second".into()), "{bad}");
+        }
+    }
+
+    #[test]
+    fn dates_are_seconds_since_1970() {
+        for (text, seconds) in [
+            ("1970-01-01", 0),
+            ("1970-01-01 00:01", 60),
+            ("1972-03-01", 68_256_000),
+            ("2000-02-29", 951_782_400),
+            ("2026-11-20 13:06", 1_795_179_960),
+            ("2026-11-20T13:06", 1_795_179_960),
+            ("2100-03-01", 4_107_542_400),
+        ] {
+            assert_eq!(date(text), Ok(seconds), "{text}");
+        }
+        for bad in [
+            "", "2026", "2026-13-01", "2026-00-01", "2026-02-29", "2026-1-1", "1969-12-31", "2026-11-20 24:00",
+            "2026-11-20 1:00", "2026-11-20-1", "0000-01-01", "+026-01-01", "yesterday",
+        ] {
+            assert!(date(bad).unwrap_err().contains("YYYY-MM-DD"), "{bad}");
         }
     }
 

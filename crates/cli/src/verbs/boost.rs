@@ -10,12 +10,14 @@ use udpath_advise::ladder::{ladder, without_root};
 use udpath_advise::result::{BoostResult, LeftOut};
 use udpath_advise::statistics::Bound;
 use udpath_advise::{Config, Event};
+use udpath_history::NewRun;
 use udpath_load::Engine;
 use udpath_protocols::{Options, ProtocolEntry, echo};
 use udpath_report::{Render, boost_text, rung_line, shell_quoted, trial_line};
 use udpath_serve::Io;
 
 use super::page;
+use super::record::{self, Recorder};
 use crate::args::boost::Args;
 use crate::exit::{Done, Failure};
 use crate::terminal::{self, StatusLine};
@@ -62,6 +64,7 @@ pub(crate) fn run(args: &Args) -> Done {
 fn in_lab(args: &Args, watcher: &mut Watcher, stop: &Arc<AtomicBool>) -> Result<BoostResult, Failure> {
     let mut config = config(args)?;
     config.check().map_err(Failure::usage)?;
+    let record = Recorder::open(&args.record)?;
     let mut notices = Vec::new();
     if config.queues == 1 && args.io.contains(&Io::Percpu) {
         config.left_out.push(LeftOut {
@@ -90,6 +93,16 @@ fn in_lab(args: &Args, watcher: &mut Watcher, stop: &Arc<AtomicBool>) -> Result<
     let mut result = done?;
     result.warnings.splice(0..0, notices);
     Ok(result)
+    result.origin = Some(record::origin());
+    if args.json {
+        terminal::print(&result.json())?;
+    } else {
+        terminal::print(&boost_text(&result, &terminal::style(), args.details))?;
+    }
+    if let Some(path) = &args.report {
+        page::write(path, &result)?;
+    }
+    record.map_or(Ok(()), |record| record.keep(|name| NewRun::of_boost(&result, name, None)))
 }
 
 fn config(args: &Args) -> Result<Config, Failure> {

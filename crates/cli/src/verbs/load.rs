@@ -16,15 +16,18 @@ use std::sync::atomic::AtomicBool;
 use crate::args::load::{Args, task};
 use crate::exit::{Done, Failure};
 use crate::terminal;
+use crate::verbs::record::Recorder;
 
 /// Carries out the arguments.
 pub(crate) fn run(args: &Args) -> Done {
     let task = task::task(args, &*protocol(args)?).map_err(Failure::Usage)?;
+    let task = task::task(args, &*single::protocol(args)?).map_err(Failure::Usage)?;
+    let record = Recorder::open(&args.record)?;
     let stop = Arc::new(AtomicBool::new(false));
     terminal::stop_on_signals(&stop)?;
     match &task.search {
-        _ if args.lab.lab => lab::run(args, &task, &stop),
+        _ if args.lab.lab => lab::run(args, &task, record, &stop),
         Some(limits) => search::run(args, &task, limits, &stop),
-        None => single::once(args, &task, &stop),
+        None => single::once(args, &task, record, &stop),
     }
 }

@@ -19,7 +19,7 @@ use udpath_profile::folded;
 use udpath_profile::recorder::Wanted;
 use udpath_report::{Render, profile_text};
 
-use super::page;
+use super::{page, record};
 use crate::args::profile::Args;
 use crate::exit::{Done, Failure};
 use crate::terminal::{self, StatusLine};
@@ -37,7 +37,8 @@ pub(crate) fn run(args: &Args) -> Done {
     let stop = Arc::new(AtomicBool::new(false));
     terminal::stop_on_signals(&stop)?;
     let place = focus::place(args)?;
-    let result = namespace::inside(&place, || measure(args, &Folder::live(), &stop))??;
+    let mut result = namespace::inside(&place, || measure(args, &Folder::live(), &stop))??;
+    result.origin = Some(record::origin());
     if args.json {
         terminal::print(&result.json())?;
     } else {

@@ -33,6 +33,7 @@ use super::single;
 use crate::args::load::task::Task;
 use crate::args::load::{Args, Pattern};
 use crate::exit::{Done, Failure};
+use crate::verbs::record::Recorder;
 
 /// The servers' port; the machines are empty, so any port is free.
 const PORT: u16 = 7007;
@@ -51,7 +52,7 @@ const fn sides(pattern: Pattern, hosts: usize) -> (usize, usize) {
 }
 
 /// Creates the machines, starts the servers, runs one load per client, and prints the merged result.
-pub(super) fn run(args: &Args, task: &Task, stop: &AtomicBool) -> Done {
+pub(super) fn run(args: &Args, task: &Task, record: Option<Recorder>, stop: &AtomicBool) -> Done {
     let pattern = args.lab.pattern.unwrap_or(Pattern::Single);
     let (clients, servers) = sides(pattern, args.lab.hosts.unwrap_or(2));
     if !rustix::process::geteuid().is_root() {
@@ -69,7 +70,7 @@ pub(super) fn run(args: &Args, task: &Task, stop: &AtomicBool) -> Done {
     let down = lab.down().context("cannot take the lab down");
     let (result, cut) = done?;
     down?;
-    single::finish(args, &result, cut)
+    single::finish(args, result, cut, record)
 }
 
 fn in_lab(

@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
+use udpath_history::NewRun;
 use udpath_load::Error;
 use udpath_load::plan::Plan;
 use udpath_load::result::LoadResult;
@@ -16,6 +17,7 @@ use crate::args::load::Args;
 use crate::args::load::task::Task;
 use crate::exit::{Done, Failure};
 use crate::terminal;
+use crate::verbs::record::{self, Recorder};
 
 /// The protocol's side of a load, with a run number that distinguishes its replies from those of other runs.
 pub(in crate::verbs) fn protocol(args: &Args) -> Result<Box<dyn Protocol>, OptionError> {
@@ -43,10 +45,13 @@ pub(super) fn watched(args: &Args, task: &Task, plan: &Plan, stop: &AtomicBool) 
 }
 
 /// Carries out the task's plan and prints the result.
-pub(super) fn once(args: &Args, task: &Task, stop: &AtomicBool) -> Done {
+pub(super) fn once(args: &Args, task: &Task, record: Option<Recorder>, stop: &AtomicBool) -> Done {
     match watched(args, task, &task.plan, stop) {
-        Ok(result) => finish(args, &result, None),
-        Err(Error::Cut { result, why }) => finish(args, &result, Some(cut(&result, &why))),
+        Ok(result) => finish(args, result, None, record),
+        Err(Error::Cut { result, why }) => {
+            let why = cut(&result, &why);
+            finish(args, *result, Some(why), record)
+        }
         Err(error) => Err(error.into()),
     }
 }
@@ -56,15 +61,22 @@ pub(super) fn cut(result: &LoadResult, why: &impl std::fmt::Display) -> String {
     format!("the run ended after {:.1} s: {why}", result.seconds)
 }
 
-/// Prints the result; fails if the run was cut short, or if no reply came back: that is not a measurement.
-pub(super) fn finish(args: &Args, result: &LoadResult, cut: Option<String>) -> Done {
+/// Prints the result and keeps it if asked to; fails if the run was cut short, or if no reply came back: that is not a
+/// measurement.
+pub(super) fn finish(
+    args: &Args,
+    mut result: LoadResult,
+    cut: Option<String>,
+    record: Option<Recorder>,
+) -> Done {
+    result.origin = Some(record::origin());
     let text = if args.json { result.json() } else { result.terminal(&terminal::style()) };
     terminal::print(&text)?;
     if let Some(why) = cut {
         return Err(anyhow!(why).into());
     }
     if !result.unanswered() {
-        return Ok(());
+        return record.map_or(Ok(()), |record| record.keep(|name| NewRun::of_load(&result, name, None)));
     }
     let hint = result.warnings.first().map_or_else(String::new, |warning| format!(" ({warning})"));
     let requests = format!("none of {} requests", result.counts.sent);
