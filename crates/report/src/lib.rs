@@ -60,7 +60,7 @@ pub use terminal::serve::{Started, started as started_text, summary as served_te
 pub use terminal::service::text as service_text;
 pub use terminal::support::{contents as capture_text, redactions as redactions_text};
 pub use units::date;
-pub use words::compare::{conclusion as compared_sentence, unlike as unlike_sentence};
+pub use words::compare::unlike as unlike_sentence;
 pub use words::shell_quoted;
 
 /// A result that can be rendered.

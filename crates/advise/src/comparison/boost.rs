@@ -88,5 +88,7 @@ fn of_best(figures: &mut Vec<Figure>, a: &RungResult, b: &RungResult) {
     let cpu = |rung: &RungResult| Some(rung.cpu_ns_per_transaction).filter(|ns| *ns > 0.0);
     figures.push(Figure::new("CPU time", "of the whole machine, each", Unit::Nanoseconds, cpu(a), cpu(b)));
     figures.push(Figure::loss("loss", &a.counts, &b.counts).decisive());
-    latency::add(figures, "latency, sent to answered", a.latency.as_ref(), b.latency.as_ref(), true);
+    let latencies = [a, b].map(|rung| rung.latency.as_ref());
+    let rates = [a, b].map(|rung| unpaired::Figure::of_samples(&rung.trials));
+    latency::add(figures, "latency, sent to answered", latencies, rates);
 }

@@ -87,11 +87,19 @@ fn figures(a: &LoadResult, b: &LoadResult, notes: &mut Vec<String>) -> Vec<Figur
         if one_way && result.delivered.is_none() { Counts::default() } else { result.counts }
     };
     figures.push(Figure::loss("loss", &known(a), &known(b)).decisive());
-    let mut latencies = |group: &str, of: fn(&LoadResult) -> Option<&_>, decisive| {
-        latency::add(&mut figures, group, of(a), of(b), decisive);
-    };
-    // What a client sees decides; the other one explains it.
-    latencies("latency, intended to answered", |result| result.intended_latency.as_ref(), true);
-    latencies("latency, sent to answered", |result| result.sent_latency.as_ref(), false);
+    if of_a.is_some() && of_b.is_some() && !latency::are_steady([of_a, of_b]) {
+        notes.push(
+            "the rate varied so much from second to second that latency is no evidence: run longer, or on a machine that \
+             does nothing else"
+                .to_owned(),
+        );
+    }
+    let intended = [a, b].map(|result| result.intended_latency.as_ref().or(result.sent_latency.as_ref()));
+    // What a client sees decides. In an open loop, the path and the server alone explain it.
+    latency::add(&mut figures, "latency, intended to answered", intended, [of_a, of_b]);
+    if a.offered.is_some() || b.offered.is_some() {
+        let sent = [a, b].map(|result| result.sent_latency.as_ref());
+        latency::add(&mut figures, "latency, sent to answered", sent, [None; 2]);
+    }
     figures
 }

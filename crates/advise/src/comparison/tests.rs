@@ -66,12 +66,23 @@ fn rates_decide_in_both_directions() {
 
 #[test]
 fn a_slower_answer_is_worse_even_at_a_higher_rate() {
-    let slow = LoadResult { intended_latency: Some(latency(1.5)), ..load(1.2e5) };
+    let slow = LoadResult { intended_latency: Some(latency(1.7)), ..load(1.2e5) };
     let compared = loads(&load(1e5), &slow);
     assert_eq!(figure(&compared, "transactions").verdict, Some(Verdict::Better));
     assert_eq!(figure(&compared, "p50").verdict, Some(Verdict::Worse));
+    assert_eq!(figure(&compared, "p99").verdict, Some(Verdict::Worse));
     assert_eq!(figure(&compared, "p99.9").verdict, None);
     assert_eq!(compared.verdict, Verdict::Worse);
+}
+
+#[test]
+fn latency_of_a_disturbed_run_is_no_evidence() {
+    let rates = [1e5, 0.7e5, 1.2e5, 1e5, 0.6e5, 1.1e5, 1e5, 1.2e5, 0.8e5, 1e5];
+    let series = Some(Series { slice: 1.0, tps: rates.into() });
+    let disturbed = LoadResult { intended_latency: Some(latency(5.0)), series, ..load(1e5) };
+    let compared = loads(&load(1e5), &disturbed);
+    assert_eq!((compared.verdict, figure(&compared, "p99").verdict), (Verdict::NotShown, None));
+    assert!(compared.notes.iter().any(|note| note.contains("latency is no evidence")), "{:?}", compared.notes);
 }
 
 #[test]

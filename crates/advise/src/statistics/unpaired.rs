@@ -91,6 +91,12 @@ impl Figure {
         let error = ((high - low) / 2.0).max(0.005);
         Some(Self(Estimate { middle, error, freedom: KNOWN }))
     }
+
+    /// Its standard error, as a share.
+    #[must_use]
+    pub const fn error(&self) -> f64 {
+        self.0.error
+    }
 }
 
 fn logarithm(value: f64) -> Option<f64> {

@@ -10,8 +10,7 @@ use crate::units;
 const MAX_VALUE: usize = 40;
 
 /// What the comparison comes to.
-#[must_use]
-pub fn conclusion(result: &CompareResult) -> String {
+pub(crate) fn conclusion(result: &CompareResult) -> String {
     if !result.unlike.is_empty() {
         return format!("Not a fair comparison: the loads differ in {}.", unlike(&result.unlike));
     }
@@ -25,7 +24,7 @@ pub fn conclusion(result: &CompareResult) -> String {
         Verdict::Worse => format!("B is worse than A: {worse}; but better: {better}."),
         Verdict::Better => format!("B is better than A: {better}."),
         _ if result.figures.iter().any(|f| f.decisive && f.verdict.is_some()) => {
-            "No difference is shown: whatever differs is within what two equal runs differ.".to_owned()
+            "B is not shown to be better or worse than A.".to_owned()
         }
         _ => "Nothing is shown: no figure of both has a known scatter.".to_owned(),
     }
