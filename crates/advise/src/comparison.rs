@@ -195,7 +195,13 @@ impl Figure {
 }
 
 impl CompareResult {
-    fn new(kind: Kind, unlike: Vec<Pair>, figures: Vec<Figure>, differs: Vec<Pair>, notes: Vec<String>) -> Self {
+    fn new(
+        kind: Kind,
+        unlike: Vec<Pair>,
+        figures: Vec<Figure>,
+        differs: Vec<Pair>,
+        notes: Vec<String>,
+    ) -> Self {
         let any = |wanted| figures.iter().any(|f| f.decisive && f.verdict == Some(wanted));
         let verdict = match (any(Verdict::Worse), any(Verdict::Better)) {
             _ if !unlike.is_empty() => Verdict::NotShown,

@@ -344,11 +344,7 @@ impl Estimate {
     /// As a ratio, with the interval that errs with this probability.
     fn ratio(&self, error: f64) -> Ratio {
         let half = self.half_width(error);
-        Ratio {
-            ratio: self.middle.exp(),
-            low: (self.middle - half).exp(),
-            high: (self.middle + half).exp(),
-        }
+        Ratio { ratio: self.middle.exp(), low: (self.middle - half).exp(), high: (self.middle + half).exp() }
     }
 
     /// Half-width of the two-sided interval that errs with this probability, in log units.

@@ -104,9 +104,8 @@ impl Distances {
             if at >= FEWEST && len - at >= FEWEST {
                 let (n, m) = (at as f64, (len - at) as f64);
                 let across = all - left - right;
-                let apart = 2.0 * across / (n * m)
-                    - left * 2.0 / (n * (n - 1.0))
-                    - right * 2.0 / (m * (m - 1.0));
+                let apart =
+                    2.0 * across / (n * m) - left * 2.0 / (n * (n - 1.0)) - right * 2.0 / (m * (m - 1.0));
                 let distance = apart * n * m / (n + m);
                 if best.as_ref().is_none_or(|best| distance > best.distance) {
                     best = Some(Split { at, distance });
@@ -156,7 +155,11 @@ mod tests {
             let noise = (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos();
             level.ln() + 0.01 * noise - if w < odd { 0.1 } else { 0.0 }
         };
-        levels.iter().flat_map(|(len, level)| (0..*len).map(|_| *level).collect::<Vec<_>>()).map(&mut value).collect()
+        levels
+            .iter()
+            .flat_map(|(len, level)| (0..*len).map(|_| *level).collect::<Vec<_>>())
+            .map(&mut value)
+            .collect()
     }
 
     #[test]
@@ -176,7 +179,8 @@ mod tests {
     fn steady_series_show_nothing() {
         let mut random = Random(2);
         for (len, odd) in [(10, 0.0), (30, 0.0), (30, 0.1), (80, 0.03)] {
-            let quiet = (0..200).filter(|_| changes(&series(&mut random, &[(len, 1.0)], odd)).is_empty()).count();
+            let quiet =
+                (0..200).filter(|_| changes(&series(&mut random, &[(len, 1.0)], odd)).is_empty()).count();
             assert!(quiet >= 190, "{quiet} of 200 at {len} runs, {odd} odd ones");
         }
     }

@@ -125,7 +125,10 @@ impl Listing {
         for run in runs {
             let origin = &run.origin;
             let machine = (origin.machine.clone(), origin.cpu_model.clone(), origin.cpus);
-            groups.entry((run.kind.clone(), run.name.clone(), run.load.clone(), machine)).or_default().push(run);
+            groups
+                .entry((run.kind.clone(), run.name.clone(), run.load.clone(), machine))
+                .or_default()
+                .push(run);
         }
         let mut series: Vec<Series> = groups
             .into_iter()
@@ -154,7 +157,8 @@ fn shifts(runs: &[Run], metric: Metric) -> Vec<Shift> {
     let found = changes(&logs);
     let ends = found.iter().skip(1).map(|change| change.at).chain([measured.len()]);
     let starts = std::iter::once(0).chain(found.iter().map(|change| change.at));
-    let level = |runs: &[(&Run, f64)]| Figure::of_samples(&runs.iter().map(|(_, value)| *value).collect::<Vec<_>>());
+    let level =
+        |runs: &[(&Run, f64)]| Figure::of_samples(&runs.iter().map(|(_, value)| *value).collect::<Vec<_>>());
     found
         .iter()
         .zip(starts.zip(ends))
@@ -192,7 +196,16 @@ mod tests {
             ..Origin::default()
         };
         let load = "echo rr".to_owned();
-        Run { id, kind: "load".into(), name: String::new(), load, origin, tps: Some(tps), p99: None, cpu: Some(1e9 / tps) }
+        Run {
+            id,
+            kind: "load".into(),
+            name: String::new(),
+            load,
+            origin,
+            tps: Some(tps),
+            p99: None,
+            cpu: Some(1e9 / tps),
+        }
     }
 
     fn wobble(id: i64) -> f64 {
@@ -211,7 +224,11 @@ mod tests {
         let [series] = &listing.series[..] else { panic!("{listing:?}") };
         let [shift] = &series.shifts[..] else { panic!("{:?}", series.shifts) };
         assert_eq!((shift.before, shift.from, shift.after, shift.to), (10, 10_000, 11, 11_000));
-        assert!(shift.ratio.low < 0.9 && shift.ratio.high > 0.9 && shift.ratio.high < 0.92, "{:?}", shift.ratio);
+        assert!(
+            shift.ratio.low < 0.9 && shift.ratio.high > 0.9 && shift.ratio.high < 0.92,
+            "{:?}",
+            shift.ratio
+        );
         assert_eq!((shift.verdict, shift.p), (Verdict::Worse, 0.001));
         assert_eq!(shift.differs, [Pair { what: "kernel".into(), a: "6.1".into(), b: "6.2".into() }]);
         // The same runs cost more CPU time each.

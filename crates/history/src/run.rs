@@ -67,7 +67,8 @@ impl NewRun {
     /// See [`RunError`].
     pub fn of_load(result: &LoadResult, name: &str, origin: Option<Origin>) -> Result<Self, RunError> {
         // Without the interface that the kernel engine names: labs make up new ones.
-        let arrivals = result.arrivals.split_once(", XDP on ").map_or(&*result.arrivals, |(process, _)| process);
+        let arrivals =
+            result.arrivals.split_once(", XDP on ").map_or(&*result.arrivals, |(process, _)| process);
         let load = format!(
             "{} {} over {} to {}, {} engine, {arrivals}, {} flows, {} bytes",
             result.protocol,

@@ -106,11 +106,9 @@ impl Store {
     pub fn write(path: &Path) -> Result<Self, StoreError> {
         regular(path)?;
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            fs::create_dir_all(folder)
-                .map_err(|cause| StoreError::Folder { path: folder.into(), cause })?;
+            fs::create_dir_all(folder).map_err(|cause| StoreError::Folder { path: folder.into(), cause })?;
         }
-        let mut store =
-            Self::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+        let mut store = Self::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
         store.create().map_err(|cause| StoreError::of(&store.path, cause))?;
         store.checked()
     }
@@ -153,7 +151,8 @@ impl Store {
 
     /// This store, if it is ours and of a version that this program knows.
     fn checked(self) -> Result<Self, StoreError> {
-        let application = self.connection.pragma_query_value(None, "application_id", |row| row.get::<_, i64>(0));
+        let application =
+            self.connection.pragma_query_value(None, "application_id", |row| row.get::<_, i64>(0));
         if application.map_err(|cause| self.error(cause))? != APPLICATION {
             return Err(StoreError::Foreign { path: self.path });
         }
@@ -216,7 +215,16 @@ impl Store {
                 "INSERT INTO run (at, kind, name, load, origin, tps, p99, cpu, digest, result)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
                 params![
-                    at, run.kind, run.name, run.load, origin, run.tps, run.p99, run.cpu, digest.as_slice(), result
+                    at,
+                    run.kind,
+                    run.name,
+                    run.load,
+                    origin,
+                    run.tps,
+                    run.p99,
+                    run.cpu,
+                    digest.as_slice(),
+                    result
                 ],
             )?;
             let id = transaction.last_insert_rowid();
@@ -262,7 +270,9 @@ impl Store {
         };
         let mut runs = read().map_err(|cause| self.error(cause))?;
         runs.reverse();
-        runs.into_iter().map(|(run, origin)| Ok(Run { origin: self.origin(run.id, &origin)?, ..run })).collect()
+        runs.into_iter()
+            .map(|(run, origin)| Ok(Run { origin: self.origin(run.id, &origin)?, ..run }))
+            .collect()
     }
 
     fn origin(&self, id: i64, text: &str) -> Result<Origin, StoreError> {

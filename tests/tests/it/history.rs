@@ -55,9 +55,11 @@ fn refused(ended: &Ended, code: i32, parts: &[&str]) {
 fn a_load_is_kept_only_if_asked_for() {
     udpath_lab::needs_root!();
     let kept = Kept::new();
+    let of_the_machine = || fs::metadata("/var/lib/udpath/history.db").and_then(|file| file.modified()).ok();
+    let before = of_the_machine();
     measured();
     refused(&kept.run(&[]), 3, &["there is no history in", "--record"]);
-    assert!(!kept.store.exists() && !Path::new("/var/lib/udpath/history.db").exists());
+    assert_eq!((kept.store.exists(), of_the_machine()), (false, before));
     let store = kept.store.to_str().unwrap();
     let arguments = ["load", "echo", "--lab", "-d", "1s", "--json", "--record=nightly", "--store", store];
     let ended = Run::new(&arguments).finish();
@@ -67,13 +69,22 @@ fn a_load_is_kept_only_if_asked_for() {
     let series = &listing["series"][0];
     let printed: Value = serde_json::from_str(&ended.out).unwrap();
     assert_eq!((&listing["schema"], &series["name"]), (&"udpath.history/1".into(), &"nightly".into()));
-    assert_eq!((&series["runs"][0]["tps"], &series["runs"][0]["origin"]), (&printed["tps"], &printed["origin"]));
+    assert_eq!(
+        (&series["runs"][0]["tps"], &series["runs"][0]["origin"]),
+        (&printed["tps"], &printed["origin"])
+    );
     assert_eq!(series["machine"].as_str().map(str::len), Some(if has_identity() { 16 } else { 0 }));
     // Digit by digit what was printed.
     assert_eq!(kept.out(&["export", "--bare", "1"]), ended.out);
-    assert!(kept.out(&["export"]).starts_with("{\"id\":1,\"name\":\"nightly\",\"result\":{\"schema\":\"udpath.load/1\""));
+    assert!(
+        kept.out(&["export"])
+            .starts_with("{\"id\":1,\"name\":\"nightly\",\"result\":{\"schema\":\"udpath.load/1\"")
+    );
     let text = kept.out(&[]);
-    assert!(text.starts_with("load 'nightly': echo rr over udp to ") && text.contains("no change is shown"), "{text}");
+    assert!(
+        text.starts_with("load 'nightly': echo rr over udp to ") && text.contains("no change is shown"),
+        "{text}"
+    );
     assert_eq!(kept.out(&["remove", "1"]), "");
     assert_eq!(kept.out(&[]), "No runs.\n");
 }
@@ -157,7 +168,8 @@ fn what_cannot_be_kept_is_refused() {
     refused(&kept.run(&["remove", "77"]), 2, &["no run 77", "udpath history lists the runs"]);
     refused(&kept.run(&["export", "77"]), 2, &["no run 77"]);
     refused(&kept.run(&["--metric", "speed"]), 2, &["tps, p99, cpu"]);
-    let searched = Run::new(&["load", "echo", "127.0.0.1:9", "--find-max", "--rate", "1k", "--record"]).finish();
+    let searched =
+        Run::new(&["load", "echo", "127.0.0.1:9", "--find-max", "--rate", "1k", "--record"]).finish();
     refused(&searched, 2, &["--find-max", "cannot be used with '--record"]);
 }
 
@@ -202,7 +214,9 @@ fn a_user_has_a_history_of_its_own() {
         Run::of(command, &arguments.join(" ")).finish()
     };
     let add = ["history", "add", result.to_str().unwrap()];
-    for (variable, store) in [("HOME", ".local/state/udpath/history.db"), ("XDG_STATE_HOME", "udpath/history.db")] {
+    for (variable, store) in
+        [("HOME", ".local/state/udpath/history.db"), ("XDG_STATE_HOME", "udpath/history.db")]
+    {
         let ended = user(variable, &home, &add);
         assert_eq!(ended.code(), Some(0), "{}", ended.err);
         assert!(home.join(store).is_file(), "{}", ended.err);

@@ -28,10 +28,8 @@ pub fn profiles(a: &ProfileResult, b: &ProfileResult) -> CompareResult {
     figures.extend(difference.locks.iter().map(|pair| rows.figure("lock", &pair.of, pair)));
     if let (Some(counted_a), Some(counted_b)) = (a.profile.datagrams, b.profile.datagrams) {
         let rate = |handled: u64, seconds: f64| Some(handled as f64 / seconds.max(1e-9));
-        let (rate_a, rate_b) = (
-            rate(counted_a.handled(), a.profile.seconds),
-            rate(counted_b.handled(), b.profile.seconds),
-        );
+        let (rate_a, rate_b) =
+            (rate(counted_a.handled(), a.profile.seconds), rate(counted_b.handled(), b.profile.seconds));
         figures.push(Figure::new("datagrams", "received and sent", Unit::Rate, rate_a, rate_b));
         let (loss_a, loss_b) = (Some(counted_a.loss()), Some(counted_b.loss()));
         figures.push(Figure::new("datagrams", "dropped", Unit::Share, loss_a, loss_b));

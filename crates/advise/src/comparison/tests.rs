@@ -5,7 +5,8 @@ use udpath_load::result::{Generator, Latency, LoadResult, PerCore, Series};
 use super::*;
 
 fn latency(scale: f64) -> Latency {
-    let histogram: Vec<(u64, u64)> = (100..200).map(|v| ((f64::from(v) * 1000.0 * scale) as u64, 1000)).collect();
+    let histogram: Vec<(u64, u64)> =
+        (100..200).map(|v| ((f64::from(v) * 1000.0 * scale) as u64, 1000)).collect();
     let (min, max) = (histogram[0].0, histogram[99].0);
     Latency::from_buckets(histogram, min, max, 150_000.0 * scale).unwrap()
 }
@@ -82,7 +83,11 @@ fn latency_of_a_disturbed_run_is_no_evidence() {
     let disturbed = LoadResult { intended_latency: Some(latency(5.0)), series, ..load(1e5) };
     let compared = loads(&load(1e5), &disturbed);
     assert_eq!((compared.verdict, figure(&compared, "p99").verdict), (Verdict::NotShown, None));
-    assert!(compared.notes.iter().any(|note| note.contains("latency is no evidence")), "{:?}", compared.notes);
+    assert!(
+        compared.notes.iter().any(|note| note.contains("latency is no evidence")),
+        "{:?}",
+        compared.notes
+    );
 }
 
 #[test]
@@ -112,7 +117,8 @@ fn unlike_loads_are_named_and_get_no_verdict() {
     assert_eq!(what, ["protocol", "arrivals", "flows", "duration"]);
     assert_eq!(compared.verdict, Verdict::NotShown);
     // A tenth of the duration is alike, and so is another interface of the kernel engine.
-    let alike = LoadResult { seconds: 10.9, arrivals: format!("{}, XDP on eth7", load(1.0).arrivals), ..load(1e5) };
+    let alike =
+        LoadResult { seconds: 10.9, arrivals: format!("{}, XDP on eth7", load(1.0).arrivals), ..load(1e5) };
     assert_eq!(loads(&load(1e5), &alike).unlike, []);
 }
 
@@ -127,7 +133,9 @@ fn what_is_not_known_is_said() {
     let unbalanced = Counts { sent: 5, ..load(1e5).counts };
     let odd = LoadResult { generator: limited, counts: unbalanced, ..load(1e5) };
     let notes = loads(&odd, &load(1e5)).notes.join("\n");
-    assert!(notes.contains("A was limited by its generator") && notes.contains("A: its counts do not add up"));
+    assert!(
+        notes.contains("A was limited by its generator") && notes.contains("A: its counts do not add up")
+    );
 }
 
 #[test]

@@ -51,7 +51,8 @@ impl Figure {
         if !(slice > 0.0 && slice.is_finite()) {
             return None;
         }
-        let each = ((SHORTEST_BATCH / slice).round().max(1.0) as usize).max(values.len().div_ceil(MAX_BATCHES));
+        let each =
+            ((SHORTEST_BATCH / slice).round().max(1.0) as usize).max(values.len().div_ceil(MAX_BATCHES));
         let batches: Vec<f64> =
             values.chunks_exact(each).map(|batch| batch.iter().sum::<f64>() / each as f64).collect();
         Self::of_samples(&batches)
@@ -165,7 +166,8 @@ mod tests {
         let mut random = Random(7);
         for seconds in [5, 10, 60] {
             let covered = (0..500).filter(|_| {
-                let compared = Unpaired::new(run(&mut random, seconds, 1000.0), run(&mut random, seconds, 1100.0));
+                let compared =
+                    Unpaired::new(run(&mut random, seconds, 1000.0), run(&mut random, seconds, 1100.0));
                 let Ratio { low, high, .. } = compared.interval();
                 (low..=high).contains(&1.1)
             });

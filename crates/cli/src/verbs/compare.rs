@@ -30,8 +30,7 @@ pub(crate) fn run(args: &Args) -> Done {
             unlike_sentence(&result.unlike)
         )));
     }
-    let versus =
-        Versus { result: &result, names: names.each_ref().map(String::as_str), documents: [&a, &b] };
+    let versus = Versus { result: &result, names: names.each_ref().map(String::as_str), documents: [&a, &b] };
     terminal::print(&if args.json { versus.json() } else { versus.terminal(&terminal::style()) })?;
     if let Some(path) = &args.report {
         page::write(path, &versus)?;

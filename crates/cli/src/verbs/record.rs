@@ -33,7 +33,9 @@ pub(crate) fn path(given: Option<&PathBuf>) -> Result<PathBuf, Failure> {
     folder("XDG_STATE_HOME")
         .or_else(|| Some(folder("HOME")?.join(".local/state")))
         .map(|state| state.join(OF_A_USER))
-        .ok_or_else(|| Failure::Usage("neither $XDG_STATE_HOME nor $HOME is set: name the history with --store".into()))
+        .ok_or_else(|| {
+            Failure::Usage("neither $XDG_STATE_HOME nor $HOME is set: name the history with --store".into())
+        })
 }
 
 /// The history, open for a result to come.

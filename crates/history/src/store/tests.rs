@@ -40,7 +40,10 @@ fn what_was_added_comes_back_in_order() {
     let (late, early) = (store.add(&new(200)).unwrap(), store.add(&new(100)).unwrap());
     let store = Store::read(&path).unwrap();
     let runs = store.runs(0).unwrap();
-    assert_eq!(runs.iter().map(|run| (run.id, run.origin.at)).collect::<Vec<_>>(), [(early, 100), (late, 200)]);
+    assert_eq!(
+        runs.iter().map(|run| (run.id, run.origin.at)).collect::<Vec<_>>(),
+        [(early, 100), (late, 200)]
+    );
     assert_eq!(runs[1], Run { id: late, ..new(200).run });
     assert_eq!(store.runs(150).unwrap().len(), 1);
     assert_eq!(store.ids().unwrap(), [early, late]);
@@ -72,7 +75,8 @@ fn other_files_are_refused_by_what_they_are() {
     for said in both(folder.path()) {
         assert!(said.contains("is not a file"), "{said}");
     }
-    fs::write(&path, "this is no database, and long enough to be read as the header of one: ".repeat(20)).unwrap();
+    fs::write(&path, "this is no database, and long enough to be read as the header of one: ".repeat(20))
+        .unwrap();
     for said in both(&path) {
         assert!(said.contains("is damaged"), "{said}");
     }
@@ -127,7 +131,10 @@ fn a_file_cut_anywhere_is_damaged_or_empty() {
         });
         let error = read.expect_err("a part of the file");
         assert!(
-            matches!(error, StoreError::Nothing { .. } | StoreError::Damaged { .. } | StoreError::Truncated { .. }),
+            matches!(
+                error,
+                StoreError::Nothing { .. } | StoreError::Damaged { .. } | StoreError::Truncated { .. }
+            ),
             "{share}: {error:?}"
         );
     }

@@ -9,10 +9,10 @@ use udpath_profile::difference::Difference;
 use super::change::Change;
 use super::{Head, LatencyRow, latency_row, rendered};
 use crate::json::Document;
+use crate::svg;
 use crate::svg::flame::Graph;
 use crate::svg::latency::Curve;
 use crate::words::{self, compare};
-use crate::svg;
 
 #[derive(Template)]
 #[template(path = "compare.html")]

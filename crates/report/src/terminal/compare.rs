@@ -45,7 +45,11 @@ pub(crate) fn text(result: &CompareResult, names: [&str; 2], style: &Style) -> S
 pub(super) fn differences(title: &str, pairs: &[Pair]) -> Table {
     let mut table = Table::with([title, "A", "B"].map(Cell::new).into());
     for pair in pairs.iter().take(DIFFERENCES) {
-        table.row([words::one_line(&pair.what), compare::value(&pair.a), compare::value(&pair.b)].map(Cell::new).into());
+        table.row(
+            [words::one_line(&pair.what), compare::value(&pair.a), compare::value(&pair.b)]
+                .map(Cell::new)
+                .into(),
+        );
     }
     table
 }

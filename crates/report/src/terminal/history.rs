@@ -33,7 +33,11 @@ fn series(series: &Series, metric: Metric, style: Style, plotted: bool) -> Strin
     out += &table(series).text(style);
     let left_out = series.runs.len().saturating_sub(ROWS);
     if left_out > 0 {
-        out += &style.wrapped(Paint::Dim, &format!("{left_out} older runs are left out; --json has them all"), 2);
+        out += &style.wrapped(
+            Paint::Dim,
+            &format!("{left_out} older runs are left out; --json has them all"),
+            2,
+        );
     }
     if plotted {
         out += &drawn(series, metric, style);
@@ -53,7 +57,8 @@ fn series(series: &Series, metric: Metric, style: Style, plotted: bool) -> Strin
 }
 
 fn table(series: &Series) -> Table {
-    let mut headings = vec![Cell::right("run"), Cell::new("date"), Cell::new("kernel"), Cell::new("settings")];
+    let mut headings =
+        vec![Cell::right("run"), Cell::new("date"), Cell::new("kernel"), Cell::new("settings")];
     headings.extend(["tps", "p99", "CPU each"].map(Cell::right));
     headings.push(Cell::new(""));
     let mut table = Table::with(headings);

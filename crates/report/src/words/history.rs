@@ -22,7 +22,12 @@ pub(crate) fn machine(series: &Series) -> String {
         "" => "a machine without identity".to_owned(),
         machine => format!("machine {machine}"),
     };
-    format!("{identity}, {}, {} {}", compare::value(&series.cpu_model), series.cpus, super::plural(series.cpus, "CPU"))
+    format!(
+        "{identity}, {}, {} {}",
+        compare::value(&series.cpu_model),
+        series.cpus,
+        super::plural(series.cpus, "CPU")
+    )
 }
 
 /// A change: dates, ratio, probability, and what else changed.
@@ -32,7 +37,8 @@ pub(crate) fn shift(shift: &Shift, metric: Metric) -> String {
         Verdict::Better => "better",
         _ => "worse",
     };
-    let chance = if shift.p <= 0.001 { "p = 0.001 or less".to_owned() } else { format!("p = {:.3}", shift.p) };
+    let chance =
+        if shift.p <= 0.001 { "p = 0.001 or less".to_owned() } else { format!("p = {:.3}", shift.p) };
     format!(
         "between {} (run {}) and {} (run {}): {} {ratio}, {word}, {chance}; {}",
         units::date(shift.from),

@@ -1,5 +1,6 @@
 //! The tests of this crate from outside, in one program.
 
+mod compare;
 mod fixture;
 mod html;
 mod json;
