@@ -3,8 +3,13 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::thread;
 
+use udpath_advise::comparison::loads;
+use udpath_advise::result::Verdict;
+use udpath_load::result::LoadResult;
+
 use super::*;
 use crate::run::RunError;
+use crate::{Listing, Metric};
 
 /// A run of its own at `at`.
 fn new(at: u64) -> NewRun {
@@ -179,15 +184,39 @@ fn a_place_that_cannot_be_written_is_named() {
 
 #[test]
 fn names_are_short_lines() {
-    let load = |name: &str| NewRun::of_load(&result(), name, Some(Origin::default()));
+    let load = |name: &str| NewRun::of_load(&parsed(FIRST), name, Some(Origin::default()));
     assert!(load("nsd, tuned").is_ok() && load("").is_ok());
     for bad in ["a\nb", "\u{1b}[2J", &"x".repeat(65)] {
         assert!(matches!(load(bad), Err(RunError::Name { .. })), "{bad:?}");
     }
-    assert_eq!(NewRun::of_load(&result(), "", None), Err(RunError::NoOrigin));
+    assert_eq!(
+        NewRun::of_load(&LoadResult { origin: None, ..parsed(FIRST) }, "", None),
+        Err(RunError::NoOrigin)
+    );
 }
 
-fn result() -> udpath_load::result::LoadResult {
-    let text = include_str!("../../../report/tests/fixtures/made-up-load.json");
+const FIRST: &str = include_str!("../../tests/fixtures/first.json");
+const SECOND: &str = include_str!("../../tests/fixtures/second.json");
+
+fn parsed(text: &str) -> LoadResult {
     serde_json::from_str(text).unwrap()
+}
+
+/// Two runs of one load on one machine.
+#[test]
+fn real_results_are_a_series_and_come_back_as_they_were() {
+    let folder = folder();
+    let mut store = Store::write(&folder.path().join("h.db")).unwrap();
+    for text in [FIRST, SECOND] {
+        let id = store.add(&NewRun::of_load(&parsed(text), "", None).unwrap()).unwrap();
+        assert_eq!(store.export(id).unwrap().result, text.trim_end());
+    }
+    let listing = Listing::new(store.runs(0).unwrap(), Metric::Tps);
+    let [series] = &listing.series[..] else { panic!("{listing:?}") };
+    let tps: Vec<_> = series.runs.iter().map(|run| run.tps.unwrap()).collect();
+    assert_eq!(tps, [parsed(FIRST).tps, parsed(SECOND).tps]);
+    assert!(series.runs.iter().all(|run| run.p99 > Some(1e6) && run.cpu > Some(1e4)), "{:?}", series.runs);
+    assert_eq!(series.machine.len(), 16);
+    let compared = loads(&parsed(FIRST), &parsed(SECOND));
+    assert_eq!((compared.verdict, compared.unlike, compared.differs), (Verdict::NotShown, vec![], vec![]));
 }

@@ -1,6 +1,6 @@
 //! Two results compared, on one screen: the conclusion, every figure of both, what else differs.
 
-use udpath_advise::comparison::{CompareResult, Pair};
+use udpath_advise::comparison::{CompareResult, Figure, Pair};
 use udpath_advise::result::Verdict;
 
 use super::table::{Cell, Table};
@@ -9,6 +9,8 @@ use crate::words::{self, compare};
 
 /// Most lines of what else differs: two machines may have hundreds of different settings; `--json` has them all.
 const DIFFERENCES: usize = 24;
+/// Most figures of a group: a profile has dozens of classes and locks, the largest differences first.
+const ROWS: usize = 16;
 
 pub(crate) fn text(result: &CompareResult, names: [&str; 2], style: &Style) -> String {
     let style = *style;
@@ -57,25 +59,31 @@ pub(super) fn differences(title: &str, pairs: &[Pair]) -> Table {
 fn figures(result: &CompareResult) -> Table {
     let headings = vec![Cell::new(""), Cell::right("A"), Cell::right("B"), Cell::new("B / A"), Cell::new("")];
     let mut table = Table::with(headings);
-    let mut group = "";
-    for figure in &result.figures {
-        if figure.group != group {
-            group = &figure.group;
-            table.row(vec![Cell::whole(group)]);
+    for group in result.figures.chunk_by(|one, next| one.group == next.group) {
+        let title = group.first().map_or("", |figure| figure.group.as_str());
+        table.row(vec![Cell::whole(title)]);
+        for figure in group.iter().take(ROWS) {
+            table.row(row(figure));
         }
-        let paint = match figure.verdict {
-            Some(Verdict::Worse) => Paint::Bad,
-            Some(Verdict::Better) => Paint::Good,
-            _ => Paint::Plain,
-        };
-        let side = |value| Cell::right(compare::amount(figure.unit, value));
-        table.row(vec![
-            Cell::new(format!("  {}", figure.name)),
-            side(figure.a),
-            side(figure.b),
-            Cell::new(compare::ratio(figure)).painted(paint),
-            Cell::new(compare::verdict(figure)).painted(paint),
-        ]);
+        if group.len() > ROWS {
+            table.row(vec![Cell::new(format!("  and {} more", group.len() - ROWS)).painted(Paint::Dim)]);
+        }
     }
     table
+}
+
+fn row(figure: &Figure) -> Vec<Cell> {
+    let paint = match figure.verdict {
+        Some(Verdict::Worse) => Paint::Bad,
+        Some(Verdict::Better) => Paint::Good,
+        _ => Paint::Plain,
+    };
+    let side = |value| Cell::right(compare::amount(figure.unit, value));
+    vec![
+        Cell::new(format!("  {}", figure.name)),
+        side(figure.a),
+        side(figure.b),
+        Cell::new(compare::ratio(figure)).painted(paint),
+        Cell::new(compare::verdict(figure)).painted(paint),
+    ]
 }
