@@ -25,6 +25,8 @@
 //!  search.rs      races candidates, keeps what is better, leaves each out once, measures the gain
 //!      |
 //!  statistics.rs
+//! ```
+//! ```text
 //!  two results of one kind ──▸ comparison/   are their loads alike? each figure with its ratio, interval and verdict
 //!                                └─ statistics/unpaired.rs: the trials of the two were not interleaved
 //! ```

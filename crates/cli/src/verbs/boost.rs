@@ -38,9 +38,10 @@ pub(crate) fn run(args: &Args) -> Done {
     if let Some(path) = &args.report {
         page::check("--report", path)?;
     }
+    let record = Recorder::open(&args.record)?;
     let stop = Arc::new(AtomicBool::new(false));
     let mut watcher = Watcher::new();
-    let result = match running::task(args, command())? {
+    let mut result = match running::task(args, command())? {
         Some(task) => {
             terminal::stop_on_signals(&stop)?;
             let done = task.run(&mut |event| watcher.show(event), &stop);
@@ -49,6 +50,7 @@ pub(crate) fn run(args: &Args) -> Done {
         }
         None => in_lab(args, &mut watcher, &stop)?,
     };
+    result.origin = Some(record::origin());
     if args.json {
         terminal::print(&result.json())?;
     } else {
@@ -57,14 +59,13 @@ pub(crate) fn run(args: &Args) -> Done {
     if let Some(path) = &args.report {
         page::write(path, &result)?;
     }
-    Ok(())
+    record.map_or(Ok(()), |record| record.keep(|name| NewRun::of_boost(&result, name, None)))
 }
 
 /// Climbs the ladder in a lab.
 fn in_lab(args: &Args, watcher: &mut Watcher, stop: &Arc<AtomicBool>) -> Result<BoostResult, Failure> {
     let mut config = config(args)?;
     config.check().map_err(Failure::usage)?;
-    let record = Recorder::open(&args.record)?;
     let mut notices = Vec::new();
     if config.queues == 1 && args.io.contains(&Io::Percpu) {
         config.left_out.push(LeftOut {
@@ -93,16 +94,6 @@ fn in_lab(args: &Args, watcher: &mut Watcher, stop: &Arc<AtomicBool>) -> Result<
     let mut result = done?;
     result.warnings.splice(0..0, notices);
     Ok(result)
-    result.origin = Some(record::origin());
-    if args.json {
-        terminal::print(&result.json())?;
-    } else {
-        terminal::print(&boost_text(&result, &terminal::style(), args.details))?;
-    }
-    if let Some(path) = &args.report {
-        page::write(path, &result)?;
-    }
-    record.map_or(Ok(()), |record| record.keep(|name| NewRun::of_boost(&result, name, None)))
 }
 
 fn config(args: &Args) -> Result<Config, Failure> {

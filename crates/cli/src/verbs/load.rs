@@ -21,7 +21,6 @@ use crate::verbs::record::Recorder;
 /// Carries out the arguments.
 pub(crate) fn run(args: &Args) -> Done {
     let task = task::task(args, &*protocol(args)?).map_err(Failure::Usage)?;
-    let task = task::task(args, &*single::protocol(args)?).map_err(Failure::Usage)?;
     let record = Recorder::open(&args.record)?;
     let stop = Arc::new(AtomicBool::new(false));
     terminal::stop_on_signals(&stop)?;
