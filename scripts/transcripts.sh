@@ -187,6 +187,57 @@ CONF
     each "udpath lab exec $lab/server --" "$@"
 }
 
+# On a server that runs nsd as Debian configures it, with one process, at port 5300; the load is in names.txt, and restart-nsd
+# restarts it. `docs/client` is the other machine. Its files are shown as those of /etc/nsd.
+scene_own_nsd() {
+    command -v nsd >/dev/null || fail "nsd not found; run scripts/setup.sh"
+    two_machines
+    local folder=$work/nsd command status
+    mkdir -p "$folder"
+    {
+        printf '$ORIGIN example.\n$TTL 60\n@ SOA ns admin 1 60 60 60 60\n@ NS ns\nns A 10.0.0.2\n'
+        printf 'h%d A 198.18.0.1\n' {0..999}
+    } > "$folder/example.zone"
+    printf 'h%d.example A\n' {0..999} > "$folder/names.txt"
+    cat > "$folder/nsd.conf" <<CONF
+server:
+    server-count: 1
+    ip-address: 0.0.0.0@5300
+    username: ""
+    chroot: ""
+    zonesdir: "$folder"
+    pidfile: "$folder/nsd.pid"
+    xfrdfile: "$folder/xfrd.state"
+    zonelistfile: "$folder/zone.list"
+    database: ""
+    logfile: "$folder/log"
+remote-control:
+    control-enable: no
+zone:
+    name: example
+    zonefile: example.zone
+CONF
+    cat > "$folder/restart-nsd" <<SCRIPT
+#!/bin/sh
+if old=\$(cat $folder/nsd.pid 2>/dev/null); then
+    kill \$old
+    for i in \$(seq 250); do kill -0 \$old 2>/dev/null || break; sleep 0.02; done
+fi
+nsd -c $folder/nsd.conf
+SCRIPT
+    chmod +x "$folder/restart-nsd"
+    udpath lab exec "$lab/server" -- "$folder/restart-nsd" > "$work/out" 2>&1 || fail "nsd: $(cat "$work/out")"
+    for command; do
+        status=0
+        (cd "$folder" && udpath lab exec "$lab/server" -- bash -c "${command//docs\/client/$lab/client}") \
+            > "$work/out" 2> "$work/err" || status=$?
+        [ "$status" -le 1 ] || fail "$page: '$command' exits with $status: $(head -c 2000 "$work/err")"
+        sed -i "s|$folder|/etc/nsd|g" "$work/out"
+        print "$command" "$work/out"
+    done
+    kill "$(cat "$folder/nsd.pid")"
+}
+
 # Replaces the transcripts of one page.
 rewrite() {
     page=$1
