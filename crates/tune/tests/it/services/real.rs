@@ -274,6 +274,7 @@ impl Real {
             "cd {here}\n\
              pid=$(cat pid 2>/dev/null) && kill $pid\n\
              while [ -n \"$pid\" ] && [ -e /proc/$pid/exe ]; do sleep 0.02; done\n\
+             while [ -n \"$pid\" ] && pgrep -g $pid -r R,S,D > gone; do sleep 0.02; done\n\
              if [ -s refuse ] && find etc -name \"$(cat refuse)\" | grep -q .; then\n\
              echo not with this configuration >&2; exit 1; fi\n\
              setsid {command} >> log 2>&1 < /dev/null &\n\
