@@ -158,6 +158,13 @@ impl NewRun {
         let json = serde_json::to_string(result).unwrap_or_default();
         Ok(Self { run, json })
     }
+
+    /// Keeps the text that the result was read from instead, if it is one line, as written by `--json`: so it is known again,
+    /// and loses no digit.
+    #[must_use]
+    pub fn with_text(self, text: String) -> Self {
+        if text.contains(['\n', '\r']) { self } else { Self { json: text, ..self } }
+    }
 }
 
 /// Checks the name of a series; the empty one is valid.

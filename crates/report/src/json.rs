@@ -118,6 +118,17 @@ pub fn read(path: &Path) -> Result<Document, ReadError> {
     parse(&bytes, &name)
 }
 
+/// Like [`read`]; also returns the text, without the spaces around it: figures in it have all their digits, those of the
+/// document may differ in the last one.
+///
+/// # Errors
+/// See [`ReadError`].
+pub fn read_with_text(path: &Path) -> Result<(Document, String), ReadError> {
+    let (name, bytes) = read_input(path, LARGEST)?;
+    let document = parse(&bytes, &name)?;
+    Ok((document, String::from_utf8_lossy(bytes.trim_ascii()).into_owned()))
+}
+
 /// Parses one document; `name` is its name in errors.
 ///
 /// # Errors

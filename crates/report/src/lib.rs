@@ -4,7 +4,8 @@
 //! BoostResult, LoadResult, ProfileResult ─▸ json       to and from a file; the schema is checked first
 //!                                        ─▸ terminal   one screen: the conclusion, then aligned tables
 //!                                        ─▸ html       one file: charts (svg), their tables, how to read them
-//! two of them              ─▸ compared: the same three     a history of them ─▸ terminal, with a plot
+//! two of them, compared                  ─▸ the same three
+//! Listing: the history of results        ─▸ terminal, with a plot
 //! MapResult                              ─▸ terminal, metrics, and top: live, on a whole screen
 //! what serve, lab, predict, support and the verbs of settings return ─▸ terminal
 //!
@@ -42,7 +43,7 @@ use udpath_profile::Profile;
 use udpath_profile::difference::Difference;
 
 pub use file::{InputError, WriteError, check_writable, read_input, write_whole};
-pub use json::{Document, ReadError, parse, read, to_json, to_pretty_json};
+pub use json::{Document, ReadError, parse, read, read_with_text, to_json, to_pretty_json};
 pub use metrics::{Applied, MetricsFormat, MetricsOptions, map_metrics};
 pub use terminal::Style;
 pub use terminal::boost::text as boost_text;

@@ -80,6 +80,10 @@ fn a_load_is_kept_only_if_asked_for() {
         kept.out(&["export"])
             .starts_with("{\"id\":1,\"name\":\"nightly\",\"result\":{\"schema\":\"udpath.load/1\"")
     );
+    // The same result from a file is known again.
+    let file = kept.folder.path().join("printed.json");
+    fs::write(&file, &ended.out).unwrap();
+    refused(&kept.run(&["add", file.to_str().unwrap()]), 3, &["it is run 1"]);
     let text = kept.out(&[]);
     assert!(
         text.starts_with("load 'nightly': echo rr over udp to ") && text.contains("no change is shown"),

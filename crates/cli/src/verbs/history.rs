@@ -1,7 +1,7 @@
 //! `udpath history`: lists the results that were kept, and where a figure changed; adds, removes and exports them.
 
 use udpath_history::{Listing, NewRun, Store};
-use udpath_report::{Document, history_text, read, to_json};
+use udpath_report::{Document, history_text, read_with_text, to_json};
 
 use super::record;
 use crate::args::history::{Action, AddArgs, Args, ExportArgs, RunsArgs};
@@ -29,7 +29,7 @@ fn list(args: &Args) -> Done {
 }
 
 fn add(args: &AddArgs) -> Done {
-    let document = read(&args.file)?;
+    let (document, text) = read_with_text(&args.file)?;
     let here = args.at.map(|at| udpath_load::origin::Origin { at, ..record::origin() });
     let run = match &document {
         Document::Boost(result) => NewRun::of_boost(result, &args.name, here),
@@ -38,7 +38,7 @@ fn add(args: &AddArgs) -> Done {
     };
     let run = run.map_err(|error| Failure::Usage(format!("cannot keep {}: {error}", args.file.display())))?;
     let mut store = Store::write(&record::path(args.store.store.as_ref())?)?;
-    let id = store.add(&run)?;
+    let id = store.add(&run.with_text(text))?;
     eprintln!("kept as run {id} in {}", store.path().display());
     Ok(())
 }

@@ -15,24 +15,24 @@ const UP: usize = 4;
 const BITS: [[u8; UP]; ACROSS] = [[0x01, 0x02, 0x04, 0x40], [0x08, 0x10, 0x20, 0x80]];
 /// Fewest columns of a plot: narrower ones show nothing.
 const NARROWEST: usize = 10;
+/// Columns of the labels at the axis: a number of three digits, and a unit.
+const LABEL: usize = 7;
 
 /// Draws `values`, which are finite, across at most `width` columns, with `marks` before the values of these indices. The
 /// newest values are drawn if there are more than dots. `label` formats the values at the axis.
 pub(super) fn draw(values: &[f64], marks: &[usize], width: usize, label: impl Fn(f64) -> String) -> String {
-    let (lowest, highest) = values.iter().fold((f64::MAX, f64::MIN), |(l, h), v| (l.min(*v), h.max(*v)));
-    if values.len() < 2 || !(highest - lowest).is_finite() {
+    let columns = width.saturating_sub(LABEL + 2).max(NARROWEST);
+    let dots = columns * ACROSS;
+    let skipped = values.len().saturating_sub(dots);
+    let shown = &values[skipped..];
+    let (lowest, highest) = shown.iter().fold((f64::MAX, f64::MIN), |(l, h), v| (l.min(*v), h.max(*v)));
+    if shown.len() < 2 || !(highest - lowest).is_finite() {
         return String::new();
     }
     // Equal values are a line in the middle.
     let room = if highest > lowest { (highest - lowest) * 0.05 } else { lowest.abs().max(1.0) * 0.05 };
     let (low, high) = (lowest - room, highest + room);
-    let labels = [label(high), label(low)];
-    let wide = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0);
-    let columns = width.saturating_sub(wide + 2).max(NARROWEST);
     // Room between few values, so that a series of ten is not a spot at the left edge.
-    let dots = columns * ACROSS;
-    let skipped = values.len().saturating_sub(dots);
-    let shown = &values[skipped..];
     let step = (dots / shown.len()).clamp(1, 2 * ACROSS);
     let mut cells = vec![vec![0_u8; columns]; ROWS];
     for (at, value) in shown.iter().enumerate() {
@@ -47,11 +47,11 @@ pub(super) fn draw(values: &[f64], marks: &[usize], width: usize, label: impl Fn
     let mut out = String::new();
     for (row, cells) in cells.iter().enumerate() {
         let (label, edge) = match row {
-            0 => (labels[0].as_str(), '┤'),
-            row if row == ROWS - 1 => (labels[1].as_str(), '┤'),
-            _ => ("", '│'),
+            0 => (label(high), '┤'),
+            row if row == ROWS - 1 => (label(low), '┤'),
+            _ => (String::new(), '│'),
         };
-        let mut line = format!("{label:>wide$} {edge}");
+        let mut line = format!("{label:>LABEL$} {edge}");
         for (column, cell) in cells.iter().enumerate() {
             line.push(match cell {
                 0 if marked.contains(&column) => '┊',
@@ -79,8 +79,8 @@ mod tests {
         let plot = draw(&values, &[3], 30, label);
         let lines: Vec<&str> = plot.lines().collect();
         assert_eq!(lines.len(), ROWS);
-        assert!(lines[0].starts_with("2.0 ┤⠁"), "{plot}");
-        assert!(lines[ROWS - 1].starts_with("0.9 ┤"), "{plot}");
+        assert!(lines[0].starts_with("    2.0 ┤⠂"), "{plot}");
+        assert!(lines[ROWS - 1].starts_with("    0.9 ┤"), "{plot}");
         // Three values on each side: six dots, two columns apart.
         assert_eq!(plot.chars().filter(|c| ('\u{2801}'..='\u{28ff}').contains(c)).count(), 6, "{plot}");
         assert!(lines[3].ends_with('┊'), "{plot}");
@@ -91,7 +91,7 @@ mod tests {
     fn many_values_are_drawn_from_the_newest_on() {
         let values: Vec<f64> = (0..1000).map(f64::from).collect();
         let plot = draw(&values, &[10, 995], 40, label);
-        assert!(plot.lines().next().unwrap().starts_with("1002."), "{plot}");
+        assert!(plot.lines().next().unwrap().starts_with(" 1002."), "{plot}");
         assert!(plot.lines().all(|line| line.chars().count() <= 40), "{plot}");
         assert!(plot.contains('┊'), "{plot}");
     }
