@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  Map, Profile ──▸ rules/ (rule.rs: what a rule is) ──▸ finding.rs ──▸ judged.rs: map and profile with their findings
-//!                                                                         └─ summary.rs: a profile in one sentence
+//!                                                           │             └─ summary.rs: a profile in one sentence
+//!                                                           └─▸ diagnosis.rs: both of one interval, by weight
 //! ```
 //! ```text
 //!  ladder.rs      the rungs, as data
@@ -37,6 +38,7 @@ mod boost;
 mod climb;
 pub mod comparison;
 mod config;
+pub mod diagnosis;
 mod error;
 pub mod finding;
 mod judged;
@@ -55,6 +57,7 @@ mod trial;
 
 pub use boost::boost;
 pub use config::{Config, Event};
+pub use diagnosis::{DIAGNOSIS_SCHEMA, Diagnosis};
 pub use error::{ConfigError, Error};
 pub use finding::{Finding, Location, Remedy, Severity};
 pub use judged::{MAP_SCHEMA, MapResult, PROFILE_SCHEMA, ProfileResult};

@@ -8,20 +8,26 @@
 //! To add a rule, add a row to a subject's `RULES`, its function, and a test with a machine that has the cause and one
 //! that does not; a new subject is also a line in `SUBJECTS`.
 
+mod arrivals;
 mod conflicts;
+mod counters;
+mod functions;
 mod hypervisor;
 mod irqs;
 mod locks;
 mod loss;
+mod machine;
 mod napi;
 mod netfilter;
 mod per_packet;
 mod programs;
 mod queues;
+mod readers;
 mod rps;
 mod rss;
 mod sockets;
 mod transmit;
+mod validity;
 
 #[cfg(test)]
 pub(crate) mod testing;
@@ -36,18 +42,24 @@ pub(crate) use programs::OWN_WORK;
 
 /// The rules by subject, in the order of a datagram's path. Findings of one severity keep that order.
 const SUBJECTS: &[&[Rule]] = &[
+    validity::RULES,
     loss::RULES,
+    counters::RULES,
+    arrivals::RULES,
+    readers::RULES,
     rss::RULES,
     irqs::RULES,
     rps::RULES,
     napi::RULES,
     per_packet::RULES,
+    functions::RULES,
     netfilter::RULES,
     sockets::RULES,
     locks::RULES,
     transmit::RULES,
     programs::RULES,
     hypervisor::RULES,
+    machine::RULES,
     conflicts::RULES,
 ];
 
@@ -96,6 +108,15 @@ mod tests {
             of_profile(&profile).into_iter().filter(|finding| finding.evidence.contains("security")).count()
         };
         assert_eq!((found(1), found(100)), (0, 1));
+    }
+
+    /// Every id has a place in the order of a diagnosis, and every place an id.
+    #[test]
+    fn every_id_has_a_rank() {
+        let ids: BTreeSet<&str> = rules().map(|rule| rule.id).collect();
+        let ranks: BTreeSet<&str> = crate::diagnosis::RANKS.iter().copied().collect();
+        assert_eq!(ranks.len(), crate::diagnosis::RANKS.len(), "an id has two places");
+        assert_eq!(ids, ranks);
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod choice;
 pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod confirm;
+pub(crate) mod diagnose;
 pub(crate) mod export;
 pub(crate) mod history;
 pub(crate) mod lab;
@@ -52,6 +53,8 @@ pub(crate) struct Cli {
 pub(crate) enum Verb {
     /// Show the path of a datagram through this machine, stage by stage, and its problems
     Show(show::Args),
+    /// Watch real traffic and name the first saturated link, what is wrong, and the command that fixes it
+    Diagnose(diagnose::Args),
     /// Watch the path of a datagram live: CPUs, queues, sockets, and findings
     Top(top::Args),
     /// Export the machine's state and findings as metrics: over HTTP, to a file, or once to stdout

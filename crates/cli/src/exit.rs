@@ -27,6 +27,8 @@ use crate::args;
 pub(crate) enum Failure {
     /// Exit 1: it ran, and found something that the caller asked to be notified of.
     Findings(String),
+    /// Exit 1: it ran, and its output says what it found.
+    Found,
     /// Exit 2: invalid arguments. Names the argument and a valid alternative.
     Usage(String),
     /// Exit 3: it cannot be done here. States what, why, and the fix.
@@ -165,6 +167,7 @@ pub(crate) fn code(done: Done) -> ExitCode {
             eprintln!("udpath: {what}");
             ExitCode::from(1)
         }
+        Err(Failure::Found) => ExitCode::from(1),
         Err(Failure::Usage(what)) => {
             eprintln!("udpath: {what}");
             ExitCode::from(2)

@@ -29,6 +29,7 @@ fn main() -> ExitCode {
     };
     let done = match cli.verb {
         Verb::Show(args) => verbs::show::run(&args),
+        Verb::Diagnose(args) => verbs::diagnose::run(&args),
         Verb::Top(args) => verbs::top::run(&args),
         Verb::Export(args) => verbs::export::run(&args),
         Verb::Serve(args) => inside(&Place::Here, || verbs::serve::run(args)),

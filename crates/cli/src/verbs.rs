@@ -6,6 +6,7 @@ mod captured;
 pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod confirm;
+pub(crate) mod diagnose;
 pub(crate) mod export;
 pub(crate) mod history;
 pub(crate) mod lab;

@@ -5,7 +5,7 @@
 //!  source            a file per subject: its types, and the reader that fills them          snapshot
 //!  this machine   ┐  interfaces, links, queues, queue_irqs, steering, packet_sockets     ┐
 //!  a namespace    ├─ cpus, irqs, softnet, kernel, limits, sysctls                        ├─ all of them
-//!  a captured     │  udp, sockets, processes, netfilter                                  │  at one moment
+//!  a captured     │  ip, neighbours, udp, sockets, processes, netfilter                  │  at one moment
 //!  folder         ┘  actors: other programs that change settings                         ┘
 //! ```
 //! A reader is `subject::read(source, missing)`. It never fails: it lists what it cannot read in `missing`.
@@ -32,12 +32,14 @@ pub mod drivers;
 pub mod fact;
 pub mod filters;
 pub mod interfaces;
+pub mod ip;
 pub mod irqs;
 pub mod kernel;
 pub mod limits;
 mod links;
 pub mod map;
 pub mod namespace;
+pub mod neighbours;
 pub mod netfilter;
 pub mod packet_sockets;
 pub mod process;

@@ -37,7 +37,10 @@ pub struct Quota {
     pub quota_us: u64,
     /// Length of the period in microseconds.
     pub period_us: u64,
-    /// Number of periods in which it was throttled, since the group was created.
+    /// Number of periods in which it ran, since the group was created.
+    #[serde(default)]
+    pub periods: u64,
+    /// Number of periods in which it was throttled.
     pub throttled: u64,
     /// Total time its threads were throttled, in microseconds, summed over the CPUs.
     pub throttled_us: u64,
@@ -198,6 +201,7 @@ fn quotas(
             group,
             quota_us,
             period_us,
+            periods: count("nr_periods").unwrap_or(0),
             throttled: count("nr_throttled").unwrap_or(0),
             throttled_us: waited.unwrap_or(0),
         });
@@ -322,6 +326,7 @@ mod tests {
             group: "/a".into(),
             quota_us: 150_000,
             period_us: 100_000,
+            periods: 0,
             throttled: 0,
             throttled_us: 0,
         };

@@ -10,6 +10,8 @@
 
 mod cpus;
 mod interfaces;
+mod processes;
+mod protocols;
 mod selection;
 mod sockets;
 mod view;
@@ -17,11 +19,15 @@ mod view;
 use serde::{Deserialize, Serialize};
 
 pub use cpus::{CpuMap, Shares};
-pub use interfaces::{InterfaceMap, QueueMap, RssSummary};
+pub use interfaces::{InterfaceMap, OutMap, QueueMap, RssSummary};
+pub use processes::{BUSIEST, ProcessMap, QuotaMap, ThreadMap};
+pub use protocols::ConntrackMap;
 pub use selection::{Selection, SelectionError};
-pub use sockets::{ProcessMap, SocketMap, UdpMap};
+pub use sockets::{SocketMap, UdpMap};
 
 use crate::interfaces::{Interface, Relation};
+use crate::ip::Ip;
+use crate::neighbours::Neighbours;
 use crate::{Absence, Missing, Snapshot};
 use view::View;
 
@@ -44,6 +50,15 @@ pub struct Map {
     pub interfaces: Vec<InterfaceMap>,
     /// CPUs that handle packets or may be configured to.
     pub cpus: Vec<CpuMap>,
+    /// The IP layer.
+    #[serde(default)]
+    pub ip: Ip,
+    /// Neighbour tables.
+    #[serde(default)]
+    pub neighbours: Neighbours,
+    /// Connection tracking, if the kernel has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conntrack: Option<ConntrackMap>,
     /// UDP as a whole.
     pub udp: UdpMap,
     /// UDP sockets, those with the most drops and the fullest queues first.
@@ -89,7 +104,7 @@ impl Map {
             Selection::Process(pid) if sockets.is_empty() => return Err(SelectionError::NoProcess(*pid)),
             _ => {}
         }
-        let processes = sockets::processes(now, &sockets);
+        let processes = processes::map(view, &sockets);
         Ok(Self {
             taken: now.taken,
             seconds: earlier.map(|then| (now.taken - then.taken) as f64 / 1000.0),
@@ -99,6 +114,9 @@ impl Map {
             nodes: now.nodes.iter().filter(|node| !node.cpus.is_empty()).count(),
             cpus: cpus::map(view, &interfaces),
             interfaces,
+            ip: protocols::ip(view),
+            neighbours: protocols::neighbours(view),
+            conntrack: protocols::conntrack(view),
             udp: sockets::udp(view),
             sockets,
             processes,

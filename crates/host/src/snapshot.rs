@@ -7,9 +7,11 @@ use serde::{Deserialize, Serialize};
 use crate::actors::{self, Actors};
 use crate::cpus::{self, Cpus, Node};
 use crate::interfaces::{self, Interface};
+use crate::ip::{self, Ip};
 use crate::irqs::{self, Irq, ProcessorInterrupt, Softirq};
 use crate::kernel::{self, Kernel};
 use crate::limits::{self, Limits};
+use crate::neighbours::{self, Neighbours};
 use crate::netfilter::{self, Netfilter};
 use crate::packet_sockets::{self, PacketSockets};
 use crate::sockets::{self, Sockets};
@@ -52,6 +54,12 @@ pub struct Snapshot {
     pub softirqs: Vec<Softirq>,
     /// The receive path of each CPU.
     pub softnet: Softnet,
+    /// Counters of the IP layer.
+    #[serde(default)]
+    pub ip: Ip,
+    /// Neighbour tables.
+    #[serde(default)]
+    pub neighbours: Neighbours,
     /// UDP's counters and memory.
     pub udp: Udp,
     /// UDP sockets and their owners.
@@ -90,6 +98,8 @@ impl Snapshot {
         let interrupts = irqs::read(source, missing);
         let softirqs = irqs::softirqs(source, missing);
         let softnet = softnet::read(source, missing);
+        let ip = ip::read(source, missing);
+        let neighbours = neighbours::read(source, missing);
         let udp = udp::read(source, missing);
         let sysctls = sysctls::read(source, missing);
         let netfilter = netfilter::read(source, missing);
@@ -111,6 +121,8 @@ impl Snapshot {
             processor_interrupts: interrupts.processor,
             softirqs,
             softnet,
+            ip,
+            neighbours,
             udp,
             sockets: sockets.unwrap_or_default(),
             sysctls,

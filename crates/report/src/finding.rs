@@ -30,6 +30,17 @@ pub(crate) fn fixes(finding: &Finding) -> Option<String> {
     (!remedies.is_empty()).then(|| format!("Fix: {}", remedies.join("; or ")))
 }
 
+/// The same with the commands that carry out the remedies with settings, in their order.
+pub(crate) fn fixes_with(finding: &Finding, commands: &[String]) -> Option<String> {
+    let mut commands = commands.iter();
+    let fix = |remedy: &Remedy| match (remedy.settings(), remedy.what()) {
+        ([], what) => what.to_owned(),
+        (_, what) => commands.next().map_or_else(|| what.to_owned(), |command| format!("{what}: {command}")),
+    };
+    let remedies: Vec<String> = finding.remedies.iter().map(fix).collect();
+    (!remedies.is_empty()).then(|| format!("Fix: {}", remedies.join("; or ")))
+}
+
 /// A remedy: what to do, and the udpath command for it if there is one.
 fn fix(remedy: &Remedy) -> String {
     let settings = remedy.settings();

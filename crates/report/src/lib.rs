@@ -7,6 +7,7 @@
 //! two of them, compared                  ─▸ the same three
 //! Listing: the history of results        ─▸ terminal, with a plot
 //! MapResult                              ─▸ terminal, metrics, and top: live, on a whole screen
+//! Diagnosis                              ─▸ terminal, and its changes line by line
 //! what serve, lab, predict, support and the verbs of settings return ─▸ terminal
 //!
 //! units       every figure is formatted in one place        scale       axes and their ticks
@@ -51,6 +52,7 @@ pub use terminal::changes::{
     applied as applied_text, applied_sentence, status as status_text, status_findings, undone_sentence,
 };
 pub use terminal::history::text as history_text;
+pub use terminal::diagnosis::{change_json, change_text, text as diagnosis_text};
 pub use terminal::lab::text as labs_text;
 pub use terminal::map::{Extent, text as map_text};
 pub use terminal::predict::{accuracy, compared, mismatch, path as path_text, spreads as spreads_text};

@@ -6,6 +6,7 @@
 pub(crate) mod boost;
 pub(crate) mod changes;
 pub(crate) mod compare;
+pub(crate) mod diagnosis;
 pub(crate) mod difference;
 pub(crate) mod history;
 pub(crate) mod lab;

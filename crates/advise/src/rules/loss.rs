@@ -6,6 +6,7 @@ use udpath_steer::CpuSet;
 
 use crate::finding::{Location, Severity};
 use crate::rule::{Found, Look, Observed, Rule, number, percent};
+use crate::rules::readers;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -50,7 +51,7 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 /// Most sockets that get a finding: more would be a list, not a hint.
-const SOCKETS: usize = 5;
+pub(super) const SOCKETS: usize = 5;
 /// Share of a limit from which on it is nearly reached.
 const NEARLY: f64 = 0.9;
 /// A backlog that holds ten times the kernel's default, for bursts. Longer: packets wait where they could be dropped.
@@ -114,6 +115,8 @@ fn sockets(on: Observed<'_>) -> Vec<Found> {
     let delivered = [on.map.udp.v4, on.map.udp.v6].into_iter().flatten().map(|udp| udp.in_datagrams).sum();
     // Sorted by drops already.
     let lossy = on.map.sockets.iter().filter(|socket| on.matters(socket.drops, delivered));
+    // What the readers did says more, where it was seen.
+    let lossy = lossy.filter(|socket| readers::cause(on, socket) == readers::Cause::Unknown);
     lossy.take(SOCKETS).map(|socket| at_socket(on, socket)).collect()
 }
 
@@ -157,12 +160,6 @@ fn udp(on: Observed<'_>) -> Vec<Found> {
                     "for lack of UDP memory (net.ipv4.udp_mem)",
                     "UDP sockets together used up their memory",
                     "raise net.ipv4.udp_mem, or make the programs with full sockets read faster",
-                ),
-                (
-                    udp.in_csum_errors.unwrap_or(0),
-                    "with wrong checksums",
-                    "something on the path, or the NIC, corrupts datagrams",
-                    "find what corrupts them; `ethtool -K IFACE rx off` shows whether the NIC's checksum offload does",
                 ),
             ];
             let fired: Vec<_> = reasons.into_iter().filter(|(n, ..)| on.matters(*n, udp.in_datagrams)).collect();
@@ -288,14 +285,15 @@ mod tests {
         let counters = UdpCounters {
             in_datagrams: 1000,
             rcvbuf_errors: 5,
-            in_csum_errors: Some(2),
+            mem_errors: Some(2),
             ..UdpCounters::default()
         };
         host.map.udp.v6 = Some(counters);
         let finding = only(&host, "udp-errors");
         assert_eq!(
             finding.evidence,
-            "UDP over IPv6 dropped datagrams since boot: 5 at full receive buffers, 2 with wrong checksums"
+            "UDP over IPv6 dropped datagrams since boot: 5 at full receive buffers, 2 for lack of UDP memory \
+             (net.ipv4.udp_mem)"
         );
         assert_eq!(finding.remedies.len(), 2);
         host.map.udp.v6 = Some(UdpCounters { in_datagrams: 1000, ..UdpCounters::default() });

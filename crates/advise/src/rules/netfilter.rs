@@ -16,6 +16,23 @@ pub(super) const RULES: &[Rule] = &[
         fix: &[NOTRACK],
     },
     Rule {
+        id: "conntrack-drops",
+        severity: Severity::Loss,
+        look: Look::Map(untracked),
+        cause: "no connection could be made for them: the table was full, or two packets of a new flow raced",
+        fix: &[NOTRACK],
+    },
+    Rule {
+        id: "bridge-filter",
+        severity: Severity::Note,
+        look: Look::Map(bridged),
+        cause: "each bridged packet passes the rules of iptables a second time",
+        fix: &[
+            "sysctl -w net.bridge.bridge-nf-call-iptables=0, unless bridged traffic is to be filtered (security; Kubernetes \
+             needs it)",
+        ],
+    },
+    Rule {
         id: "filtered",
         severity: Severity::Note,
         look: Look::Map(filtered),
@@ -61,6 +78,31 @@ fn full(on: Observed<'_>) -> Vec<Found> {
     ]
 }
 
+fn untracked(on: Observed<'_>) -> Vec<Found> {
+    let Some(tracked) = on.map.conntrack.filter(|_| on.map.seconds.is_some()) else { return Vec::new() };
+    let lost = tracked.drops.saturating_add(tracked.insert_failed);
+    let evidence = format!(
+        "connection tracking dropped {} packets {}: {} without room, {} that lost a race",
+        number(lost),
+        on.when(),
+        number(tracked.drops),
+        number(tracked.insert_failed)
+    );
+    (lost > 0).then(|| Found::new(evidence).at(Location::Machine).rate(on.rate(lost))).into_iter().collect()
+}
+
+fn bridged(on: Observed<'_>) -> Vec<Found> {
+    let calls = on.snapshot.sysctls.iter().any(|sysctl| {
+        sysctl.name == "net.bridge.bridge-nf-call-iptables" && sysctl.value.trim() == "1"
+    });
+    let bridge = on.map.interfaces.iter().find(|interface| interface.kind == "bridge");
+    let bridge = bridge.filter(|_| calls).map(|bridge| {
+        let evidence = format!("packets that {} bridges pass iptables (net.bridge.bridge-nf-call-iptables=1)", bridge.name);
+        Found::new(evidence).at(Location::Interface(bridge.name.clone()))
+    });
+    bridge.into_iter().collect()
+}
+
 fn filtered(on: Observed<'_>) -> Vec<Found> {
     let Some(hooks) = &on.snapshot.netfilter.hooks else { return Vec::new() };
     let received = |hook: &&Hook| matches!(hook.hook.as_str(), "ingress" | "prerouting" | "input");
@@ -96,7 +138,9 @@ fn netfilter(profile: &Profile) -> Vec<Found> {
 
 #[cfg(test)]
 mod tests {
+    use udpath_host::map::ConntrackMap;
     use udpath_host::netfilter::{Conntrack, HookChain};
+    use udpath_host::sysctls::{Sysctl, SysctlScope};
     use udpath_profile::context::Context;
 
     use super::*;
@@ -112,6 +156,32 @@ mod tests {
         assert_eq!(settings(&finding), ["sysctl:net.netfilter.nf_conntrack_max=2000"]);
         host.snapshot.netfilter.conntrack = tracked(900);
         assert_eq!(host.found("conntrack-full"), []);
+    }
+
+    #[test]
+    fn packets_without_a_connection() {
+        let mut host = Host::with_queues(1);
+        host.map.seconds = Some(10.0);
+        host.map.conntrack = Some(ConntrackMap::default());
+        assert_eq!(host.found("conntrack-drops"), []);
+        host.map.conntrack = Some(ConntrackMap { drops: 30, insert_failed: 5, ..ConntrackMap::default() });
+        let finding = only(&host, "conntrack-drops");
+        assert_eq!(
+            finding.evidence,
+            "connection tracking dropped 35 packets in 10.0 s: 30 without room, 5 that lost a race"
+        );
+    }
+
+    #[test]
+    fn a_bridge_that_filters() {
+        let mut host = Host::with_queues(1);
+        let name = "net.bridge.bridge-nf-call-iptables".to_owned();
+        host.snapshot.sysctls = vec![Sysctl { name, value: "1".into(), scope: SysctlScope::Namespace }];
+        assert_eq!(host.found("bridge-filter"), [], "no bridge");
+        host.map.interfaces[0].kind = "bridge".into();
+        only(&host, "bridge-filter");
+        host.snapshot.sysctls.clear();
+        assert_eq!(host.found("bridge-filter"), []);
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Receive packet steering: which CPUs process packets after the interrupt's.
 
-use udpath_host::map::QueueMap;
+use udpath_host::map::{CpuMap, QueueMap};
 use udpath_steer::CpuSet;
 
-use crate::finding::Severity;
-use crate::rule::{Found, Look, Observed, Rule};
+use crate::finding::{Location, Severity};
+use crate::rule::{Found, Look, Observed, Rule, counted, percent};
 use crate::rules::queues::{each, located, names, placed, reachable};
 
 pub(super) const RULES: &[Rule] = &[
@@ -20,6 +20,13 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Limit,
         look: Look::Map(crosses_nodes),
         cause: "packets are read from another node's memory",
+        fix: &[],
+    },
+    Rule {
+        id: "rps-one-cpu",
+        severity: Severity::Limit,
+        look: Look::Map(one_cpu),
+        cause: "one CPU runs the stack for all queues, whatever CPUs their packets arrive on, while others have time",
         fix: &[],
     },
     Rule {
@@ -72,6 +79,41 @@ fn crosses_nodes(on: Observed<'_>) -> Vec<Found> {
     })
 }
 
+/// Share of a CPU in softirqs from which on it has too much of them, and part of all softirqs that it has.
+const ONE_CPU: (f64, f64) = (0.3, 0.75);
+
+fn one_cpu(on: Observed<'_>) -> Vec<Found> {
+    let soft = |cpu: &CpuMap| cpu.time.map_or(0.0, |time| time.soft);
+    let all: f64 = on.map.cpus.iter().map(soft).sum();
+    each(on, |interface| {
+        let queues = reachable(interface);
+        let target = queues.first()?.rps.clone();
+        if target.len() != 1 || on.map.cpus_online < 2 || queues.iter().any(|queue| queue.rps != target) {
+            return None;
+        }
+        let cpu = on.map.cpus.iter().find(|cpu| target.contains(cpu.cpu))?;
+        let its = soft(cpu);
+        let dropped = on.map.seconds.and(cpu.softnet).map_or(0, |softnet| softnet.dropped);
+        let lost = if dropped > 0 { format!(", and its backlog dropped {dropped} packets") } else { String::new() };
+        let evidence = format!(
+            "{}: RPS of all {} steers to CPU {target} alone, which spends {} in softirqs, {} of those of all CPUs{lost}",
+            interface.name,
+            counted(queues.len(), "queue"),
+            percent(its),
+            percent(its / all.max(1e-9))
+        );
+        let heavy = on.map.seconds.is_some() && (dropped > 0 || (its >= ONE_CPU.0 && its >= ONE_CPU.1 * all));
+        heavy.then(|| {
+            Found::new(evidence)
+                .at_all(located(interface, queues))
+                .at(Location::Cpu(cpu.cpu))
+                .share(its)
+                .rate(on.rate(dropped.into()).filter(|rate| *rate > 0.0))
+                .changes("turn RPS off, or name several CPUs", vec![format!("{}:rps/rx-*=none", interface.name)])
+        })
+    })
+}
+
 fn redundant(on: Observed<'_>) -> Vec<Found> {
     each(on, |interface| {
         let queues = reachable(interface);
@@ -91,6 +133,8 @@ fn redundant(on: Observed<'_>) -> Vec<Found> {
 
 #[cfg(test)]
 mod tests {
+    use udpath_host::map::Shares;
+
     use crate::rules::testing::{Host, only, set, settings};
 
     /// One queue on CPU 0 of four in two nodes, steered as given.
@@ -100,6 +144,24 @@ mod tests {
         let queue = &mut host.map.interfaces[0].queues[0];
         (queue.cpus, queue.nodes, queue.rps) = (set("0"), vec![0], set(rps));
         host
+    }
+
+    #[test]
+    fn all_queues_steered_to_one_cpu() {
+        let mut host = Host::with_queues(2);
+        host.map.seconds = Some(10.0);
+        let soft = |soft| Some(Shares { soft, idle: 1.0 - soft, ..Shares::default() });
+        (host.map.cpus[0].time, host.map.cpus[1].time) = (soft(0.02), soft(0.6));
+        assert_eq!(host.found("rps-one-cpu"), [], "no RPS");
+        host.map.interfaces[0].queues.iter_mut().for_each(|queue| queue.rps = set("1"));
+        let finding = only(&host, "rps-one-cpu");
+        assert_eq!(
+            finding.evidence,
+            "eth0: RPS of all 2 queues steers to CPU 1 alone, which spends 60 % in softirqs, 97 % of those of all CPUs"
+        );
+        assert_eq!(settings(&finding), ["eth0:rps/rx-*=none"]);
+        host.map.interfaces[0].queues[0].rps = set("0-1");
+        assert_eq!(host.found("rps-one-cpu"), []);
     }
 
     #[test]

@@ -15,6 +15,13 @@ pub(super) const RULES: &[Rule] = &[
         fix: &["give each thread its own socket (SO_REUSEPORT)"],
     },
     Rule {
+        id: "last-socket-takes-all",
+        severity: Severity::Limit,
+        look: Look::Map(last_takes_all),
+        cause: "with SO_REUSEADDR alone, the socket that was bound last gets every datagram",
+        fix: &["set SO_REUSEPORT on all of them before bind"],
+    },
+    Rule {
         id: "wake-ups",
         severity: Severity::Limit,
         look: Look::Profile(wake_ups),
@@ -47,6 +54,23 @@ fn one_socket(on: Observed<'_>) -> Vec<Found> {
         .collect()
 }
 
+fn last_takes_all(on: Observed<'_>) -> Vec<Found> {
+    let mut seen = std::collections::BTreeSet::new();
+    let groups = on.map.sockets.iter().filter(|socket| socket.group > 1 && seen.insert(socket.local));
+    let unshared = groups.filter(|socket| {
+        socket.options.as_ref().is_some_and(|options| options.reuseaddr && !options.reuseport)
+    });
+    unshared
+        .map(|socket| {
+            let sockets = counted(socket.group, "socket");
+            let evidence = format!("{sockets} are bound to {} with SO_REUSEADDR and without SO_REUSEPORT", socket.local);
+            Found::new(evidence)
+                .at_all(socket.pids.first().copied().map(Location::Process))
+                .at(Location::Socket(socket.inode))
+        })
+        .collect()
+}
+
 fn wake_ups(profile: &Profile) -> Vec<Found> {
     let share = profile.share(Class::Scheduling);
     (share >= WAKE_UPS).then(|| Found::cpu_time(share, "goes to sleeping and waking")).into_iter().collect()
@@ -54,6 +78,7 @@ fn wake_ups(profile: &Profile) -> Vec<Found> {
 
 #[cfg(test)]
 mod tests {
+    use udpath_host::sockets::SocketOptions;
     use udpath_profile::context::Context;
 
     use super::*;
@@ -80,6 +105,22 @@ mod tests {
         host.serve(2, 2);
         host.map.sockets[0].queued = 0;
         only(&host, "one-socket");
+    }
+
+    #[test]
+    fn sockets_that_do_not_share() {
+        let mut host = Host::with_queues(1);
+        host.serve(4, 0);
+        host.map.sockets[0].group = 4;
+        let options = SocketOptions { reuseaddr: true, ..SocketOptions::default() };
+        host.map.sockets[0].options = Some(options.clone());
+        let finding = only(&host, "last-socket-takes-all");
+        assert_eq!(
+            finding.evidence,
+            "4 sockets are bound to 0.0.0.0:53 with SO_REUSEADDR and without SO_REUSEPORT"
+        );
+        host.map.sockets[0].options = Some(SocketOptions { reuseport: true, ..options });
+        assert_eq!(host.found("last-socket-takes-all"), []);
     }
 
     #[test]

@@ -5,7 +5,9 @@ mod profiles;
 
 use udpath_host::cpus::Cpu;
 use udpath_host::interfaces::{Interface, LinkState, NapiDefaults};
-use udpath_host::map::{CpuMap, InterfaceMap, Map, ProcessMap, QueueMap, Selection, SocketMap};
+use udpath_host::map::{
+    CpuMap, InterfaceMap, Map, OutMap, ProcessMap, QueueMap, Selection, SocketMap, ThreadMap,
+};
 use udpath_host::source::Folder;
 use udpath_host::{Fact, Provenance, Snapshot};
 use udpath_profile::Profile;
@@ -75,6 +77,7 @@ impl Host {
             pids: vec![812],
             group: 1,
             queued: 100_000,
+            queued_before: None,
             buffer: Some(200_000),
             drops: 0,
             options: None,
@@ -82,12 +85,10 @@ impl Host {
         self.map.processes = vec![ProcessMap {
             pid: 812,
             name: "knotd".into(),
-            unit: None,
-            container: None,
             threads,
             pinned,
-            cpus: CpuSet::default(),
             sockets: 1,
+            ..ProcessMap::default()
         }];
     }
 
@@ -204,6 +205,9 @@ fn interface_map(queues: u32) -> InterfaceMap {
         missed: 0,
         dropped: 0,
         queues: (0..queues).map(queue).collect(),
+        out: OutMap::default(),
+        pauses_received: None,
+        pauses_sent: None,
     }
 }
 
@@ -229,4 +233,9 @@ fn queue(queue: u32) -> QueueMap {
 
 fn cpu(number: u32) -> Cpu {
     Cpu { number, online: true, ..Cpu::default() }
+}
+
+/// A thread that ran so much of the interval, on CPU 0.
+pub(crate) fn thread(tid: u32, ran: f64) -> ThreadMap {
+    ThreadMap { tid, name: "knotd".into(), cpu: Some(0), ran, ..ThreadMap::default() }
 }

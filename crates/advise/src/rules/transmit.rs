@@ -3,10 +3,20 @@
 use udpath_steer::CpuSet;
 
 use crate::finding::{Location, Severity};
-use crate::rule::{Found, Look, Observed, Rule, counted};
+use crate::rule::{Found, Look, Observed, Rule, counted, number};
 use crate::rules::queues::each;
 
 pub(super) const RULES: &[Rule] = &[
+    Rule {
+        id: "transmit-queue-full",
+        severity: Severity::Loss,
+        look: Look::Map(full),
+        cause: "more is sent than the interface, or a rate limit on it, lets out",
+        fix: &[
+            "raise or remove the limit of the queueing discipline (`tc -s qdisc show dev IFACE`), send less, or use a faster \
+             interface: a longer queue only helps against bursts",
+        ],
+    },
     Rule {
         id: "one-qdisc",
         severity: Severity::Limit,
@@ -25,6 +35,47 @@ pub(super) const RULES: &[Rule] = &[
 
 /// Root disciplines that have a lock of their own for each transmit queue, or none.
 const MANY: [&str; 5] = ["mq", "mqprio", "noqueue", "taprio", "clsact"];
+
+fn full(on: Observed<'_>) -> Vec<Found> {
+    let mut found = each(on, |interface| {
+        let out = &interface.out;
+        // Both count a packet that the queue below did not take.
+        let lost = out.qdisc_drops.max(out.dropped);
+        let kind = out.qdisc.as_ref().map_or_else(String::new, |kind| format!(" ({kind})"));
+        let evidence = format!(
+            "{} dropped {} packets on the way out {}{kind}, and sent {}",
+            interface.name,
+            number(lost),
+            on.when(),
+            number(out.packets.unwrap_or(0))
+        );
+        let longer = format!("{}:tx-queue-len=5000", interface.name);
+        // The length applies to disciplines that have no limit of their own.
+        let has_length = matches!(out.qdisc.as_deref(), Some("pfifo_fast" | "mq" | "pfifo"));
+        on.matters(lost, out.packets.unwrap_or(0)).then(|| {
+            Found::new(evidence)
+                .at(Location::Interface(interface.name.clone()))
+                .rate(on.rate(lost))
+                .changes("lengthen the queue, for bursts", has_length.then_some(longer).into_iter().collect())
+        })
+    });
+    if found.is_empty() {
+        found.extend(not_sent(on));
+    }
+    found
+}
+
+/// Where no interface says what it dropped: what UDP could not send.
+fn not_sent(on: Observed<'_>) -> Option<Found> {
+    let families = [on.map.udp.v4, on.map.udp.v6].into_iter().flatten();
+    let (lost, sent) = families.fold((0u64, 0u64), |sum, udp| (sum.0 + udp.sndbuf_errors, sum.1 + udp.out_datagrams));
+    let evidence = format!(
+        "{} datagrams could not be sent {}: a send buffer or a transmit queue was full",
+        number(lost),
+        on.when()
+    );
+    on.matters(lost, sent).then(|| Found::new(evidence).at(Location::Udp).rate(on.rate(lost)))
+}
 
 fn one_qdisc(on: Observed<'_>) -> Vec<Found> {
     each(on, |interface| {

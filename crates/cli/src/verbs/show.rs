@@ -74,7 +74,8 @@ fn look_closer(now: &mut Snapshot, what: Option<&str>, all: bool) -> Result<(), 
     Ok(())
 }
 
-fn select(now: &Snapshot, what: Option<&str>) -> Result<(Selection, Option<Selection>), Failure> {
+/// What to show, and what instead if that is not there.
+pub(super) fn select(now: &Snapshot, what: Option<&str>) -> Result<(Selection, Option<Selection>), Failure> {
     let Some(what) = what else { return Ok((Selection::All, None)) };
     if now.interfaces.iter().any(|interface| interface.name == what) {
         return Ok((Selection::Interface(what.into()), None));

@@ -5,7 +5,7 @@ use udpath_steer::CpuSet;
 
 use super::view::{View, since};
 use crate::client::netdev::Counters;
-use crate::interfaces::{Interface, Relation};
+use crate::interfaces::{Interface, Qdisc, Relation};
 use crate::irqs::Irq;
 use crate::queues::RxQueue;
 use udpath_netlink::ethtool::time_stamping::TimeStamping;
@@ -49,6 +49,34 @@ pub struct InterfaceMap {
     pub dropped: u64,
     /// Its receive queues.
     pub queues: Vec<QueueMap>,
+    /// What it sends, and what of that is lost.
+    #[serde(default)]
+    pub out: OutMap,
+    /// Pause frames received: the peer asked this interface to stop sending. `None`: its driver does not count them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pauses_received: Option<u64>,
+    /// Pause frames sent: this interface asked its peer to stop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pauses_sent: Option<u64>,
+}
+
+/// The way out of an interface.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutMap {
+    /// Packets sent.
+    pub packets: Option<u64>,
+    /// Bytes sent.
+    pub bytes: Option<u64>,
+    /// Packets that the device or the stack dropped on the way out.
+    pub dropped: u64,
+    /// Its root queueing discipline, such as `mq` or `tbf`.
+    pub qdisc: Option<String>,
+    /// Packets that the queueing discipline dropped.
+    pub qdisc_drops: u64,
+    /// Packets waiting in it now.
+    pub qdisc_queued: u32,
+    /// Packets that the driver did not take at once.
+    pub requeues: u64,
 }
 
 /// How packets are distributed over the queues.
@@ -134,6 +162,57 @@ pub(super) fn map(view: View<'_>, interface: &Interface) -> InterfaceMap {
         missed: MISSED.iter().filter_map(|name| counted(name)).max().unwrap_or(0),
         dropped: counted("rx_dropped").unwrap_or(0),
         queues: interface.rx.iter().map(|queue| queue_map(view, interface, queue)).collect(),
+        out: out(interface, then, &counted),
+        pauses_received: pauses(interface, then, &PAUSES_RECEIVED),
+        pauses_sent: pauses(interface, then, &PAUSES_SENT),
+    }
+}
+
+/// Pause frames as drivers name them in `ethtool -S`: ixgbe and igb, i40e and ice, mlx5, bnxt_en, tg3.
+const PAUSES_RECEIVED: [&str; 6] = [
+    "rx_flow_control_xon",
+    "port.link_xon_rx",
+    "rx_pause_ctrl_phy",
+    "rx_pause_frames",
+    "rx_pause",
+    "rx_xon_received",
+];
+/// The same, sent.
+const PAUSES_SENT: [&str; 6] = [
+    "tx_flow_control_xoff",
+    "port.link_xoff_tx",
+    "tx_pause_ctrl_phy",
+    "tx_pause_frames",
+    "tx_pause",
+    "tx_xoff_sent",
+];
+
+fn pauses(interface: &Interface, then: Option<&Interface>, names: &[&str]) -> Option<u64> {
+    let now = first(&interface.driver_counters.as_ref()?.value, names)?;
+    let was = then.and_then(|then| first(&then.driver_counters.as_ref()?.value, names));
+    Some(since(now, was))
+}
+
+fn out(interface: &Interface, then: Option<&Interface>, counted: &dyn Fn(&str) -> Option<u64>) -> OutMap {
+    let root = |interface: &Interface| {
+        let qdiscs = interface.qdiscs.as_ref()?.value.iter();
+        qdiscs.filter(|qdisc| qdisc.parent == "root").max_by_key(|qdisc| qdisc.packets).cloned()
+    };
+    let (now, was) = (root(interface), then.and_then(root));
+    let was = was.filter(|was| now.as_ref().is_some_and(|now| now.handle == was.handle && now.kind == was.kind));
+    // 32 bits wide in the kernel: the increase wraps.
+    let grown = |of: fn(&Qdisc) -> u32| {
+        let was = was.as_ref().map_or(0, of);
+        now.as_ref().map_or(0, |now| u64::from(of(now).wrapping_sub(was)))
+    };
+    OutMap {
+        packets: counted("tx_packets"),
+        bytes: counted("tx_bytes"),
+        dropped: counted("tx_dropped").unwrap_or(0),
+        qdisc_drops: grown(|qdisc| qdisc.drops),
+        requeues: grown(|qdisc| qdisc.requeues),
+        qdisc_queued: now.as_ref().map_or(0, |qdisc| qdisc.queued),
+        qdisc: now.map(|qdisc| qdisc.kind),
     }
 }
 

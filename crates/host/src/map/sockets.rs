@@ -1,13 +1,11 @@
-//! The end of the path: UDP as a whole, its sockets, and the processes that read them.
+//! The end of the path: UDP as a whole, and its sockets.
 
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
-use udpath_steer::CpuSet;
 
 use super::selection::Selection;
 use super::view::View;
-use crate::Snapshot;
 use crate::client::sockets::{Socket, SocketOptions};
 use crate::sockets::place;
 use crate::udp::{UdpCounters, UdpMemory};
@@ -40,6 +38,9 @@ pub struct SocketMap {
     pub queued: u32,
     /// Its receive buffer size, by the same accounting.
     pub buffer: Option<u32>,
+    /// Bytes that were waiting at the beginning of the interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queued_before: Option<u32>,
     /// Datagrams dropped at it.
     pub drops: u64,
     /// The options its program has set, if they were read.
@@ -48,36 +49,12 @@ pub struct SocketMap {
 }
 
 impl SocketMap {
-    /// Fill level of its receive buffer, as a fraction of 1.
+    /// Fill level of its receive buffer now, as a fraction of 1.
     #[must_use]
     pub fn fill(&self) -> Option<f64> {
         self.buffer.filter(|size| *size > 0).map(|size| f64::from(self.queued) / f64::from(size))
     }
 }
-
-/// A process on the path.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProcessMap {
-    /// Its PID.
-    pub pid: u32,
-    /// Its name.
-    pub name: String,
-    /// Its systemd unit.
-    pub unit: Option<String>,
-    /// Its container, `docker 0123456789ab`.
-    pub container: Option<String>,
-    /// Number of its threads.
-    pub threads: usize,
-    /// Number of its threads that are pinned to one CPU.
-    pub pinned: usize,
-    /// CPUs its threads last ran on.
-    pub cpus: CpuSet,
-    /// Number of its sockets in this map.
-    pub sockets: usize,
-}
-
-/// Number of characters of a container's identifier that are shown: the same as its tools show.
-const CONTAINER_ID: usize = 12;
 
 pub(super) fn udp(view: View<'_>) -> UdpMap {
     let then = view.earlier.map(|then| &then.udp);
@@ -108,7 +85,8 @@ pub(super) fn map(view: View<'_>, selection: &Selection) -> Vec<SocketMap> {
             let mut pids: Vec<u32> = socket.owners.iter().map(|owner| owner.pid).collect();
             pids.dedup();
             let members = socket.group.and_then(|group| view.now.sockets.groups.get(group));
-            let drops = was(socket).map_or(socket.drops, |was| socket.drops.wrapping_sub(was.drops));
+            let was = was(socket);
+            let drops = was.map_or(socket.drops, |was| socket.drops.wrapping_sub(was.drops));
             SocketMap {
                 inode: socket.inode,
                 local: socket.local,
@@ -116,6 +94,7 @@ pub(super) fn map(view: View<'_>, selection: &Selection) -> Vec<SocketMap> {
                 pids,
                 group: members.map_or(1, |group| group.members.len()),
                 queued: socket.receive_queue,
+                queued_before: was.map(|was| was.receive_queue),
                 buffer: socket.memory.map(|memory| memory.receive_buffer),
                 drops: u64::from(drops),
                 options: socket.options.clone(),
@@ -126,38 +105,10 @@ pub(super) fn map(view: View<'_>, selection: &Selection) -> Vec<SocketMap> {
     sockets
 }
 
-pub(super) fn processes(snapshot: &Snapshot, sockets: &[SocketMap]) -> Vec<ProcessMap> {
-    let mut counts = std::collections::BTreeMap::<u32, usize>::new();
-    for pid in sockets.iter().flat_map(|socket| &socket.pids) {
-        *counts.entry(*pid).or_default() += 1;
-    }
-    counts
-        .into_iter()
-        .filter_map(|(pid, sockets)| {
-            let process = snapshot.sockets.process(pid)?;
-            let container = process.container.as_ref().map(|container| {
-                let id: String = container.id.chars().take(CONTAINER_ID).collect();
-                format!("{} {id}", container.runtime)
-            });
-            let pinned =
-                |thread: &&crate::processes::Thread| thread.cpus.as_ref().is_some_and(|cpus| cpus.len() == 1);
-            Some(ProcessMap {
-                pid,
-                name: process.name.clone(),
-                unit: process.unit.clone(),
-                container,
-                threads: process.threads.len(),
-                pinned: process.threads.iter().filter(pinned).count(),
-                cpus: process.threads.iter().filter_map(|thread| thread.last_cpu).collect(),
-                sockets,
-            })
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Snapshot;
     use crate::sockets::tests::socket;
     use crate::source::Folder;
 

@@ -9,7 +9,9 @@ use crate::interfaces::Interface;
 use crate::queues::List;
 use crate::sockets::{Socket, Sockets};
 use crate::softnet::Softnet;
-use crate::{Fact, Missing, Snapshot, Source, cpus, irqs, processes, queues, sockets, softnet, text, udp};
+use crate::{
+    Fact, Missing, Snapshot, Source, cpus, ip, irqs, neighbours, processes, queues, sockets, softnet, text, udp,
+};
 
 /// The current links.
 pub(super) fn links(source: &dyn Source) -> Option<Vec<Link>> {
@@ -161,7 +163,7 @@ fn interrupts(source: &dyn Source, now: &mut Snapshot) -> bool {
     same
 }
 
-/// The receive path of each CPU, and UDP.
+/// The receive path of each CPU, IP and UDP.
 fn packets(source: &dyn Source, now: &mut Snapshot, missing: &mut Vec<Missing>) -> bool {
     let softnet = softnet::read(source, missing);
     let cpus = |softnet: &Softnet| -> BTreeSet<u32> { softnet.cpus.keys().copied().collect() };
@@ -169,6 +171,7 @@ fn packets(source: &dyn Source, now: &mut Snapshot, missing: &mut Vec<Missing>) 
     let same = cpus(&softnet) == cpus(&now.softnet)
         && (udp.v4.is_some(), udp.v6.is_some()) == (now.udp.v4.is_some(), now.udp.v6.is_some());
     (now.softnet, now.udp) = (softnet, udp);
+    (now.ip, now.neighbours) = (ip::read(source, missing), neighbours::read(source, missing));
     same
 }
 

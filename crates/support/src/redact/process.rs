@@ -95,7 +95,7 @@ impl Redactor {
         other
     }
 
-    /// `/proc/PID/task/TID/stat`: number, name, and of the other fields only the CPU.
+    /// `/proc/PID/task/TID/stat`: number, name, and of the other fields only the state and the CPU.
     pub(super) fn thread(&mut self, pid: &str, text: &str) -> String {
         let parts = text.split_once('(').and_then(|(tid, rest)| Some((tid, rest.rsplit_once(')')?)));
         let Some((tid, (name, rest))) = parts else { return String::new() };
@@ -107,7 +107,8 @@ impl Redactor {
         let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
         let cpu = fields.get(FIELDS).filter(|cpu| digits(cpu));
         let cpu = cpu.map_or(String::new(), |cpu| format!("{} {cpu}", " 0".repeat(FIELDS - 1)));
-        format!("{} ({name}) S{cpu}\n", tid.trim())
+        let state = fields.first().filter(|state| state.len() == 1 && state.bytes().all(|b| b.is_ascii_alphabetic()));
+        format!("{} ({name}) {}{cpu}\n", tid.trim(), state.unwrap_or(&"S"))
     }
 
     /// `/proc/PID/cmdline`: the program's name. For an interpreter, the script is kept if it is a known daemon's, since

@@ -1,0 +1,187 @@
+//! A diagnosis: which link of a datagram's way is the first to be saturated, what is wrong, and whether the rate is what
+//! this machine should carry.
+//!
+//! ```text
+//! two snapshots ─▸ Map ─┬─▸ links.rs    how busy each link of the way is ─▸ headline.rs  the first saturated one
+//!                       ├─▸ rules/      findings ─▸ order.rs   by weight; symptoms below their causes
+//! Profile ──────────────┴─▸ capacity.rs what a transaction costs ─▸ the rate that the CPUs allow
+//!                           change.rs   two diagnoses in turn ─▸ what appeared, grew, went
+//! ```
+//! It reads data and measures nothing.
+
+mod capacity;
+mod change;
+mod confidence;
+mod headline;
+mod links;
+mod order;
+#[cfg(test)]
+mod tests;
+
+use serde::{Deserialize, Serialize};
+use udpath_host::Snapshot;
+use udpath_host::map::{Map, Selection, SelectionError};
+use udpath_profile::Profile;
+
+use crate::finding::{Finding, Remedy, Severity};
+use crate::rules;
+
+pub use capacity::{Bound, Capacity, Carried};
+pub use change::{Change, changes};
+pub use confidence::{Confidence, Level};
+pub use links::{Link, Stage};
+pub(crate) use links::busy_of;
+#[cfg(test)]
+pub(crate) use order::RANKS;
+
+/// Version of [`Diagnosis`]'s JSON form. Raised when a field changes its meaning or goes; new fields may come without.
+pub const DIAGNOSIS_SCHEMA: &str = "udpath.diagnosis/1";
+
+/// Share of the CPU time used from which on CPU time is short: what costs CPU time then costs rate. Lower: an idle
+/// machine has findings about costs that matter to nobody. Higher: a service with one busy CPU of two has none.
+const SHORT: f64 = 0.5;
+/// The same of a single link.
+const SHORT_LINK: f64 = 0.8;
+
+/// What limits a machine's UDP, and why.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Diagnosis {
+    /// [`DIAGNOSIS_SCHEMA`].
+    pub schema: String,
+    /// When the interval ended, milliseconds since 1970.
+    pub taken: u64,
+    /// Its length, seconds. `None`: a capture with one snapshot, so all counts are since boot.
+    pub seconds: Option<f64>,
+    /// The kernel's release.
+    pub kernel: String,
+    /// Online CPUs.
+    pub cpus: usize,
+    /// The first saturated link, or that none is: one sentence.
+    pub headline: String,
+    /// Share of the CPU time used, 0 to 1. `None`: unknown.
+    pub used: Option<f64>,
+    /// The links of a datagram's way, outermost first.
+    pub links: Vec<Link>,
+    /// What it carries and what it should carry.
+    pub capacity: Option<Capacity>,
+    /// Why that is unknown: one sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_capacity: Option<String>,
+    /// What was found, by weight.
+    pub findings: Vec<Diagnosed>,
+    /// What could not be seen, and why.
+    pub unseen: Vec<String>,
+}
+
+/// A finding, with what a diagnosis adds to it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Diagnosed {
+    /// The finding.
+    #[serde(flatten)]
+    pub finding: Finding,
+    /// How sure it is.
+    pub confidence: Confidence,
+    /// The commands that carry out the remedies, the best first; none for advice alone.
+    pub commands: Vec<String>,
+    /// The finding that explains this one, by its id: with the cause gone, the symptom goes as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explained_by: Option<String>,
+}
+
+impl Diagnosis {
+    /// The diagnosis of the interval between two snapshots of one boot. `profile`: of the same interval, else why there
+    /// is none.
+    ///
+    /// # Errors
+    /// What was selected is not there.
+    pub fn new(
+        now: &Snapshot,
+        earlier: Option<&Snapshot>,
+        selection: &Selection,
+        profile: Result<&Profile, &str>,
+    ) -> Result<Self, SelectionError> {
+        let map = Map::new(now, earlier, selection)?;
+        let found = rules::of_map(now, &map);
+        Ok(Self::of(&map, found, profile))
+    }
+
+    /// The same of a map and its findings.
+    #[must_use]
+    pub fn of(map: &Map, of_map: Vec<Finding>, profile: Result<&Profile, &str>) -> Self {
+        let links = links::all(map);
+        let used = links::used(map);
+        let of_profile = profile.map(rules::of_profile).unwrap_or_default();
+        let short = used.is_some_and(|used| used >= SHORT) || links.iter().any(|link| link.busy >= SHORT_LINK);
+        let findings = join(of_map, of_profile)
+            .map(|(mut finding, sampled)| {
+                if !short {
+                    spare(&mut finding, used);
+                }
+                let confidence = Confidence::of(&finding, map, profile.ok().filter(|_| sampled));
+                Diagnosed { confidence, commands: commands(&finding), explained_by: None, finding }
+            })
+            .collect();
+        let mut unseen = map.missing.clone();
+        unseen.extend(profile.err().map(|why| format!("where CPU time goes: {why}")));
+        if map.seconds.is_none() {
+            unseen.push(
+                "rates: there is one snapshot, so counts are since boot; `udpath support --interval 10s` takes two".into(),
+            );
+        }
+        let capacity = capacity::of(map, profile);
+        Self {
+            schema: DIAGNOSIS_SCHEMA.into(),
+            taken: map.taken,
+            seconds: map.seconds,
+            kernel: map.kernel.clone(),
+            cpus: map.cpus_online,
+            headline: headline::of(&links, used, map.seconds),
+            used,
+            no_capacity: capacity.as_ref().err().cloned(),
+            capacity: capacity.ok(),
+            links,
+            findings: order::ordered(findings),
+            unseen,
+        }
+    }
+
+    /// Is anything lost or limited? Notes do not count.
+    #[must_use]
+    pub fn has_findings(&self) -> bool {
+        self.findings.iter().any(|found| found.finding.severity < Severity::Note)
+    }
+}
+
+/// The findings of map and profile, each with whether samples back it. What both found is taken from the profile, which
+/// has its size.
+fn join(of_map: Vec<Finding>, of_profile: Vec<Finding>) -> impl Iterator<Item = (Finding, bool)> {
+    let sampled: std::collections::BTreeSet<String> = of_profile.iter().map(|finding| finding.id.clone()).collect();
+    let seen = of_map.into_iter().filter(move |finding| !sampled.contains(&finding.id));
+    seen.map(|finding| (finding, false)).chain(of_profile.into_iter().map(|finding| (finding, true)))
+}
+
+/// While CPU time is left, what only costs CPU time does not limit. What happens at a rate does.
+fn spare(finding: &mut Finding, used: Option<f64>) {
+    if finding.severity == Severity::Limit && finding.rate.is_none() {
+        finding.severity = Severity::Note;
+        if let Some(used) = used {
+            finding.cause += &format!("; no limit yet, with {} of the CPU time used", crate::rule::percent(used));
+        }
+    }
+}
+
+/// A command for each remedy that changes settings.
+fn commands(finding: &Finding) -> Vec<String> {
+    let command = |remedy: &Remedy| {
+        let settings: Vec<String> =
+            remedy.settings().iter().map(|setting| format!("--set {}", quoted(setting))).collect();
+        (!settings.is_empty()).then(|| format!("udpath apply {}", settings.join(" ")))
+    };
+    finding.remedies.iter().filter_map(command).collect()
+}
+
+/// For a shell: quoted if it has anything but plain characters.
+fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/:=,.-_".contains(c);
+    if text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}

@@ -1,0 +1,173 @@
+//! Is this figure normal? What the machine carries, and what the same path should carry before a CPU is full.
+//!
+//! ```text
+//!   cost of a transaction = softirq s  +  program and its system calls t          from the profile, ns
+//!
+//!   all CPUs      X (s + t)  ≤  CPUs that others leave
+//!   receiving     X s        ≤  CPUs that queues and RPS send packets to
+//!   reading       X t        ≤  CPUs that reader threads may use, or their control group's limit
+//!   ───────────────────────────────────────────────────────────────────────────────
+//!   the smallest X is what it should carry, and its line is what limits
+//! ```
+//! Assumptions:
+//! - A transaction costs as much at the limit as now. Batches make it cheaper under load, contention dearer: the figure
+//!   is good to some tens of per cent, and best when the machine is at least a tenth busy.
+//! - Softirq time is the service's: the kernel does not say whose packets it was spent on.
+//! - On loopback and veth, the sender's CPU does the receiving, so any CPU may.
+//! - With a selection, other programs keep what they use now.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use udpath_host::Map;
+use udpath_profile::Profile;
+use udpath_profile::context::Context;
+
+/// Fewest datagrams for a cost per datagram. Fewer: the cost is that of an idle machine.
+const FEWEST: u64 = 1000;
+/// Share of the interval that a thread runs from which on it counts as a reader where samples do not show who reads.
+/// Lower: helper threads count as readers. Higher: readers of a light load do not.
+const READS: f64 = 0.01;
+
+/// What bounds the rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bound {
+    /// All CPUs together.
+    Cpus,
+    /// The CPUs that receive packets.
+    Receive,
+    /// The threads that read the sockets, or the CPUs that they may use.
+    Readers,
+    /// The CPU time limit of a control group.
+    CpuLimit,
+}
+
+/// A rate that is carried.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Carried {
+    /// Transactions per second: pairs of a received and a sent datagram; of one-way traffic, datagrams.
+    pub rate: f64,
+    /// Are they transactions? Else datagrams of one-way traffic.
+    pub transactions: bool,
+    /// Per CPU used: the rate divided by the CPUs' worth of time that it took.
+    pub per_cpu: f64,
+}
+
+/// What the machine carries, and what it should.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Capacity {
+    /// Now.
+    pub carried: Carried,
+    /// The rate that this path should carry.
+    pub should_carry: f64,
+    /// What limits it there.
+    pub limit: Bound,
+    /// CPUs that the limiting stage may use.
+    pub cpus: f64,
+    /// Threads that read, of those seen.
+    pub readers: usize,
+    /// Cost of one, nanoseconds of CPU time in softirqs and interrupts.
+    pub softirq_ns: f64,
+    /// Cost of one, nanoseconds in the program and its system calls.
+    pub program_ns: f64,
+}
+
+/// The capacity, or why it is unknown.
+pub(super) fn of(map: &Map, profile: Result<&Profile, &str>) -> Result<Capacity, String> {
+    let profile = profile.map_err(|why| format!("The rate that this path should carry is unknown without a profile: {why}."))?;
+    let unknown = |why: &str| format!("The rate that this path should carry is unknown: {why}.");
+    if !profile.whole() {
+        return Err(unknown("not all CPUs were sampled"));
+    }
+    let datagrams = profile.datagrams.ok_or_else(|| unknown("datagrams were not counted"))?;
+    let (pairs, any) = (datagrams.transactions(), datagrams.received.max(datagrams.sent));
+    // Some one-way traffic beside transactions is normal; mostly one-way traffic is not transactions.
+    let transactions = pairs.saturating_mul(2) >= any && pairs > 0;
+    let count = if transactions { pairs } else { any };
+    if count < FEWEST || profile.seconds <= 0.0 {
+        return Err(unknown(&format!("only {any} datagrams passed during the interval")));
+    }
+    let charged = profile.charged() as f64;
+    let softirq = softirq_ns(profile) as f64;
+    let (softirq_ns, program_ns) = (softirq / count as f64, (charged - softirq).max(0.0) / count as f64);
+    let readers = readers(map, profile);
+    let limits = [
+        (Bound::Cpus, free(profile), softirq_ns + program_ns),
+        (Bound::Receive, receiving(map), softirq_ns),
+        (Bound::Readers, readers.cpus, program_ns),
+        (Bound::CpuLimit, readers.quota, program_ns),
+    ];
+    let rate = |cpus: f64, ns: f64| if ns > 0.0 { cpus * 1e9 / ns } else { f64::INFINITY };
+    let tightest = limits.into_iter().map(|(bound, cpus, ns)| (bound, cpus, rate(cpus, ns))).min_by(|a, b| a.2.total_cmp(&b.2));
+    let (limit, cpus, should_carry) =
+        tightest.filter(|(.., rate)| rate.is_finite()).ok_or_else(|| unknown("the datagrams took no CPU time"))?;
+    let per_second = count as f64 / profile.seconds;
+    let carried = Carried { rate: per_second, transactions, per_cpu: per_second / (charged / (profile.seconds * 1e9)).max(1e-9) };
+    Ok(Capacity { carried, should_carry, limit, cpus, readers: readers.count, softirq_ns, program_ns })
+}
+
+/// Time in softirqs and interrupts, and in the threads that poll in their place.
+fn softirq_ns(profile: &Profile) -> u64 {
+    let shared = |context: Context| matches!(context, Context::Softirq | Context::HardIrq);
+    let interrupts = profile.contexts.iter().filter(|(context, _)| shared(**context)).map(|(_, ns)| ns);
+    // A kernel thread that is charged is one that polls.
+    let threads = profile.stacks.iter().filter(|stack| stack.context == Context::Kernel && profile.charges(stack));
+    interrupts.sum::<u64>().saturating_add(threads.map(|stack| stack.ns).sum())
+}
+
+/// CPUs' worth of time that other programs and the hypervisor leave.
+fn free(profile: &Profile) -> f64 {
+    let seconds = profile.seconds.max(1e-9);
+    let steal: f64 = profile.cpus.iter().filter_map(|line| Some(line.accounted?.steal)).sum();
+    let all = profile.available() / (seconds * 1e9);
+    (all - profile.others() as f64 / (seconds * 1e9) - steal).max(0.0)
+}
+
+/// CPUs that packets are sent to, by RPS or else by interrupts; all of them for devices without interrupts.
+fn receiving(map: &Map) -> f64 {
+    let all = map.cpus_online as f64;
+    let mut cpus = BTreeSet::new();
+    for interface in map.interfaces.iter().filter(|interface| interface.packets.unwrap_or(0) > 0) {
+        for queue in &interface.queues {
+            let targets = if queue.rps.is_empty() { &queue.cpus } else { &queue.rps };
+            if targets.is_empty() {
+                return all;
+            }
+            cpus.extend(targets.iter());
+        }
+    }
+    if cpus.is_empty() { all } else { cpus.len() as f64 }
+}
+
+struct Readers {
+    count: usize,
+    cpus: f64,
+    quota: f64,
+}
+
+/// The threads that read: those seen reading, else those that ran; and how many CPUs they may use at once.
+fn readers(map: &Map, profile: &Profile) -> Readers {
+    let tids: BTreeSet<u32> = profile
+        .processes
+        .iter()
+        .filter(|process| map.processes.iter().any(|known| known.pid == process.pid))
+        .flat_map(|process| &process.threads)
+        .filter(|thread| thread.reads)
+        .map(|thread| thread.tid)
+        .collect();
+    let (mut count, mut allowed, mut open) = (0, BTreeSet::new(), false);
+    for thread in map.processes.iter().flat_map(|process| &process.busiest) {
+        if tids.contains(&thread.tid) || (tids.is_empty() && thread.busy() >= READS) {
+            count += 1;
+            allowed.extend(thread.allowed.iter());
+            open |= thread.allowed.is_empty();
+        }
+    }
+    let count = count.max(tids.len());
+    let most = if open || allowed.is_empty() { map.cpus_online } else { allowed.len() };
+    let cpus = if count == 0 { map.cpus_online } else { count.min(most) };
+    let quotas = map.processes.iter().flat_map(|process| &process.quotas);
+    let quota = quotas.map(|quota| quota.cpus).fold(f64::INFINITY, f64::min);
+    Readers { count, cpus: cpus as f64, quota }
+}

@@ -1,0 +1,154 @@
+//! The order of findings, and which explain which.
+//!
+//! What falsifies a measurement comes first. Then loss, where it is lost first on the way in. Then how sockets are split,
+//! before how packets are spread: spreading them over a socket that all threads share makes it slower. Then RSS before
+//! RPS, and last what each packet costs.
+
+use std::cmp::Ordering;
+
+use super::Diagnosed;
+use crate::finding::Severity;
+
+/// The ids of all findings in that order. A test compares them with the rules.
+pub(crate) const RANKS: &[&str] = &[
+    // What falsifies a measurement.
+    "generator-limit",
+    "pause-frames",
+    "cpu-limit",
+    "steal",
+    // Loss, from the wire to the reader and back.
+    "device-loses-packets",
+    "backlog-full",
+    "flow-limit",
+    "conntrack-full",
+    "conntrack-drops",
+    "fragments-lost",
+    "checksum-errors",
+    "no-listener",
+    "udp-memory",
+    "reader-blocked",
+    "group-uneven",
+    "receive-buffer-small",
+    "reader-slow",
+    "socket-drops",
+    "udp-errors",
+    "drops",
+    "neighbour-table-full",
+    "transmit-queue-full",
+    // How sockets are split.
+    "shared-socket",
+    "receive-queue-lock",
+    "one-socket",
+    "last-socket-takes-all",
+    // How packets are spread: RSS, then interrupts, then RPS.
+    "rss-table-short",
+    "rss-without-ports",
+    "one-queue",
+    "one-cpu",
+    "irqs-on-one-node",
+    "irqs-share-cpus",
+    "hint-unused",
+    "no-irq-found",
+    "irq-not-moved-yet",
+    "isolated-cpus",
+    "reader-on-other-node",
+    "rps-one-cpu",
+    "rps-on-irq-cpu",
+    "rps-crosses-nodes",
+    "rps-redundant",
+    "softirq-starves-reader",
+    "lock",
+    "one-qdisc",
+    "no-xps",
+    // What each packet costs.
+    "fragments",
+    "packet-sockets",
+    "generic-xdp",
+    "every-packet-stamped",
+    "netfilter",
+    "gro",
+    "no-moderation",
+    "budget-exhausted",
+    "defer-without-timer",
+    "wake-ups",
+    "single-datagram-calls",
+    "software-checksums",
+    "source-validation",
+    "ip-identification",
+    "socket-lookup",
+    "early-demux",
+    "cgroup-filters",
+    "time-stamps",
+    "bridge-filter",
+    "iommu",
+    "page-recycling",
+    "mitigations",
+    "security",
+    "tracing",
+    "others",
+    "filtered",
+    // The machine.
+    "governor",
+    "deep-idle",
+    "slow-coalescing",
+    "large-receive-offload",
+    "counters-disagree",
+    "conflict",
+    "set-by-file",
+    "user",
+];
+
+/// The place of an id; unknown ones come last.
+fn rank(id: &str) -> usize {
+    RANKS.iter().position(|known| *known == id).unwrap_or(RANKS.len())
+}
+
+/// What a finding explains: with the first gone, the others go as well.
+const EXPLAINS: &[(&str, &[&str])] = &[
+    ("cpu-limit", &["reader-slow", "group-uneven", "receive-buffer-small", "socket-drops", "udp-errors", "drops"]),
+    ("udp-memory", &["udp-errors", "socket-drops", "receive-buffer-small", "drops"]),
+    ("reader-blocked", &["group-uneven", "socket-drops", "udp-errors", "drops"]),
+    ("group-uneven", &["reader-slow", "socket-drops", "udp-errors", "drops"]),
+    ("receive-buffer-small", &["socket-drops", "udp-errors", "drops"]),
+    (
+        "shared-socket",
+        &["reader-slow", "receive-buffer-small", "socket-drops", "udp-errors", "drops", "receive-queue-lock", "one-socket"],
+    ),
+    ("receive-queue-lock", &["one-socket"]),
+    ("softirq-starves-reader", &["reader-slow", "socket-drops", "udp-errors", "drops"]),
+    ("reader-slow", &["socket-drops", "udp-errors", "drops"]),
+    ("socket-drops", &["udp-errors", "drops"]),
+    ("udp-errors", &["drops"]),
+    ("checksum-errors", &["drops"]),
+    ("no-listener", &["drops"]),
+    ("fragments-lost", &["fragments"]),
+    ("conntrack-full", &["conntrack-drops"]),
+    ("netfilter", &["filtered"]),
+    ("rps-one-cpu", &["backlog-full"]),
+];
+
+/// The findings by weight, each symptom with what explains it.
+pub(super) fn ordered(mut findings: Vec<Diagnosed>) -> Vec<Diagnosed> {
+    let present: Vec<String> = findings
+        .iter()
+        .filter(|found| found.finding.severity < Severity::Note)
+        .map(|found| found.finding.id.clone())
+        .collect();
+    for found in &mut findings {
+        // The cause that comes first in the table is the deepest.
+        let cause = EXPLAINS
+            .iter()
+            .find(|(cause, symptoms)| present.iter().any(|id| id == cause) && symptoms.contains(&found.finding.id.as_str()));
+        found.explained_by = cause.map(|(cause, _)| (*cause).to_owned());
+    }
+    findings.sort_by(compare);
+    findings
+}
+
+fn compare(a: &Diagnosed, b: &Diagnosed) -> Ordering {
+    let key = |found: &Diagnosed| {
+        (found.finding.severity == Severity::Note, found.explained_by.is_some(), rank(&found.finding.id))
+    };
+    let size = |found: &Diagnosed| found.finding.rate.or(found.finding.share).unwrap_or(0.0);
+    key(a).cmp(&key(b)).then_with(|| size(b).total_cmp(&size(a)))
+}

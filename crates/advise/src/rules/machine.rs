@@ -1,0 +1,313 @@
+//! The machine's own settings that cost time: frequency and idle states, isolated CPUs, generic XDP, receive offloads,
+//! interrupt moderation, budgets.
+
+use udpath_host::interfaces::Interface;
+use udpath_host::map::InterfaceMap;
+use udpath_steer::CpuSet;
+
+use crate::finding::{Location, Severity};
+use crate::rule::{Found, Look, Observed, Rule, cpus, number};
+use crate::rules::queues::each;
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        id: "generic-xdp",
+        severity: Severity::Limit,
+        look: Look::Map(generic_xdp),
+        cause: "the program runs after the kernel has built a socket buffer: the cost that XDP is to save",
+        fix: &["attach it in the driver (native mode), if `udpath show --json` lists XDP among the driver's features"],
+    },
+    Rule {
+        id: "no-moderation",
+        severity: Severity::Limit,
+        look: Look::Map(no_moderation),
+        cause: "nearly every packet raises an interrupt of its own",
+        fix: &[],
+    },
+    Rule {
+        id: "slow-coalescing",
+        severity: Severity::Note,
+        look: Look::Map(slow_coalescing),
+        cause: "a request waits so long for its interrupt while little else comes",
+        fix: &[],
+    },
+    Rule {
+        id: "budget-exhausted",
+        severity: Severity::Limit,
+        look: Look::Map(budget),
+        cause: "softirqs stopped with packets left, and receive rings overflowed meanwhile",
+        fix: &["spread the packets over more queues and CPUs: a larger budget only helps against bursts"],
+    },
+    Rule {
+        id: "large-receive-offload",
+        severity: Severity::Note,
+        look: Look::Map(lro),
+        cause: "it merges packets in a way that cannot be undone, and breaks forwarding and bridging",
+        fix: &[],
+    },
+    Rule {
+        id: "isolated-cpus",
+        severity: Severity::Note,
+        look: Look::Map(isolated),
+        cause: "the scheduler keeps threads off these CPUs, so interrupts there disturb what was to run alone, or serve no \
+                reader nearby",
+        fix: &["send interrupts and RPS to the CPUs where the readers run, and isolate others"],
+    },
+    Rule {
+        id: "governor",
+        severity: Severity::Note,
+        look: Look::Map(governor),
+        cause: "the frequency follows the load with a delay: at medium load, packets meet slow CPUs",
+        fix: &["set the governor to performance (`cpupower frequency-set -g performance`); undone by setting the old one"],
+    },
+    Rule {
+        id: "deep-idle",
+        severity: Severity::Note,
+        look: Look::Map(deep_idle),
+        cause: "the first packet after a pause waits until the CPU has woken up",
+        fix: &["for latency, use tuned's profile network-latency, or disable deep states (`cpupower idle-set -D 10`)"],
+    },
+];
+
+/// Packets per interrupt below which there is no moderation, and the packets per second from which on that matters: an
+/// idle queue has one packet per interrupt.
+const UNMODERATED: (f64, f64) = (1.5, 10_000.0);
+/// Microseconds of receive coalescing from which on they dominate the answer's time.
+const SLOW_USECS: u32 = 100;
+/// Wake-up latency of an idle state from which on it is seen, microseconds: that of a datagram through the stack.
+const DEEP_US: u32 = 50;
+/// Packets that one softirq may handle, twice the default.
+const BUDGET: u64 = 600;
+
+fn generic_xdp(on: Observed<'_>) -> Vec<Found> {
+    each(on, |interface| {
+        let xdp = on.interface(&interface.name)?.xdp?;
+        let program = xdp.generic.filter(|_| xdp.driver.is_none())?;
+        let evidence = format!("{} runs XDP program {program} in generic mode", interface.name);
+        Some(Found::new(evidence).at(Location::Interface(interface.name.clone())))
+    })
+}
+
+fn no_moderation(on: Observed<'_>) -> Vec<Found> {
+    each(on, |interface| {
+        let counted = interface.queues.iter().filter_map(|queue| Some((queue.packets?, queue.interrupts?)));
+        let (packets, interrupts) = counted.fold((0u64, 0u64), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let rate = on.rate(packets)?;
+        let each = packets as f64 / interrupts as f64;
+        let evidence = format!(
+            "{} raised {} interrupts for {} packets {}, {each:.1} packets each",
+            interface.name,
+            number(interrupts),
+            number(packets),
+            on.when()
+        );
+        (interrupts > 0 && each < UNMODERATED.0 && rate >= UNMODERATED.1).then(|| {
+            let name = &interface.name;
+            Found::new(evidence)
+                .at(Location::Interface(name.clone()))
+                .rate(on.rate(interrupts))
+                .changes("let the device collect packets", coalescing(on.interface(name), name))
+        })
+    })
+}
+
+/// Adaptive moderation where the driver has it, else a fixed delay; without either, NAPI's own.
+fn coalescing(interface: Option<&Interface>, name: &str) -> Vec<String> {
+    match interface.and_then(|interface| interface.coalescing.as_ref()).map(|fact| &fact.value) {
+        Some(set) if set.get("adaptive-rx") == Some(&0) => vec![format!("{name}:coalesce/adaptive-rx=on")],
+        Some(set) if set.contains_key("rx-usecs") => vec![format!("{name}:coalesce/rx-usecs=20")],
+        _ => vec![format!("{name}:gro-flush-timeout=20000"), format!("{name}:napi-defer=10")],
+    }
+}
+
+fn slow_coalescing(on: Observed<'_>) -> Vec<Found> {
+    each(on, |interface| {
+        let set = &on.interface(&interface.name)?.coalescing.as_ref()?.value;
+        let adapts = set.get("adaptive-rx").is_some_and(|on| *on != 0);
+        let usecs = set.get("rx-usecs").filter(|usecs| **usecs >= SLOW_USECS && !adapts)?;
+        let evidence = format!("{} waits {usecs} us for more packets before an interrupt (rx-usecs)", interface.name);
+        let shorter = vec![format!("{}:coalesce/rx-usecs=20", interface.name)];
+        let found = Found::new(evidence).at(Location::Interface(interface.name.clone()));
+        Some(found.changes("for latency, wait less", shorter))
+    })
+}
+
+fn budget(on: Observed<'_>) -> Vec<Found> {
+    let lost: u64 = on.map.interfaces.iter().map(|interface| interface.missed).sum();
+    let squeezed: Vec<(u32, u32)> = on
+        .map
+        .cpus
+        .iter()
+        .filter_map(|cpu| Some((cpu.cpu, cpu.softnet?.time_squeeze)))
+        .filter(|(_, squeezed)| *squeezed > 0)
+        .collect();
+    if squeezed.is_empty() || lost == 0 || on.map.seconds.is_none() {
+        return Vec::new();
+    }
+    let all: u64 = squeezed.iter().map(|(_, squeezed)| u64::from(*squeezed)).sum();
+    let set: CpuSet = squeezed.iter().map(|(cpu, _)| *cpu).collect();
+    let evidence = format!(
+        "softirqs on {} ran out of their budget {} times {} while {} packets were lost before the kernel",
+        cpus(&set),
+        number(all),
+        on.when(),
+        number(lost)
+    );
+    let found = Found::new(evidence).at_all(set.iter().map(Location::Cpu)).rate(on.rate(all));
+    vec![found.changes("double the budget", vec![format!("sysctl:net.core.netdev_budget={BUDGET}")])]
+}
+
+fn lro(on: Observed<'_>) -> Vec<Found> {
+    each(on, |interface| {
+        let features = &on.interface(&interface.name)?.features.as_ref()?.value;
+        let on_now = features.get("rx-lro").is_some_and(|feature| feature.active);
+        let evidence = format!("{} merges TCP packets in hardware (LRO)", interface.name);
+        on_now.then(|| {
+            Found::new(evidence)
+                .at(Location::Interface(interface.name.clone()))
+                .changes("turn it off", vec![format!("{}:feature/rx-lro=off", interface.name)])
+        })
+    })
+}
+
+fn isolated(on: Observed<'_>) -> Vec<Found> {
+    let isolated = on.snapshot.cpus.isolated.union(&on.snapshot.cpus.nohz_full);
+    if isolated.is_empty() {
+        return Vec::new();
+    }
+    let targets = |interface: &InterfaceMap| -> CpuSet {
+        let of = |set: &CpuSet| set.iter().filter(|cpu| isolated.contains(*cpu)).collect::<Vec<_>>();
+        interface.queues.iter().flat_map(|queue| [of(&queue.cpus), of(&queue.rps)].concat()).collect()
+    };
+    each(on, |interface| {
+        let hit = targets(interface);
+        let evidence = format!("{} sends interrupts or RPS to isolated {}", interface.name, cpus(&hit));
+        (!hit.is_empty()).then(|| Found::new(evidence).at(Location::Interface(interface.name.clone())))
+    })
+}
+
+fn governor(on: Observed<'_>) -> Vec<Found> {
+    let policies = on.snapshot.cpus.frequencies.iter();
+    let slow = policies.filter_map(|policy| {
+        let governor = policy.governor.as_deref().filter(|governor| *governor != "performance")?;
+        // The hardware's own control: the governor only names its preference.
+        let prefers = policy.preference.as_deref().is_some_and(|preference| preference == "performance");
+        let evidence = format!("the frequency of {} is governed by {governor}", cpus(&policy.cpus));
+        (!prefers).then(|| Found::new(evidence).at(Location::Machine))
+    });
+    slow.take(1).collect()
+}
+
+fn deep_idle(on: Observed<'_>) -> Vec<Found> {
+    let deep = on.snapshot.cpus.idle.iter().filter_map(|policy| {
+        let states = policy.states.iter().filter(|state| !state.disabled && state.latency_us >= DEEP_US);
+        let deepest = states.max_by_key(|state| state.latency_us)?;
+        let evidence = format!(
+            "{} may sleep in {}, which takes {} us to leave",
+            cpus(&policy.cpus),
+            deepest.name,
+            number(deepest.latency_us.into())
+        );
+        Some(Found::new(evidence).at(Location::Machine))
+    });
+    deep.take(1).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use udpath_host::cpus::{FrequencyPolicy, IdlePolicy, IdleState};
+    use udpath_host::interfaces::{Coalescing, Feature, Features, Xdp};
+    use udpath_host::softnet::SoftnetCpu;
+
+    use crate::rules::testing::{Host, fact, only, set, settings};
+
+    #[test]
+    fn xdp_after_the_socket_buffer() {
+        let mut host = Host::with_queues(1);
+        host.snapshot.interfaces[0].xdp = Some(Xdp { generic: Some(9), ..Xdp::default() });
+        assert_eq!(only(&host, "generic-xdp").evidence, "eth0 runs XDP program 9 in generic mode");
+        host.snapshot.interfaces[0].xdp = Some(Xdp { driver: Some(9), ..Xdp::default() });
+        assert_eq!(host.found("generic-xdp"), []);
+    }
+
+    #[test]
+    fn an_interrupt_for_each_packet() {
+        let mut host = Host::with_queues(2);
+        host.map.seconds = Some(10.0);
+        for queue in &mut host.map.interfaces[0].queues {
+            (queue.packets, queue.interrupts) = (Some(100_000), Some(95_000));
+        }
+        let finding = only(&host, "no-moderation");
+        assert_eq!(finding.evidence, "eth0 raised 190,000 interrupts for 200,000 packets in 10.0 s, 1.1 packets each");
+        assert_eq!(settings(&finding), ["eth0:gro-flush-timeout=20000", "eth0:napi-defer=10"]);
+        let adaptive = Coalescing::from([("adaptive-rx".into(), 0)]);
+        host.snapshot.interfaces[0].coalescing = Some(fact(adaptive));
+        assert_eq!(settings(&only(&host, "no-moderation")), ["eth0:coalesce/adaptive-rx=on"]);
+        for queue in &mut host.map.interfaces[0].queues {
+            queue.interrupts = Some(10_000);
+        }
+        assert_eq!(host.found("no-moderation"), []);
+    }
+
+    #[test]
+    fn a_long_wait_for_the_interrupt() {
+        let mut host = Host::with_queues(1);
+        let waits = |usecs| Coalescing::from([("rx-usecs".into(), usecs)]);
+        host.snapshot.interfaces[0].coalescing = Some(fact(waits(250)));
+        assert_eq!(settings(&only(&host, "slow-coalescing")), ["eth0:coalesce/rx-usecs=20"]);
+        host.snapshot.interfaces[0].coalescing = Some(fact(waits(20)));
+        assert_eq!(host.found("slow-coalescing"), []);
+    }
+
+    #[test]
+    fn merging_in_hardware() {
+        let mut host = Host::with_queues(1);
+        let lro = |active| Features::from([("rx-lro".into(), Feature { active, wanted: active, changeable: true })]);
+        host.snapshot.interfaces[0].features = Some(fact(lro(true)));
+        assert_eq!(settings(&only(&host, "large-receive-offload")), ["eth0:feature/rx-lro=off"]);
+        host.snapshot.interfaces[0].features = Some(fact(lro(false)));
+        assert_eq!(host.found("large-receive-offload"), []);
+    }
+
+    #[test]
+    fn softirqs_that_stop_with_packets_left() {
+        let mut host = Host::with_queues(1);
+        host.map.seconds = Some(1.0);
+        host.map.cpus[1].softnet = Some(SoftnetCpu { time_squeeze: 12, ..SoftnetCpu::default() });
+        assert_eq!(host.found("budget-exhausted"), [], "nothing is lost");
+        host.map.interfaces[0].missed = 30;
+        let finding = only(&host, "budget-exhausted");
+        assert!(finding.evidence.starts_with("softirqs on CPU 1 ran out of their budget 12 times"), "{}", finding.evidence);
+    }
+
+    #[test]
+    fn interrupts_on_isolated_cpus() {
+        let mut host = Host::with_queues(2);
+        host.map.interfaces[0].queues[1].cpus = set("1");
+        assert_eq!(host.found("isolated-cpus"), []);
+        host.snapshot.cpus.isolated = set("1");
+        assert_eq!(only(&host, "isolated-cpus").evidence, "eth0 sends interrupts or RPS to isolated CPU 1");
+    }
+
+    #[test]
+    fn frequencies_and_idle_states() {
+        let mut host = Host::with_queues(1);
+        let policy = |governor: &str| FrequencyPolicy {
+            cpus: set("0-1"),
+            driver: None,
+            governor: Some(governor.into()),
+            preference: None,
+            limit_khz: None,
+            max_khz: None,
+        };
+        host.snapshot.cpus.frequencies = vec![policy("schedutil")];
+        assert_eq!(only(&host, "governor").evidence, "the frequency of CPUs 0-1 is governed by schedutil");
+        host.snapshot.cpus.frequencies = vec![policy("performance")];
+        assert_eq!(host.found("governor"), []);
+        let state = |latency_us| IdleState { name: "C6".into(), latency_us, disabled: false };
+        host.snapshot.cpus.idle = vec![IdlePolicy { cpus: set("0-1"), states: vec![state(2), state(133)] }];
+        assert_eq!(only(&host, "deep-idle").evidence, "CPUs 0-1 may sleep in C6, which takes 133 us to leave");
+        host.snapshot.cpus.idle = vec![IdlePolicy { cpus: set("0-1"), states: vec![state(2)] }];
+        assert_eq!(host.found("deep-idle"), []);
+    }
+}

@@ -1,0 +1,491 @@
+//! The threads that read sockets: too slow, blocked, unevenly loaded, or sharing one socket.
+//!
+//! ```text
+//! a socket drops ─┬─ its threads did not run                                ─▸ reader-blocked
+//!                 ├─ its group's other threads were idle                    ─▸ group-uneven
+//!                 ├─ its threads never slept, or its queue stayed full      ─▸ reader-slow
+//!                 ├─ its threads slept, and its queue was empty in between  ─▸ receive-buffer-small
+//!                 └─ its threads were not seen (no interval, not root)      ─▸ socket-drops, of loss.rs
+//! ```
+//! The kernel does not say which thread reads which socket: a process's threads count for all of its sockets.
+
+use udpath_host::map::{ProcessMap, SocketMap, ThreadMap};
+
+use crate::diagnosis::busy_of;
+use crate::finding::{Location, Severity};
+use crate::rule::{Found, Look, Observed, Rule, counted, number, percent};
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        id: "reader-blocked",
+        severity: Severity::Loss,
+        look: Look::Map(blocked),
+        cause: "its process is stopped, or waits for something else than datagrams; the kernel still gives the socket its \
+                share of the group's flows",
+        fix: &[
+            "find what it waits for (`cat /proc/PID/stack`, `strace -p PID`); continue a stopped one with `kill -CONT PID`, \
+             or restart it",
+        ],
+    },
+    Rule {
+        id: "group-uneven",
+        severity: Severity::Limit,
+        look: Look::Map(uneven),
+        cause: "the flow hash gives this socket most datagrams: there are few flows, or one is much larger than the others",
+        fix: &["let clients use more source ports, so that the hash has more to spread"],
+    },
+    Rule {
+        id: "receive-buffer-small",
+        severity: Severity::Loss,
+        look: Look::Map(small),
+        cause: "a burst was longer than the receive buffer; on average the reader keeps up",
+        fix: &[],
+    },
+    Rule {
+        id: "reader-slow",
+        severity: Severity::Loss,
+        look: Look::Map(slow),
+        cause: "",
+        fix: &["if it already does all that, spread the load over more machines: a larger buffer only delays the loss"],
+    },
+    Rule {
+        id: "shared-socket",
+        severity: Severity::Limit,
+        look: Look::Map(shared),
+        cause: "all its threads take the lock of one receive queue, and every datagram wakes one of them on another CPU",
+        fix: &["give each thread its own socket (SO_REUSEPORT); only then spread packets over more CPUs"],
+    },
+    Rule {
+        id: "softirq-starves-reader",
+        severity: Severity::Limit,
+        look: Look::Map(starved),
+        cause: "softirqs run before programs: what they take, the reader lacks",
+        fix: &[
+            "give the reader a CPU without interrupts of the NIC, or let the reader drive reception (busy polling with \
+             napi-defer and gro-flush-timeout)",
+        ],
+    },
+    Rule {
+        id: "reader-on-other-node",
+        severity: Severity::Limit,
+        look: Look::Map(remote),
+        cause: "every datagram crosses the interconnect of the nodes, and the reader misses the cache that the device wrote",
+        fix: &["run the service on the device's node (cpuset, numactl --cpunodebind), or use a device of its node"],
+    },
+];
+
+/// Share of the interval below which a thread did not run: a blocked one may still wake up now and then.
+const IDLE: f64 = 0.02;
+/// Share of the interval from which on a reader has no time left.
+const BUSY: f64 = 0.9;
+/// Fill of a receive queue, at both ends of the interval, from which on it did not drain in between.
+const STAYS: f64 = 0.5;
+/// Part of a group's drops at one socket from which on they are that socket's.
+const MOST: f64 = 0.8;
+/// The busiest reader of an uneven group is at least so busy, and the mean of the others at most this part of it. Two
+/// readers of a dozen flows differ by a half; lower: only a single flow is found.
+const UNEVEN: (f64, f64) = (0.5, 0.25);
+/// Share of the interval that each of two threads runs for a socket to count as shared. Lower: helpers count.
+const SHARES: f64 = 0.1;
+/// A reader starves if it waits so much for a CPU that spends so much in softirqs.
+const STARVED: (f64, f64) = (0.25, 0.4);
+/// How much more than its buffer a socket is to get: one burst of four times the length.
+const BUFFER_FACTOR: u64 = 4;
+
+/// Why a socket drops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    Blocked,
+    Uneven,
+    Slow,
+    Burst,
+    Unknown,
+}
+
+/// Why a socket drops, by what its readers did.
+pub(super) fn cause(on: Observed<'_>, socket: &SocketMap) -> Cause {
+    let threads = threads(on, socket);
+    if threads.is_empty() || on.map.seconds.is_none() {
+        Cause::Unknown
+    } else if is_blocked(&threads) {
+        Cause::Blocked
+    } else if uneven_group(on, socket).is_some() {
+        Cause::Uneven
+    } else if busiest(on, &threads) >= BUSY || stays_full(socket) {
+        Cause::Slow
+    } else {
+        Cause::Burst
+    }
+}
+
+fn owners<'a>(on: Observed<'a>, socket: &SocketMap) -> Vec<&'a ProcessMap> {
+    on.map.processes.iter().filter(|process| socket.pids.contains(&process.pid)).collect()
+}
+
+fn threads<'a>(on: Observed<'a>, socket: &SocketMap) -> Vec<&'a ThreadMap> {
+    owners(on, socket).into_iter().flat_map(|process| &process.busiest).collect()
+}
+
+fn busiest(on: Observed<'_>, threads: &[&ThreadMap]) -> f64 {
+    threads.iter().map(|thread| busy_of(on.map, thread)).fold(0.0, f64::max)
+}
+
+fn is_blocked(threads: &[&ThreadMap]) -> bool {
+    threads.iter().all(|thread| thread.stopped || thread.busy() < IDLE)
+}
+
+fn stays_full(socket: &SocketMap) -> bool {
+    let Some(size) = socket.buffer.filter(|size| *size > 0) else { return false };
+    let full = |queued: u32| f64::from(queued) >= STAYS * f64::from(size);
+    full(socket.queued) && socket.queued_before.is_some_and(full)
+}
+
+/// `0.0.0.0:53 (knotd, pid 812)`.
+fn named(on: Observed<'_>, socket: &SocketMap) -> String {
+    let owner = owners(on, socket).first().map(|process| format!(" ({}, pid {})", process.name, process.pid));
+    format!("{}{}", socket.local, owner.unwrap_or_default())
+}
+
+fn located(on: Observed<'_>, socket: &SocketMap, found: Found) -> Found {
+    let owner = owners(on, socket).first().map(|process| Location::Process(process.pid));
+    found.at_all(owner).at(Location::Socket(socket.inode))
+}
+
+/// The sockets that drop for one cause, with their evidence.
+fn dropping(on: Observed<'_>, why: Cause, evidence: impl Fn(&SocketMap) -> String) -> Vec<Found> {
+    // Sorted by drops; more than a few would be a list, not a hint.
+    let lossy = on.map.sockets.iter().filter(|socket| socket.drops > 0 && cause(on, socket) == why).take(super::loss::SOCKETS);
+    lossy.map(|socket| located(on, socket, Found::new(evidence(socket)).rate(on.rate(socket.drops)))).collect()
+}
+
+fn lost(on: Observed<'_>, socket: &SocketMap) -> String {
+    format!("{} datagrams dropped {} at {}", number(socket.drops), on.when(), named(on, socket))
+}
+
+fn blocked(on: Observed<'_>) -> Vec<Found> {
+    if on.map.seconds.is_none() {
+        return Vec::new();
+    }
+    let waits = |socket: &&SocketMap| {
+        let threads = threads(on, socket);
+        !threads.is_empty() && is_blocked(&threads) && (socket.drops > 0 || stays_full(socket))
+    };
+    let stuck = on.map.sockets.iter().filter(waits).take(super::loss::SOCKETS);
+    stuck
+        .map(|socket| {
+            let stopped = threads(on, socket).iter().any(|thread| thread.stopped);
+            let how = if stopped { "its process is stopped" } else { "no thread of its process ran" };
+            let what = if socket.drops > 0 { lost(on, socket) } else { format!("datagrams wait at {}", named(on, socket)) };
+            let others = match socket.group {
+                0 | 1 => String::new(),
+                n => format!("; it is one of {}", counted(n, "socket")),
+            };
+            located(on, socket, Found::new(format!("{what} while {how}{others}")).rate(on.rate(socket.drops)))
+        })
+        .collect()
+}
+
+fn small(on: Observed<'_>) -> Vec<Found> {
+    let mut found = dropping(on, Cause::Burst, |socket| {
+        let idle = 1.0 - busiest(on, &threads(on, socket));
+        let size = socket.buffer.map_or_else(String::new, |size| format!(", whose buffer holds {} bytes", number(size.into())));
+        format!("{}{size}, while its busiest reader was {} idle", lost(on, socket), percent(idle))
+    });
+    let lossy = on.map.sockets.iter().filter(|socket| socket.drops > 0 && cause(on, socket) == Cause::Burst);
+    for (found, socket) in found.iter_mut().zip(lossy) {
+        let larger = socket.pids.first().zip(socket.buffer).map(|(pid, buffer)| {
+            format!("socket:{pid}/{}:receive-buffer={}", socket.inode, u64::from(buffer) * BUFFER_FACTOR)
+        });
+        *found = std::mem::take(found)
+            .changes("enlarge its receive buffer", larger.into_iter().collect())
+            .advice("for good, raise the buffer in the server's configuration (SO_RCVBUF; net.core.rmem_max allows it)");
+    }
+    found
+}
+
+fn slow(on: Observed<'_>) -> Vec<Found> {
+    let found = dropping(on, Cause::Slow, |socket| {
+        let threads = threads(on, socket);
+        let Some(first) = threads.iter().max_by(|a, b| busy_of(on.map, a).total_cmp(&busy_of(on.map, b))) else {
+            return lost(on, socket);
+        };
+        let (ran, waited) = (percent(first.ran), percent(first.waited));
+        format!("{}, whose busiest reader ran {ran} of the time and waited for a CPU {waited}", lost(on, socket))
+    });
+    let lossy = on.map.sockets.iter().filter(|socket| socket.drops > 0 && cause(on, socket) == Cause::Slow);
+    let explained = found.into_iter().zip(lossy).map(|(found, socket)| {
+        let threads = threads(on, socket);
+        let waited = threads.iter().map(|thread| thread.waited).fold(0.0, f64::max);
+        if busiest(on, &threads) < BUSY {
+            let cause = "its readers slept although datagrams waited: they wait for something else, such as a disk, a lock \
+                         or another server";
+            found.cause(cause).advice("find what they wait for (`strace -f -p PID`), and let more threads wait for it")
+        } else if waited >= STARVED.0 {
+            let cause = "its readers have to share their CPUs with other programs or softirqs";
+            found.cause(cause).advice("pin the readers to CPUs of their own, and move other work away from those")
+        } else {
+            let cause = "more datagrams come than its readers can handle";
+            found.cause(cause).advice(
+                "read in batches (recvmmsg), and use more threads, each with its own socket (SO_REUSEPORT) and CPU",
+            )
+        }
+    });
+    explained.collect()
+}
+
+/// The group of a socket in which one reader has all the work: how busy it is, and the mean of the others.
+fn uneven_group(on: Observed<'_>, socket: &SocketMap) -> Option<(f64, f64)> {
+    let mut members = on.map.sockets.iter().filter(|other| other.local == socket.local && other.peer.is_none());
+    if socket.group < 2 || socket.peer.is_some() {
+        return None;
+    }
+    let all: u64 = members.clone().map(|member| member.drops).sum();
+    // Drops elsewhere in the group: it is overloaded as a whole.
+    if all > 0 && (socket.drops as f64) < MOST * all as f64 {
+        return None;
+    }
+    let mut pids: Vec<u32> = members.by_ref().flat_map(|member| member.pids.iter().copied()).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    let processes = on.map.processes.iter().filter(|process| pids.contains(&process.pid));
+    let mut busy: Vec<f64> = processes
+        .flat_map(|process| &process.busiest)
+        .map(|thread| if thread.stopped { 0.0 } else { thread.busy() })
+        .collect();
+    busy.sort_by(|a, b| b.total_cmp(a));
+    // One reader per socket: further threads are helpers. Fewer threads than sockets: each reads several.
+    let (first, others) = busy.get(..socket.group)?.split_first()?;
+    let mean = others.iter().sum::<f64>() / others.len().max(1) as f64;
+    (*first >= UNEVEN.0 && mean <= UNEVEN.1 * first).then_some((*first, mean))
+}
+
+fn uneven(on: Observed<'_>) -> Vec<Found> {
+    if on.map.seconds.is_none() {
+        return Vec::new();
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    // Sorted by drops: of a group, the socket with the most comes first.
+    let first = on.map.sockets.iter().filter(|socket| socket.group > 1 && seen.insert(socket.local));
+    first
+        .filter_map(|socket| {
+            let (busy, mean) = uneven_group(on, socket)?;
+            let lost = if socket.drops > 0 { format!("; {}", lost(on, socket)) } else { String::new() };
+            let evidence = format!(
+                "of the {} sockets of {}, one reader is {} busy, the others {} on average{lost}",
+                socket.group,
+                named(on, socket),
+                percent(busy),
+                percent(mean)
+            );
+            let by_cpu = format!("port:{}:selection=by-cpu", socket.local.port());
+            let found = Found::new(evidence).share(busy).rate(on.rate(socket.drops).filter(|rate| *rate > 0.0)).changes(
+                "select the socket by the receiving CPU, if interrupts or RPS spread the packets over the CPUs",
+                vec![by_cpu],
+            );
+            Some(located(on, socket, found))
+        })
+        .collect()
+}
+
+fn shared(on: Observed<'_>) -> Vec<Found> {
+    let alone = on.map.sockets.iter().filter(|socket| socket.group == 1 && socket.peer.is_none());
+    alone
+        .filter_map(|socket| {
+            let owners = owners(on, socket);
+            // With several sockets, its threads may each have their own.
+            if owners.iter().any(|process| process.sockets > 1) {
+                return None;
+            }
+            let threads = threads(on, socket);
+            let ran: Vec<f64> = threads.iter().map(|thread| thread.ran).filter(|ran| *ran >= SHARES).collect();
+            let (most, least) = (ran.iter().copied().fold(0.0, f64::max), ran.iter().copied().fold(1.0, f64::min));
+            let evidence = format!(
+                "{} is one socket, and {} of its process ran {} to {} of the time each",
+                named(on, socket),
+                counted(ran.len(), "thread"),
+                percent(least),
+                percent(most)
+            );
+            (ran.len() >= 2).then(|| located(on, socket, Found::new(evidence).share(ran.iter().sum::<f64>().min(1.0))))
+        })
+        .collect()
+}
+
+fn starved(on: Observed<'_>) -> Vec<Found> {
+    let all = on.map.processes.iter().flat_map(|process| process.busiest.iter().map(move |thread| (process, thread)));
+    let starved = all.filter_map(|(process, thread)| {
+        let time = on.map.cpus.iter().find(|cpu| Some(cpu.cpu) == thread.cpu)?.time?;
+        (thread.waited >= STARVED.0 && time.soft >= STARVED.1 && thread.allowed.len() == 1).then_some((process, thread, time))
+    });
+    // The worst of each process.
+    let mut seen = std::collections::BTreeSet::new();
+    starved
+        .filter(|(process, ..)| seen.insert(process.pid))
+        .map(|(process, thread, time)| {
+            let cpu = thread.cpu.unwrap_or(0);
+            let evidence = format!(
+                "thread {} of {} (pid {}) waited {} of the time for CPU {cpu}, which spent {} in softirqs",
+                thread.tid,
+                process.name,
+                process.pid,
+                percent(thread.waited),
+                percent(time.soft)
+            );
+            Found::new(evidence).share(thread.waited).at(Location::Process(process.pid)).at(Location::Cpu(cpu))
+        })
+        .collect()
+}
+
+fn remote(on: Observed<'_>) -> Vec<Found> {
+    if on.map.nodes < 2 {
+        return Vec::new();
+    }
+    let busy = on.map.interfaces.iter().filter(|interface| interface.kind == "device");
+    // The one that carries the most: others may be for administration.
+    let Some(interface) = busy.max_by_key(|interface| interface.packets.unwrap_or(0)) else { return Vec::new() };
+    let Some(node) = interface.node else { return Vec::new() };
+    let elsewhere = on.map.processes.iter().filter_map(|process| {
+        let nodes: Vec<u32> = process.busiest.iter().filter(|thread| thread.ran >= SHARES).filter_map(|t| on.node(t.cpu?)).collect();
+        let away = nodes.iter().filter(|its| **its != node).count();
+        (away * 2 > nodes.len()).then_some((process, away, nodes.len()))
+    });
+    elsewhere
+        .map(|(process, away, all)| {
+            let evidence = format!(
+                "{away} of {} of {} (pid {}) ran away from node {node}, that of {}",
+                counted(all, "busy thread"),
+                process.name,
+                process.pid,
+                interface.name
+            );
+            Found::new(evidence).at(Location::Interface(interface.name.clone())).at(Location::Process(process.pid))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use udpath_host::map::Shares;
+
+    use crate::rules::testing::{Host, only, settings, thread};
+
+    /// A server whose two threads ran this much, and whose socket dropped.
+    fn lossy(ran: [f64; 2]) -> Host {
+        let mut host = Host::with_queues(1);
+        host.map.seconds = Some(10.0);
+        host.serve(2, 0);
+        host.map.sockets[0].drops = 5000;
+        host.map.sockets[0].queued = 0;
+        host.map.sockets[0].queued_before = Some(0);
+        host.map.processes[0].busiest = vec![thread(812, ran[0]), thread(813, ran[1])];
+        host
+    }
+
+    #[test]
+    fn a_burst_that_the_buffer_does_not_hold() {
+        let host = lossy([0.2, 0.01]);
+        let finding = only(&host, "receive-buffer-small");
+        assert_eq!(
+            finding.evidence,
+            "5,000 datagrams dropped in 10.0 s at 0.0.0.0:53 (knotd, pid 812), whose buffer holds 200,000 bytes, while its \
+             busiest reader was 80 % idle"
+        );
+        assert_eq!((settings(&finding), finding.rate), (vec!["socket:812/9:receive-buffer=800000".to_owned()], Some(500.0)));
+        for id in ["reader-slow", "reader-blocked", "socket-drops", "group-uneven"] {
+            assert_eq!(host.found(id), [], "{id}");
+        }
+        let mut healthy = lossy([0.2, 0.01]);
+        healthy.map.sockets[0].drops = 0;
+        assert_eq!(healthy.found("receive-buffer-small"), []);
+    }
+
+    #[test]
+    fn readers_without_time() {
+        let host = lossy([0.97, 0.01]);
+        let finding = only(&host, "reader-slow");
+        assert!(finding.evidence.ends_with("whose busiest reader ran 97 % of the time and waited for a CPU 0.0 %"));
+        assert_eq!(finding.cause, "more datagrams come than its readers can handle");
+        assert_eq!(host.found("receive-buffer-small"), []);
+        // A thread on a CPU without idle time is as busy as that.
+        let mut host = lossy([0.5, 0.0]);
+        host.map.cpus[0].time = Some(Shares { sys: 0.5, soft: 0.5, ..Shares::default() });
+        only(&host, "reader-slow");
+        // A queue that stays full though its readers sleep.
+        let mut host = lossy([0.2, 0.0]);
+        (host.map.sockets[0].queued, host.map.sockets[0].queued_before) = (190_000, Some(190_000));
+        assert!(only(&host, "reader-slow").cause.starts_with("its readers slept although datagrams waited"));
+    }
+
+    #[test]
+    fn a_reader_that_does_not_run() {
+        let mut host = lossy([0.0, 0.001]);
+        assert!(only(&host, "reader-blocked").evidence.ends_with("while no thread of its process ran"));
+        host.map.processes[0].busiest[0].stopped = true;
+        host.map.sockets[0].group = 4;
+        let finding = only(&host, "reader-blocked");
+        assert!(finding.evidence.ends_with("while its process is stopped; it is one of 4 sockets"), "{}", finding.evidence);
+        assert_eq!(host.found("reader-slow"), []);
+        host.map.sockets[0].drops = 0;
+        assert_eq!(host.found("reader-blocked"), [], "an idle server");
+    }
+
+    #[test]
+    fn a_group_in_which_one_reader_has_all_the_work() {
+        let mut host = lossy([0.98, 0.02]);
+        host.map.sockets[0].group = 2;
+        let finding = only(&host, "group-uneven");
+        assert!(
+            finding.evidence.starts_with(
+                "of the 2 sockets of 0.0.0.0:53 (knotd, pid 812), one reader is 98 % busy, the others 2.0 % on average; 5,000"
+            ),
+            "{}",
+            finding.evidence
+        );
+        assert_eq!(settings(&finding), ["port:53:selection=by-cpu"]);
+        assert_eq!(host.found("reader-slow"), []);
+        host.map.processes[0].busiest[1].ran = 0.6;
+        assert_eq!(host.found("group-uneven"), []);
+    }
+
+    #[test]
+    fn threads_that_share_a_socket() {
+        let mut host = lossy([0.5, 0.48]);
+        host.map.sockets[0].drops = 0;
+        let finding = only(&host, "shared-socket");
+        assert_eq!(
+            finding.evidence,
+            "0.0.0.0:53 (knotd, pid 812) is one socket, and 2 threads of its process ran 48 % to 50 % of the time each"
+        );
+        host.map.sockets[0].group = 2;
+        assert_eq!(host.found("shared-socket"), []);
+        let mut host = lossy([0.5, 0.01]);
+        host.map.sockets[0].drops = 0;
+        assert_eq!(host.found("shared-socket"), []);
+    }
+
+    #[test]
+    fn a_reader_beside_softirqs() {
+        let mut host = lossy([0.4, 0.0]);
+        host.map.processes[0].busiest[0].waited = 0.4;
+        host.map.processes[0].busiest[0].allowed = [0].into_iter().collect();
+        host.map.cpus[0].time = Some(Shares { soft: 0.55, sys: 0.4, idle: 0.05, ..Shares::default() });
+        let finding = only(&host, "softirq-starves-reader");
+        assert_eq!(
+            finding.evidence,
+            "thread 812 of knotd (pid 812) waited 40 % of the time for CPU 0, which spent 55 % in softirqs"
+        );
+        host.map.processes[0].busiest[0].waited = 0.1;
+        assert_eq!(host.found("softirq-starves-reader"), []);
+    }
+
+    #[test]
+    fn a_reader_on_another_node_than_the_device() {
+        let mut host = lossy([0.5, 0.0]);
+        host.cpus(4, 2);
+        host.map.interfaces[0].node = Some(1);
+        let finding = only(&host, "reader-on-other-node");
+        assert_eq!(finding.evidence, "1 of 1 busy thread of knotd (pid 812) ran away from node 1, that of eth0");
+        host.map.interfaces[0].node = Some(0);
+        assert_eq!(host.found("reader-on-other-node"), []);
+    }
+}

@@ -1,0 +1,200 @@
+//! `udpath diagnose`: which link of a datagram's way is saturated first, what is wrong, and what to do.
+//!
+//! ```text
+//!            ┌─ sampling ─┐
+//! snapshot ──┴────────────┴── snapshot ─▸ Diagnosis ─▸ text or JSON, exit code 1 with findings
+//!                                           └─ --watch: changes from one to the next, until interrupted
+//! ```
+//! It reads and changes nothing. Where the CPUs may not be sampled, it goes on without and says so.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use udpath_advise::diagnosis::{Diagnosis, changes};
+use udpath_host::map::{Map, Selection};
+use udpath_host::namespace::{self, Place};
+use udpath_host::source::Folder;
+use udpath_host::{Snapshot, Source};
+use udpath_profile::Profile;
+use udpath_profile::facts::Focus;
+use udpath_profile::recorder::{Moment, RATE, Wanted};
+use udpath_profile::trace;
+use udpath_report::{change_json, change_text, diagnosis_text, to_json};
+
+use super::captured::Captured;
+use super::show;
+use crate::args::diagnose::Args;
+use crate::exit::{Done, Failure};
+use crate::terminal::{self, StatusLine};
+
+/// Interval at which an interruption is looked for while nothing is sampled.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Runs the verb.
+pub(crate) fn run(args: &Args) -> Done {
+    if let Some(path) = &args.place.sysroot {
+        let diagnosis = of_capture(&Captured::open(path)?, args.what.as_deref())?;
+        return finish(&diagnosis, args.json);
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    terminal::stop_on_signals(&stop)?;
+    namespace::inside(&place(args), || {
+        let source = Folder::live();
+        if args.watch {
+            return watch(args, &source, &stop);
+        }
+        finish(&look(args, &source, &stop)?, args.json)
+    })?
+}
+
+/// The namespace to look at: the one requested, or that of the process asked for.
+fn place(args: &Args) -> Place {
+    let pid = args.what.as_deref().and_then(|what| what.strip_prefix("pid:")?.parse().ok());
+    let namespace = |whose: &str| std::fs::read_link(format!("/proc/{whose}/ns/net")).ok();
+    let elsewhere = |pid: &u32| namespace(&pid.to_string()).is_some_and(|its| Some(its) != namespace("self"));
+    match (args.place.namespace.place(), pid.filter(elsewhere)) {
+        (Place::Here, Some(pid)) => Place::Process(pid),
+        (place, _) => place,
+    }
+}
+
+/// Prints a diagnosis; findings are the exit code.
+fn finish(diagnosis: &Diagnosis, json: bool) -> Done {
+    if json {
+        terminal::print(&to_json(diagnosis))?;
+    } else {
+        terminal::print(&diagnosis_text(diagnosis, &terminal::style()))?;
+    }
+    if diagnosis.has_findings() { Err(Failure::Found) } else { Ok(()) }
+}
+
+fn of_capture(captured: &Captured, what: Option<&str>) -> Result<Diagnosis, Failure> {
+    let now = Snapshot::read(&*captured.now());
+    let earlier = captured.earlier().map(|earlier| Snapshot::read(&*earlier));
+    let selection = selected(&now, what)?;
+    let profile = Err("a capture has no samples");
+    Diagnosis::new(&now, earlier.as_ref(), &selection, profile).map_err(Failure::usage)
+}
+
+/// What is selected, which must exist. A bare number is a port if a socket is bound to it, otherwise a process.
+fn selected(now: &Snapshot, what: Option<&str>) -> Result<Selection, Failure> {
+    let (selection, otherwise) = show::select(now, what)?;
+    match (Map::new(now, None, &selection), otherwise) {
+        (Ok(_), _) => Ok(selection),
+        (Err(_), Some(other)) if Map::new(now, None, &other).is_ok() => Ok(other),
+        (Err(error), _) => Err(Failure::usage(error)),
+    }
+}
+
+/// Watches one interval.
+fn look(args: &Args, source: &dyn Source, stop: &AtomicBool) -> Result<Diagnosis, Failure> {
+    let before = Snapshot::read(source);
+    // A missing object is reported before the interval, not after it.
+    let selection = selected(&before, args.what.as_deref())?;
+    let mut line = StatusLine::new();
+    line.show(&format!("watching for {} s; ^C ends it now", args.duration.as_secs_f64()));
+    let watched = Watched::new(args, source, before, &selection, stop);
+    line.clear();
+    let profile = watched.profile.as_ref().map_err(String::as_str);
+    Diagnosis::new(&watched.now, Some(&watched.earlier), &selection, profile).map_err(Failure::usage)
+}
+
+/// An interval: the snapshots at its ends, and a profile of it, or why there is none.
+struct Watched {
+    earlier: Snapshot,
+    now: Snapshot,
+    profile: Result<Profile, String>,
+}
+
+impl Watched {
+    fn new(args: &Args, source: &dyn Source, before: Snapshot, selection: &Selection, stop: &AtomicBool) -> Self {
+        let profile = match args.no_profile {
+            true => Err("--no-profile was given".to_owned()),
+            false => Self::sampled(args, source, before, selection, stop),
+        };
+        match profile {
+            Ok(((earlier, now), profile)) => Self { earlier, now, profile: Ok(profile) },
+            Err(why) => {
+                let earlier = Snapshot::read(source);
+                let began = Instant::now();
+                while began.elapsed() < args.duration && !stop.load(Ordering::Relaxed) {
+                    std::thread::sleep(POLL_INTERVAL.min(args.duration.saturating_sub(began.elapsed())));
+                }
+                Self { earlier, now: Snapshot::read(source), profile: Err(why) }
+            }
+        }
+    }
+
+    /// With the snapshots taken when sampling begins and ends, so that both cover the same time.
+    fn sampled(
+        args: &Args,
+        source: &dyn Source,
+        before: Snapshot,
+        selection: &Selection,
+        stop: &AtomicBool,
+    ) -> Result<((Snapshot, Snapshot), Profile), String> {
+        let focus = focus(&before, selection);
+        let wanted =
+            Wanted { cpus: before.cpus.online.clone(), pid: None, length: args.duration, rate: RATE };
+        let traced = [trace::Source::Locks, trace::Source::Drops].into();
+        let (mut first, mut last) = (None, None);
+        let measured = udpath_profile::measure(&wanted, &traced, source, before, stop, |moment| match moment {
+            Moment::Begin => first = Some(Snapshot::read(source)),
+            Moment::End => last = Some(Snapshot::read(source)),
+        });
+        let profile = measured.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
+        let snapshots = first.zip(last).ok_or("sampling did not end")?;
+        Ok((snapshots, profile.about(focus)))
+    }
+}
+
+/// The processes whose datagrams these are; none for everything.
+fn focus(now: &Snapshot, selection: &Selection) -> Focus {
+    let port = match selection {
+        Selection::Port(port) => Some(*port),
+        Selection::Process(_) => None,
+        Selection::All | Selection::Interface(_) => return Focus::default(),
+    };
+    let sockets = now.sockets.list.iter().filter(|socket| selection.takes(socket));
+    let mut pids: Vec<u32> = sockets.flat_map(|socket| &socket.owners).map(|owner| owner.pid).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    Focus { port, pids }
+}
+
+/// Repeats until interrupted, and prints what changes. What was selected may go and come back.
+fn watch(args: &Args, source: &dyn Source, stop: &AtomicBool) -> Done {
+    let style = terminal::style();
+    // What was last reported, not what was last seen: slow growth adds up.
+    let mut reported: Option<Diagnosis> = None;
+    let mut gone = false;
+    while !stop.load(Ordering::Relaxed) {
+        let now = match look(args, source, stop) {
+            Ok(now) => now,
+            Err(Failure::Usage(why)) if reported.is_some() => {
+                if !std::mem::replace(&mut gone, true) {
+                    eprintln!("udpath: {why}");
+                }
+                std::thread::sleep(POLL_INTERVAL);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        gone = false;
+        // An interval that was cut short says less than the one before.
+        if stop.load(Ordering::Relaxed) && reported.is_some() {
+            break;
+        }
+        let changed = changes(reported.as_ref(), &now);
+        for change in &changed {
+            let line = if args.json { change_json(change, now.taken) } else { change_text(change, now.taken, &style) };
+            terminal::print(&line)?;
+        }
+        reported = Some(match reported.take() {
+            Some(then) => then.updated(now),
+            None => now,
+        });
+    }
+    Ok(())
+}
