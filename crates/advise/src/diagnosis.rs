@@ -23,8 +23,8 @@ use udpath_host::Snapshot;
 use udpath_host::map::{Map, Selection, SelectionError};
 use udpath_profile::Profile;
 
-use crate::finding::{Finding, Remedy, Severity};
-use crate::rules;
+use crate::finding::{Finding, Location, Remedy, Severity};
+use crate::rules::{self, OTHERS, OWN_WORK};
 
 pub use capacity::{Bound, Capacity, Carried};
 pub use change::{Change, changes};
@@ -37,11 +37,12 @@ pub(crate) use order::RANKS;
 /// Version of [`Diagnosis`]'s JSON form. Raised when a field changes its meaning or goes; new fields may come without.
 pub const DIAGNOSIS_SCHEMA: &str = "udpath.diagnosis/1";
 
-/// Share of the CPU time used from which on CPU time is short: what costs CPU time then costs rate. Lower: an idle
-/// machine has findings about costs that matter to nobody. Higher: a service with one busy CPU of two has none.
-const SHORT: f64 = 0.5;
-/// The same of a single link.
-const SHORT_LINK: f64 = 0.8;
+/// How busy a link is from which on capacity is short: what costs CPU time then costs rate. Lower: a machine with time
+/// left has findings about costs that do not limit it. Higher: a service shortly before its limit has none.
+const SHORT: f64 = 0.8;
+/// Share of the interval that a reader waits for a CPU from which on other programs take it away. Shorter waits are those
+/// for whatever ran when a datagram came.
+const WAITED: f64 = 0.1;
 
 /// What limits a machine's UDP, and why.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -111,11 +112,13 @@ impl Diagnosis {
         let links = links::all(map);
         let used = links::used(map);
         let of_profile = profile.map(rules::of_profile).unwrap_or_default();
-        let short = used.is_some_and(|used| used >= SHORT) || links.iter().any(|link| link.busy >= SHORT_LINK);
+        let short = links.iter().any(|link| link.busy >= SHORT);
+        let waited = map.processes.iter().flat_map(|process| &process.busiest).any(|thread| thread.waited >= WAITED);
         let findings = join(of_map, of_profile)
+            .filter(|(finding, _)| finding.id != OWN_WORK || is_of(map, finding))
             .map(|(mut finding, sampled)| {
-                if !short {
-                    spare(&mut finding, used);
+                if !short || (finding.id == OTHERS && !waited) {
+                    spare(&mut finding, &links);
                 }
                 let confidence = Confidence::of(&finding, map, profile.ok().filter(|_| sampled));
                 Diagnosed { confidence, commands: commands(&finding), explained_by: None, finding }
@@ -160,13 +163,20 @@ fn join(of_map: Vec<Finding>, of_profile: Vec<Finding>) -> impl Iterator<Item = 
     seen.map(|finding| (finding, false)).chain(of_profile.into_iter().map(|finding| (finding, true)))
 }
 
-/// While CPU time is left, what only costs CPU time does not limit. What happens at a rate does.
-fn spare(finding: &mut Finding, used: Option<f64>) {
-    if finding.severity == Severity::Limit && finding.rate.is_none() {
-        finding.severity = Severity::Note;
-        if let Some(used) = used {
-            finding.cause += &format!("; no limit yet, with {} of the CPU time used", crate::rule::percent(used));
-        }
+/// Is it about a process of the map?
+fn is_of(map: &Map, finding: &Finding) -> bool {
+    let known = |location: &Location| map.processes.iter().any(|process| *location == Location::Process(process.pid));
+    finding.locations.iter().any(known)
+}
+
+/// While capacity is left, what only costs time does not limit. What happens at a rate does, and so does what falsifies.
+fn spare(finding: &mut Finding, links: &[Link]) {
+    if finding.severity != Severity::Limit || finding.rate.is_some() || order::falsifies(&finding.id) {
+        return;
+    }
+    finding.severity = Severity::Note;
+    if let Some(busiest) = links.iter().max_by(|a, b| a.busy.total_cmp(&b.busy)) {
+        finding.cause += &format!("; no limit while the busiest link is at {}", crate::rule::percent(busiest.busy));
     }
 }
 

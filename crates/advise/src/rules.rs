@@ -38,7 +38,7 @@ use udpath_profile::Profile;
 use crate::finding::Finding;
 use crate::rule::{Observed, Rule};
 
-pub(crate) use programs::OWN_WORK;
+pub(crate) use programs::{OTHERS, OWN_WORK};
 
 /// The rules by subject, in the order of a datagram's path. Findings of one severity keep that order.
 const SUBJECTS: &[&[Rule]] = &[

@@ -156,7 +156,20 @@ impl Bed {
     /// It does not finish in time.
     #[must_use]
     pub fn profile(&self, arguments: &[&str]) -> Ended {
-        let arguments = [&["profile", "--netns", self.namespace()], arguments].concat();
+        self.observe("profile", arguments)
+    }
+
+    /// Runs `udpath diagnose` on machine `server`.
+    ///
+    /// # Panics
+    /// It does not finish in time.
+    #[must_use]
+    pub fn diagnose(&self, arguments: &[&str]) -> Ended {
+        self.observe("diagnose", arguments)
+    }
+
+    fn observe(&self, verb: &str, arguments: &[&str]) -> Ended {
+        let arguments = [&[verb, "--netns", self.namespace()], arguments].concat();
         let mut command = Command::new(FIRST[0]);
         command.args(&FIRST[1..]).arg(PROFILE).arg(program()).args(&arguments);
         let run =

@@ -4,6 +4,7 @@
 mod accounting;
 mod bad_input;
 mod boost;
+mod diagnose;
 mod differential;
 mod effect;
 mod faults;

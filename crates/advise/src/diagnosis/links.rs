@@ -22,9 +22,8 @@ const SATURATED_STEAL: f64 = 0.2;
 /// Share of periods in which a control group is throttled from which on its limit is what limits. A single burst may be
 /// throttled in one of twenty.
 const THROTTLED: f64 = 0.05;
-/// A CPU with less idle time has none: ticks are counted in hundredths of a second.
-const NO_IDLE: f64 = 0.05;
-/// Share of a full CPU that a thread must run itself for the CPU to count as the thread's.
+/// Share of a CPU that a thread must run for the CPU's softirqs to be counted with it. Lower: a thread that wakes up now
+/// and then on a CPU full of softirqs is called busy.
 const OWN: f64 = 0.25;
 
 /// A link's kind, in the order of a datagram's way.
@@ -111,7 +110,10 @@ pub(super) fn all(map: &Map) -> Vec<Link> {
     let busiest = |links: Vec<Link>| links.into_iter().reduce(|most, next| if next.busy > most.busy { next } else { most });
     let mut found = Vec::new();
     if let Some(seconds) = map.seconds.filter(|seconds| *seconds > 0.0) {
-        found.extend(busiest(map.interfaces.iter().map(|interface| wire(interface, seconds)).collect()));
+        // Of equally busy interfaces, the one with the most packets.
+        let mut interfaces: Vec<&InterfaceMap> = map.interfaces.iter().collect();
+        interfaces.sort_by_key(|interface| std::cmp::Reverse(interface.packets.unwrap_or(0)));
+        found.extend(busiest(interfaces.iter().map(|interface| wire(interface, seconds)).collect()));
         found.extend(busiest(map.cpus.iter().filter_map(softirq).collect()));
         found.extend(busiest(map.cpus.iter().filter_map(|cpu| backlog(cpu, seconds)).collect()));
         found.extend(conntrack(map));
@@ -120,7 +122,7 @@ pub(super) fn all(map: &Map) -> Vec<Link> {
         let threads = map.processes.iter().flat_map(|process| process.busiest.iter().map(move |thread| (process, thread)));
         found.extend(busiest(threads.map(|(process, thread)| reader(map, process, thread)).collect()));
         found.extend(busiest(map.processes.iter().flat_map(limits).collect()));
-        found.extend(busiest(map.interfaces.iter().map(|interface| transmit(interface, seconds)).collect()));
+        found.extend(busiest(interfaces.iter().map(|interface| transmit(interface, seconds)).collect()));
         found.extend(hypervisor(map));
     } else {
         found.extend(conntrack(map));
@@ -141,9 +143,11 @@ pub(super) fn used(map: &Map) -> Option<f64> {
     (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64)
 }
 
-fn per_second(count: u64, seconds: f64) -> String {
+/// `1,234 packets/s`.
+fn per_second(count: u64, what: &str, seconds: f64) -> String {
     let rate = if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
-    if rate >= 10.0 { format!("{}/s", number(rate.round() as u64)) } else { format!("{rate:.1}/s") }
+    let rate = if count == 0 || rate >= 10.0 { number(rate.round() as u64) } else { format!("{rate:.1}") };
+    format!("{rate} {what}/s")
 }
 
 /// Only a real device has a speed that limits; the one that veth reports does not.
@@ -153,17 +157,17 @@ fn of_speed(interface: &InterfaceMap, bytes: Option<u64>, seconds: f64) -> Optio
 }
 
 fn wire(interface: &InterfaceMap, seconds: f64) -> Link {
-    let rate = per_second(interface.packets.unwrap_or(0), seconds);
+    let rate = per_second(interface.packets.unwrap_or(0), "packets", seconds);
     if interface.missed > 0 {
-        let lost = per_second(interface.missed, seconds);
-        return Link::new(Stage::Wire, &interface.name, 1.0, format!("{lost} packets lost before the kernel, {rate} received"));
+        let lost = per_second(interface.missed, "packets", seconds);
+        return Link::new(Stage::Wire, &interface.name, 1.0, format!("{lost} lost before the kernel, {rate} received"));
     }
     match of_speed(interface, interface.bytes, seconds) {
         Some(busy) => {
-            let evidence = format!("{rate} packets, {} of its speed, none lost", percent(busy));
+            let evidence = format!("{rate}, {} of its speed, none lost", percent(busy));
             Link::new(Stage::Wire, &interface.name, busy, evidence)
         }
-        None => Link::new(Stage::Wire, &interface.name, 0.0, format!("{rate} packets, none lost")),
+        None => Link::new(Stage::Wire, &interface.name, 0.0, format!("{rate}, none lost")),
     }
 }
 
@@ -178,8 +182,8 @@ fn backlog(cpu: &CpuMap, seconds: f64) -> Option<Link> {
     let softnet = cpu.softnet.filter(|_| cpu.online)?;
     let place = format!("CPU {}", cpu.cpu);
     Some(if softnet.dropped > 0 {
-        let lost = per_second(softnet.dropped.into(), seconds);
-        Link::new(Stage::Backlog, place, 1.0, format!("{lost} packets dropped because it was full"))
+        let lost = per_second(softnet.dropped.into(), "packets", seconds);
+        Link::new(Stage::Backlog, place, 1.0, format!("{lost} dropped because it was full"))
     } else {
         let now = softnet.backlog.map_or_else(String::new, |n| format!("{} packets waiting, ", number(n.into())));
         Link::new(Stage::Backlog, place, 0.0, format!("{now}none dropped"))
@@ -200,7 +204,7 @@ fn memory(map: &Map, seconds: f64) -> Option<Link> {
     let lost: u64 = [map.udp.v4, map.udp.v6].into_iter().flatten().filter_map(|udp| udp.mem_errors).sum();
     let evidence = format!("{} of {} pages", number(memory.used), number(limits.max));
     Some(if lost > 0 {
-        let evidence = format!("{evidence}, {} datagrams dropped for lack of it", per_second(lost, seconds));
+        let evidence = format!("{evidence}, {} dropped for lack of it", per_second(lost, "datagrams", seconds));
         Link::new(Stage::UdpMemory, "", 1.0, evidence)
     } else {
         Link::new(Stage::UdpMemory, "", memory.used as f64 / limits.max.max(1) as f64, evidence)
@@ -215,20 +219,20 @@ fn queue(map: &Map, socket: &SocketMap, seconds: f64) -> Link {
     let queued = socket.queued.max(socket.queued_before.unwrap_or(0));
     let fill = socket.buffer.filter(|size| *size > 0).map_or(0.0, |size| f64::from(queued) / f64::from(size));
     if socket.drops > 0 && seconds > 0.0 {
-        let lost = per_second(socket.drops, seconds);
-        return Link::new(Stage::SocketQueue, place, 1.0, format!("{lost} datagrams dropped because it was full"));
+        let lost = per_second(socket.drops, "datagrams", seconds);
+        return Link::new(Stage::SocketQueue, place, 1.0, format!("{lost} dropped because it was full"));
     }
     let evidence = format!("{} full at an end of the interval, none dropped", percent(fill.min(1.0)));
     Link::new(Stage::SocketQueue, place, fill, evidence)
 }
 
-/// A thread is as busy as it does not sleep. On a CPU without idle time, a thread that uses a good part of it can do no
-/// more either: the rest goes to softirqs.
+/// A thread is as busy as it does not sleep. Softirqs on its CPU take its time as well; where the kernel charges them to
+/// the thread they are counted twice, but never beyond what the CPU did.
 pub(crate) fn busy_of(map: &Map, thread: &ThreadMap) -> f64 {
     let cpu = thread.cpu.and_then(|cpu| map.cpus.iter().find(|known| known.cpu == cpu));
-    let full = cpu.and_then(|cpu| cpu.time).filter(|time| time.idle < NO_IDLE);
-    let with_cpu = full.filter(|_| thread.ran >= OWN).map_or(0.0, |time| 1.0 - time.idle);
-    thread.busy().max(with_cpu)
+    let time = cpu.and_then(|cpu| cpu.time).filter(|_| thread.ran >= OWN);
+    let with_softirqs = time.map_or(0.0, |time| (thread.busy() + time.soft + time.irq).min(1.0 - time.idle));
+    thread.busy().max(with_softirqs)
 }
 
 fn reader(map: &Map, process: &ProcessMap, thread: &ThreadMap) -> Link {
@@ -256,15 +260,16 @@ fn limits(process: &ProcessMap) -> Vec<Link> {
 
 fn transmit(interface: &InterfaceMap, seconds: f64) -> Link {
     let out = &interface.out;
-    let sent = per_second(out.packets.unwrap_or(0), seconds);
+    let sent = per_second(out.packets.unwrap_or(0), "packets", seconds);
     let lost = out.qdisc_drops.max(out.dropped);
     let kind = out.qdisc.as_ref().map_or_else(String::new, |kind| format!(" ({kind})"));
     let place = format!("{}{kind}", interface.name);
     if lost > 0 {
-        return Link::new(Stage::Transmit, place, 1.0, format!("{} packets dropped, {sent} sent", per_second(lost, seconds)));
+        let lost = per_second(lost, "packets", seconds);
+        return Link::new(Stage::Transmit, place, 1.0, format!("{lost} dropped, {sent} sent"));
     }
     let busy = of_speed(interface, out.bytes, seconds).unwrap_or(0.0);
-    Link::new(Stage::Transmit, place, busy, format!("{sent} packets sent, none dropped"))
+    Link::new(Stage::Transmit, place, busy, format!("{sent} sent, none dropped"))
 }
 
 fn hypervisor(map: &Map) -> Option<Link> {

@@ -57,7 +57,6 @@ pub(crate) const RANKS: &[&str] = &[
     "rps-crosses-nodes",
     "rps-redundant",
     "softirq-starves-reader",
-    "lock",
     "one-qdisc",
     "no-xps",
     // What each packet costs.
@@ -70,6 +69,7 @@ pub(crate) const RANKS: &[&str] = &[
     "no-moderation",
     "budget-exhausted",
     "defer-without-timer",
+    "lock",
     "wake-ups",
     "single-datagram-calls",
     "software-checksums",
@@ -101,6 +101,11 @@ pub(crate) const RANKS: &[&str] = &[
 /// The place of an id; unknown ones come last.
 fn rank(id: &str) -> usize {
     RANKS.iter().position(|known| *known == id).unwrap_or(RANKS.len())
+}
+
+/// Does a finding say that the figures are not about the server?
+pub(super) fn falsifies(id: &str) -> bool {
+    rank(id) < rank("device-loses-packets")
 }
 
 /// What a finding explains: with the first gone, the others go as well.

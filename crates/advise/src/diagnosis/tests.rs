@@ -1,0 +1,194 @@
+//! Diagnoses of machines that are built here.
+
+use udpath_host::map::{Shares, ThreadMap};
+use udpath_profile::classes::Class;
+use udpath_profile::context::Context::{Softirq, Syscall};
+use udpath_profile::facts::Focus;
+use udpath_profile::profile::Datagrams;
+
+use super::*;
+use crate::rules::testing::{Host, of, thread};
+
+/// A name server with one reader over ten seconds: how much it ran, and how many datagrams its socket dropped.
+fn host(ran: f64, drops: u64) -> Host {
+    let mut host = Host::with_queues(2);
+    host.map.seconds = Some(10.0);
+    host.serve(1, 0);
+    (host.map.sockets[0].drops, host.map.sockets[0].queued, host.map.sockets[0].queued_before) = (drops, 0, Some(0));
+    host.map.processes[0].busiest = vec![thread(812, ran)];
+    for cpu in &mut host.map.cpus {
+        cpu.time = Some(Shares { sys: 0.1, soft: 0.1, idle: 0.8, ..Shares::default() });
+    }
+    host
+}
+
+fn diagnosed(host: &Host, profile: Option<&Profile>) -> Diagnosis {
+    Diagnosis::of(&host.map, rules::of_map(&host.snapshot, &host.map), profile.ok_or("no samples"))
+}
+
+fn ids(diagnosis: &Diagnosis) -> Vec<(&str, Severity, Option<&str>)> {
+    let one = |found: &'_ Diagnosed| -> (&'static str, Severity, Option<&'static str>) {
+        let name = |id: &str| RANKS.iter().copied().find(|known| *known == id).unwrap();
+        (name(&found.finding.id), found.finding.severity, found.explained_by.as_deref().map(name))
+    };
+    diagnosis.findings.iter().map(one).collect()
+}
+
+#[test]
+fn a_healthy_machine_has_a_sentence_and_no_findings() {
+    let diagnosis = diagnosed(&host(0.3, 0), None);
+    assert_eq!(
+        diagnosis.headline,
+        "Nothing saturated: 20 % of the CPU time used; the busiest link is the reader thread 812 of knotd (pid 812) at 30 %."
+    );
+    assert!(!diagnosis.has_findings(), "{:?}", ids(&diagnosis));
+    assert_eq!(diagnosis.unseen, ["where CPU time goes: no samples"]);
+    let stages: Vec<Stage> = diagnosis.links.iter().map(|link| link.stage).collect();
+    assert!(stages.is_sorted(), "outermost first: {stages:?}");
+}
+
+#[test]
+fn a_full_queue_is_named_with_the_reader_behind_it() {
+    let diagnosis = diagnosed(&host(0.97, 5000), None);
+    assert_eq!(
+        diagnosis.headline,
+        "The first saturated link is the receive queue 0.0.0.0:53 (knotd, pid 812): 500 datagrams/s dropped because it was \
+         full; behind it, the reader thread 812 of knotd (pid 812) is saturated: ran 97 %, waited for a CPU 0.0 %; CPU 0 \
+         was 80 % idle."
+    );
+    assert_eq!(ids(&diagnosis)[0], ("reader-slow", Severity::Loss, None));
+    assert!(diagnosis.has_findings());
+    let first = &diagnosis.findings[0];
+    assert_eq!((first.confidence.level, first.confidence.because.as_str()), (Level::High, "5,000 counted in 10.0 s"));
+}
+
+#[test]
+fn symptoms_come_after_their_causes() {
+    let mut host = host(0.97, 5000);
+    host.map.processes[0].quotas = vec![udpath_host::map::QuotaMap {
+        group: "/dns".into(),
+        cpus: 0.2,
+        periods: 100,
+        throttled: 90,
+        throttled_seconds: 7.0,
+    }];
+    host.map.udp.v4 = Some(udpath_host::udp::UdpCounters { rcvbuf_errors: 5000, ..Default::default() });
+    let diagnosis = diagnosed(&host, None);
+    let loss: Vec<_> = ids(&diagnosis).into_iter().filter(|(_, severity, _)| *severity < Severity::Note).collect();
+    assert_eq!(
+        loss,
+        [
+            ("cpu-limit", Severity::Loss, None),
+            ("reader-slow", Severity::Loss, Some("cpu-limit")),
+            ("udp-errors", Severity::Loss, Some("cpu-limit"))
+        ]
+    );
+    assert!(diagnosis.headline.contains("behind it, the reader thread"), "{}", diagnosis.headline);
+}
+
+#[test]
+fn a_cost_limits_only_where_capacity_is_short() {
+    let mut profile = of(&[
+        (Softirq, Class::Netfilter, None, None, "nf_conntrack_in", 900),
+        (Syscall, Class::SocketRead, None, Some("knotd"), "udp_recvmsg", 900),
+    ]);
+    profile.datagrams = Some(Datagrams { received: 10, sent: 10, dropped: 0 });
+    let severity = |ran| {
+        let diagnosis = diagnosed(&host(ran, 0), Some(&profile));
+        let found = diagnosis.findings.iter().find(|found| found.finding.id == "netfilter").unwrap();
+        (found.finding.severity, found.confidence.clone())
+    };
+    let (limits, confidence) = severity(0.95);
+    assert_eq!((limits, confidence.because.as_str()), (Severity::Limit, "900 of 1,800 samples, 50 % ± 2.3 %"));
+    assert_eq!(severity(0.2).0, Severity::Note);
+}
+
+/// Two CPUs, one reader; a transaction costs 2 us in softirqs and 3 us in the program.
+#[test]
+fn the_rate_that_one_reader_should_carry() {
+    let mut profile = of(&[
+        (Softirq, Class::UdpReceive, None, None, "handle_softirqs udp_rcv", 200),
+        (Syscall, Class::SocketRead, None, Some("knotd"), "udp_recvmsg", 300),
+    ]);
+    profile.datagrams = Some(Datagrams { received: 100_000, sent: 100_000, dropped: 0 });
+    for stack in &mut profile.stacks {
+        stack.pid = stack.process.as_ref().map(|_| 812);
+    }
+    profile.processes[0].threads.truncate(1);
+    let profile = profile.about(Focus { port: Some(53), pids: vec![812] });
+    let capacity = diagnosed(&host(0.3, 0), Some(&profile)).capacity.unwrap();
+    let close = |a: f64, b: f64| (a - b).abs() < 0.01 * b;
+    assert!(close(capacity.softirq_ns, 2000.0) && close(capacity.program_ns, 3000.0), "{capacity:?}");
+    assert!(close(capacity.carried.rate, 20_000.0) && close(capacity.carried.per_cpu, 200_000.0), "{capacity:?}");
+    // One reader: 1 s / 3 us. Both CPUs together would carry 2 s / 5 us.
+    assert_eq!((capacity.limit, capacity.readers), (Bound::Readers, 1));
+    assert!(close(capacity.should_carry, 1e9 / 3000.0), "{capacity:?}");
+    let mut limited = host(0.3, 0);
+    limited.map.processes[0].quotas =
+        vec![udpath_host::map::QuotaMap { cpus: 0.2, periods: 100, ..Default::default() }];
+    let capacity = diagnosed(&limited, Some(&profile)).capacity.unwrap();
+    assert_eq!(capacity.limit, Bound::CpuLimit);
+    assert!(close(capacity.should_carry, 0.2e9 / 3000.0), "{capacity:?}");
+}
+
+#[test]
+fn without_datagrams_or_samples_the_rate_is_unknown_in_one_sentence() {
+    let none = diagnosed(&host(0.3, 0), None);
+    assert_eq!(
+        none.no_capacity.as_deref(),
+        Some("The rate that this path should carry is unknown without a profile: no samples.")
+    );
+    let mut profile = of(&[(Softirq, Class::Ip, None, None, "ip_rcv", 500)]);
+    profile.datagrams = Some(Datagrams { received: 12, sent: 3, dropped: 0 });
+    let few = diagnosed(&host(0.3, 0), Some(&profile)).no_capacity.unwrap();
+    assert_eq!(few, "The rate that this path should carry is unknown: only 12 datagrams passed during the interval.");
+}
+
+#[test]
+fn changes_are_what_appears_grows_twofold_or_goes() {
+    let (calm, lossy, worse) = (host(0.3, 0), host(0.97, 5000), host(0.97, 12_000));
+    let [calm, lossy, worse] = [calm, lossy, worse].map(|host| diagnosed(&host, None));
+    let words = |then: Option<&Diagnosis>, now: &Diagnosis| -> Vec<String> {
+        let word = |change: &Change<'_>| match change {
+            Change::Headline(_) => "headline".to_owned(),
+            Change::Appeared(found) => format!("+{}", found.finding.id),
+            Change::Grew(found) => format!(">{}", found.finding.id),
+            Change::Went(found) => format!("-{}", found.finding.id),
+        };
+        let found = changes(then, now);
+        found.iter().map(word).filter(|word| word.contains("reader") || word == "headline").collect()
+    };
+    assert_eq!(words(None, &calm), ["headline"]);
+    assert_eq!(words(Some(&calm), &lossy), ["headline", "+reader-slow"]);
+    assert_eq!(words(Some(&lossy), &worse), [">reader-slow"]);
+    assert_eq!(words(Some(&worse), &calm), ["headline", "-reader-slow"]);
+    // Slow growth adds up: what was reported is kept until it has doubled.
+    let more = diagnosed(&host(0.97, 8000), None);
+    assert_eq!(words(Some(&lossy), &more), [""; 0]);
+    let kept = lossy.clone().updated(more);
+    assert_eq!(words(Some(&kept), &worse), [">reader-slow"]);
+}
+
+#[test]
+fn a_single_snapshot_has_no_rates() {
+    let mut once = host(0.3, 5);
+    once.map.seconds = None;
+    once.map.processes[0].busiest = Vec::<ThreadMap>::new();
+    let diagnosis = diagnosed(&once, None);
+    assert!(diagnosis.headline.starts_with("One snapshot shows no rates"));
+    assert_eq!(diagnosis.used, None);
+    assert!(diagnosis.unseen.iter().any(|why| why.starts_with("rates: there is one snapshot")));
+}
+
+#[test]
+fn a_diagnosis_survives_its_json_and_has_commands_to_copy() {
+    let mut burst = host(0.2, 5000);
+    burst.map.sockets[0].queued = 0;
+    let diagnosis = diagnosed(&burst, None);
+    let first = &diagnosis.findings[0];
+    assert_eq!(first.finding.id, "receive-buffer-small");
+    assert_eq!(first.commands, ["udpath apply --set socket:812/9:receive-buffer=800000"]);
+    let text = serde_json::to_string(&diagnosis).unwrap();
+    assert_eq!(serde_json::from_str::<Diagnosis>(&text).unwrap(), diagnosis);
+    assert_eq!(quoted("eth0:rps/rx-*=none"), "'eth0:rps/rx-*=none'");
+}

@@ -12,7 +12,7 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Limit,
         look: Look::Profile(|profile| within(profile, &["fib_validate_source"], 0.02, "validates the source of each packet (rp_filter)")),
         cause: "each packet's source is looked up in the routes once more",
-        fix: &["security: set net.ipv4.conf.all.rp_filter=0 and net.ipv4.conf.IFACE.rp_filter=0 only where a router in front drops forged sources (`udpath apply --set sysctl:net.ipv4.conf.all.rp_filter=0 --allow SETTING` asks for consent)"],
+        fix: &["security: set net.ipv4.conf.all.rp_filter=0 and net.ipv4.conf.IFACE.rp_filter=0 only where a router in front drops forged sources"],
     },
     Rule {
         id: "ip-identification",

@@ -116,7 +116,7 @@ fn coalescing(interface: Option<&Interface>, name: &str) -> Vec<String> {
     match interface.and_then(|interface| interface.coalescing.as_ref()).map(|fact| &fact.value) {
         Some(set) if set.get("adaptive-rx") == Some(&0) => vec![format!("{name}:coalesce/adaptive-rx=on")],
         Some(set) if set.contains_key("rx-usecs") => vec![format!("{name}:coalesce/rx-usecs=20")],
-        _ => vec![format!("{name}:gro-flush-timeout=20000"), format!("{name}:napi-defer=10")],
+        _ => vec![format!("{name}:napi/gro-flush-timeout=20000"), format!("{name}:napi/defer-hard-irqs=10")],
     }
 }
 
@@ -239,7 +239,7 @@ mod tests {
         }
         let finding = only(&host, "no-moderation");
         assert_eq!(finding.evidence, "eth0 raised 190,000 interrupts for 200,000 packets in 10.0 s, 1.1 packets each");
-        assert_eq!(settings(&finding), ["eth0:gro-flush-timeout=20000", "eth0:napi-defer=10"]);
+        assert_eq!(settings(&finding), ["eth0:napi/gro-flush-timeout=20000", "eth0:napi/defer-hard-irqs=10"]);
         let adaptive = Coalescing::from([("adaptive-rx".into(), 0)]);
         host.snapshot.interfaces[0].coalescing = Some(fact(adaptive));
         assert_eq!(settings(&only(&host, "no-moderation")), ["eth0:coalesce/adaptive-rx=on"]);

@@ -18,7 +18,7 @@ pub(super) const RULES: &[Rule] = &[
         fix: &["optimise the program: the flame graph shows its functions"],
     },
     Rule {
-        id: "others",
+        id: OTHERS,
         severity: Severity::Limit,
         look: Look::Profile(others),
         cause: "they take CPUs from the service",
@@ -28,12 +28,14 @@ pub(super) const RULES: &[Rule] = &[
 
 /// The id of a program's own work.
 pub(crate) const OWN_WORK: &str = "user";
+/// The id of the work of other programs.
+pub(crate) const OTHERS: &str = "others";
 /// A program's own work. Of an echo server under load it is 5 %, of a name server a third.
 const USER: f64 = 0.4;
 /// Of a program's own work: a function that is worth its name.
 const FUNCTION: f64 = 0.2;
 /// Programs beside those asked for: from here on they take CPUs from the service rather than fill its pauses.
-const OTHERS: f64 = 0.25;
+const BESIDE: f64 = 0.25;
 /// Most other programs that are named.
 const NAMED: usize = 3;
 
@@ -70,7 +72,7 @@ fn others(profile: &Profile) -> Vec<Found> {
         .filter(|process| process.pid != 0 && !focus.contains(&process.pid))
         .collect();
     let share = others.iter().map(|process| process.share).sum::<f64>();
-    if focus.is_empty() || share < OTHERS {
+    if focus.is_empty() || share < BESIDE {
         return Vec::new();
     }
     let (mut names, mut pids) = (Vec::<&str>::new(), Vec::new());

@@ -62,7 +62,7 @@ pub(super) const RULES: &[Rule] = &[
         cause: "softirqs run before programs: what they take, the reader lacks",
         fix: &[
             "give the reader a CPU without interrupts of the NIC, or let the reader drive reception (busy polling with \
-             napi-defer and gro-flush-timeout)",
+             napi/defer-hard-irqs, napi/gro-flush-timeout)",
         ],
     },
     Rule {
@@ -82,9 +82,9 @@ const BUSY: f64 = 0.9;
 const STAYS: f64 = 0.5;
 /// Part of a group's drops at one socket from which on they are that socket's.
 const MOST: f64 = 0.8;
-/// The busiest reader of an uneven group is at least so busy, and the mean of the others at most this part of it. Two
-/// readers of a dozen flows differ by a half; lower: only a single flow is found.
-const UNEVEN: (f64, f64) = (0.5, 0.25);
+/// In an uneven group, the other readers are on average at most this part as busy as the busiest, which has no time left.
+/// Two readers of a dozen flows differ by a half. Lower: only a single flow is found.
+const UNEVEN: f64 = 0.25;
 /// Share of the interval that each of two threads runs for a socket to count as shared. Lower: helpers count.
 const SHARES: f64 = 0.1;
 /// A reader starves if it waits so much for a CPU that spends so much in softirqs.
@@ -248,15 +248,13 @@ fn uneven_group(on: Observed<'_>, socket: &SocketMap) -> Option<(f64, f64)> {
     pids.sort_unstable();
     pids.dedup();
     let processes = on.map.processes.iter().filter(|process| pids.contains(&process.pid));
-    let mut busy: Vec<f64> = processes
-        .flat_map(|process| &process.busiest)
-        .map(|thread| if thread.stopped { 0.0 } else { thread.busy() })
-        .collect();
-    busy.sort_by(|a, b| b.total_cmp(a));
+    let mut threads: Vec<&ThreadMap> = processes.flat_map(|process| &process.busiest).collect();
+    let busy = |thread: &ThreadMap| if thread.stopped { 0.0 } else { thread.busy() };
+    threads.sort_by(|a, b| busy(b).total_cmp(&busy(a)));
     // One reader per socket: further threads are helpers. Fewer threads than sockets: each reads several.
-    let (first, others) = busy.get(..socket.group)?.split_first()?;
-    let mean = others.iter().sum::<f64>() / others.len().max(1) as f64;
-    (*first >= UNEVEN.0 && mean <= UNEVEN.1 * first).then_some((*first, mean))
+    let (first, others) = threads.get(..socket.group)?.split_first()?;
+    let mean = others.iter().map(|thread| busy(thread)).sum::<f64>() / others.len().max(1) as f64;
+    (busy_of(on.map, first) >= BUSY && mean <= UNEVEN * busy(first)).then(|| (busy_of(on.map, first), mean))
 }
 
 fn uneven(on: Observed<'_>) -> Vec<Found> {
@@ -408,7 +406,7 @@ mod tests {
         assert_eq!(host.found("receive-buffer-small"), []);
         // A thread on a CPU without idle time is as busy as that.
         let mut host = lossy([0.5, 0.0]);
-        host.map.cpus[0].time = Some(Shares { sys: 0.5, soft: 0.5, ..Shares::default() });
+        host.map.cpus[0].time = Some(Shares { sys: 0.5, soft: 0.48, idle: 0.02, ..Shares::default() });
         only(&host, "reader-slow");
         // A queue that stays full though its readers sleep.
         let mut host = lossy([0.2, 0.0]);

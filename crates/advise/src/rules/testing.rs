@@ -144,7 +144,8 @@ fn sound(finding: &Finding) {
     }
     for setting in finding.remedies.iter().flat_map(Remedy::settings) {
         let (name, value) = setting.split_once('=').expect("SETTING=VALUE");
-        let name = name.replace("-*", "-0");
+        // `plan` and `apply` expand what stands for several sockets.
+        let name = name.replace("-*", "-0").replace("port:53:selection", "group:812/9:selection");
         let name: udpath_tune::Setting = name.parse().unwrap_or_else(|why| panic!("{setting}: {why}"));
         name.value(value).unwrap_or_else(|why| panic!("{setting}: {why}"));
     }

@@ -69,7 +69,7 @@ fn generator(profile: &Profile) -> Vec<Found> {
         percent(reader)
     );
     (cpu >= FULL && reader < SPARE)
-        .then(|| Found::new(evidence).at(Location::Process(sender.pid)).share(cpu).rate(Some(profile.seconds.recip())))
+        .then(|| Found::new(evidence).at(Location::Process(sender.pid)).share(cpu))
         .into_iter()
         .collect()
 }
@@ -185,7 +185,7 @@ mod tests {
         let profile = built(4_900, 1_000);
         let [finding] = &found_in(&profile, "generator-limit")[..] else { panic!() };
         assert!(
-            finding.evidence.starts_with("flood (pid 7) sends with 98 % of one CPU and its softirqs, the busiest reader uses 20 %"),
+            finding.evidence.starts_with("flood (pid 7) sends with 100 % of one CPU and its softirqs, the busiest reader uses 20 %"),
             "{}",
             finding.evidence
         );

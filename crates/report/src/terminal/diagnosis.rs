@@ -68,7 +68,8 @@ fn capacity(diagnosis: &Diagnosis) -> String {
 fn carries(capacity: &Capacity) -> String {
     let Capacity { carried, should_carry, limit, cpus, readers, softirq_ns, program_ns } = capacity;
     let what = if carried.transactions { "transactions/s" } else { "datagrams/s" };
-    let cpus = units::tps(*cpus);
+    let cpus = format!("{cpus:.1}");
+    let cpus = cpus.trim_end_matches(".0");
     let limit = match limit {
         Bound::Cpus => format!("all that the {cpus} CPUs left to it can do"),
         Bound::Receive => format!("limited by the {cpus} CPUs that receive packets"),

@@ -29,6 +29,8 @@ pub(crate) fn settled(snapshot: &Snapshot) -> String {
         actors: _,
         // Counters.
         softnet: _,
+        ip: _,
+        neighbours: _,
         udp: _,
         sockets,
         sysctls,
@@ -180,7 +182,7 @@ fn process(of: &Process) -> Value {
     // The limits include the control group's usage.
     let Process { pid, name, executable, command, uid, group, unit, container, limits, threads } = of;
     let threads: Vec<Value> =
-        threads.iter().map(|Thread { tid, name, cpus, last_cpu: _ }| json!([tid, name, cpus])).collect();
+        threads.iter().map(|Thread { tid, name, cpus, last_cpu: _, state: _, time: _ }| json!([tid, name, cpus])).collect();
     json!({
         "pid": pid, "name": name, "executable": executable, "command": command, "uid": uid, "group": group,
         "unit": unit, "container": container, "cpus": limits.cpus, "nodes": limits.nodes, "cpuset": limits.cpuset,

@@ -1,0 +1,180 @@
+//! `udpath diagnose` on causes that are arranged for real, each beside a healthy twin: the finding of the cause comes
+//! first among what is lost or limited, and the twin has none. Needs root.
+
+mod causes;
+
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+use udpath_lab::LinkSpec;
+use udpath_rig::{Bed, Ended, Running, program};
+
+use causes::{CAUSES, Cause, Load, Served};
+
+const PORT: u16 = 7000;
+/// A file of this folder.
+fn file(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/alone/diagnose").join(name).display().to_string()
+}
+
+/// A machine under load.
+struct Scene {
+    bed: Bed,
+    server: Running,
+    load: Option<Running>,
+    /// Other programs that a cause needs.
+    others: Vec<Running>,
+}
+
+impl Scene {
+    fn new(name: &str, served: &Served, first: bool) -> Self {
+        let bed = Bed::new(name, &LinkSpec::with_queues(2));
+        // Before all other programs on the machine, so that a compiler beside it is not what is found.
+        let bed = if first { bed.first("server") } else { bed };
+        let bind = format!("0.0.0.0:{PORT}");
+        let server = match served {
+            Served::Udpath(arguments) => bed.serve(&[*arguments, &["--bind", &bind]].concat()),
+            Served::Python { busy_us, buffer, workers } => {
+                let arguments = [busy_us, buffer, workers].map(ToString::to_string);
+                let [busy, buffer, workers] = arguments.each_ref().map(String::as_str);
+                let script = file("server.py");
+                let mut server = bed.start("server", "python3", &[&script, &PORT.to_string(), busy, buffer, workers]);
+                server.says("ready");
+                server
+            }
+        };
+        Self { bed, server, load: None, others: Vec::new() }
+    }
+
+    fn load(&mut self, load: &Load) {
+        let target = self.bed.target(PORT);
+        let address = target.split(':').next().unwrap();
+        self.load = Some(match load {
+            Load::Udpath(arguments) => self.bed.load(&[&["echo", &target, "-d", "60s"], *arguments].concat()),
+            Load::Python(arguments) => {
+                let script = file("sender.py");
+                let arguments = arguments.iter().map(|argument| if *argument == "ADDRESS" { address } else { argument });
+                let arguments: Vec<&str> = [script.as_str()].into_iter().chain(arguments).collect();
+                let mut sender = self.bed.start("client", "python3", &arguments);
+                sender.says("ready");
+                sender
+            }
+        });
+        // Past the first burst.
+        std::thread::sleep(Duration::from_millis(300));
+    }
+
+    /// Runs a command on the server's machine, which must succeed.
+    fn run(&self, program: &str, arguments: &[&str]) {
+        let output = self.bed.command("server", program).args(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{program} {arguments:?}: {said}");
+    }
+
+    fn diagnose(&self) -> (Ended, Value) {
+        let ended = self.bed.diagnose(&[&PORT.to_string(), "-d", "2s", "--json"]);
+        let json = serde_json::from_str(&ended.out).unwrap_or_else(|why| panic!("{why}: {}", ended.err));
+        (ended, json)
+    }
+
+    fn end(self) {
+        let Self { bed, server, load, others } = self;
+        for one in others.into_iter().chain(load).chain([server]) {
+            one.signal(Signal::TERM);
+            one.signal(Signal::CONT);
+            drop(one);
+        }
+        bed.down();
+    }
+}
+
+/// What is lost or limited, by id, in order.
+fn severe(diagnosis: &Value) -> Vec<&str> {
+    let findings = diagnosis["findings"].as_array().unwrap().iter();
+    findings.filter(|found| found["severity"] != "note").map(|found| found["id"].as_str().unwrap()).collect()
+}
+
+/// What is wrong with the diagnosis of a cause; nothing if the cause comes first.
+fn arranged(cause: &Cause) -> Option<String> {
+    let mut scene = Scene::new("cause", &cause.served, cause.first);
+    (cause.before)(&mut scene);
+    scene.load(&cause.load);
+    (cause.during)(&mut scene);
+    let (ended, json) = scene.diagnose();
+    scene.end();
+    let found = severe(&json);
+    let right = found.first() == Some(&cause.id) && ended.code() == Some(1) && json["schema"] == "udpath.diagnosis/1";
+    (!right).then(|| format!("{}: not {} first, but {found:?}, exit {:?}: {json:#}", cause.name, cause.id, ended.code()))
+}
+
+/// The same of its healthy twin, in which nothing is lost or limited.
+fn healthy(cause: &Cause) -> Option<String> {
+    let mut scene = Scene::new("twin", &cause.healthy.0, cause.first);
+    scene.load(&cause.healthy.1);
+    let (ended, json) = scene.diagnose();
+    scene.end();
+    let found = severe(&json);
+    let nothing = json["headline"].as_str().is_some_and(|headline| headline.starts_with("Nothing saturated: "));
+    let right = found.is_empty() && nothing && ended.code() == Some(0);
+    (!right).then(|| format!("{}: {found:?}, exit {:?}: {json:#}", cause.name, ended.code()))
+}
+
+#[test]
+fn the_arranged_cause_comes_first() {
+    udpath_lab::needs_root!();
+    let _turn = udpath_rig::alone();
+    let wrong: Vec<String> = CAUSES.iter().filter_map(arranged).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn healthy_twins_have_no_findings() {
+    udpath_lab::needs_root!();
+    let _turn = udpath_rig::alone();
+    let wrong: Vec<String> = CAUSES.iter().filter_map(healthy).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_loaded_server_in_text_with_what_it_carries() {
+    udpath_lab::needs_root!();
+    let _turn = udpath_rig::alone();
+    let mut scene = Scene::new("text", &Served::Udpath(&["echo", "--io", "reuseport", "--workers", "2"]), true);
+    scene.load(&Load::Udpath(&["--rate", "5k", "--flows", "32"]));
+    let ended = scene.bed.diagnose(&[&PORT.to_string(), "-d", "2s"]);
+    assert_eq!(ended.code(), Some(0), "{}{}", ended.out, ended.err);
+    assert!(ended.out.starts_with("Nothing saturated: "), "{}", ended.out);
+    assert!(ended.out.contains("Carries ") && ended.out.contains("transactions/s"), "{}", ended.out);
+    for link in ["softirq", "backlog", "receive queue", "reader thread", "transmit queue"] {
+        assert!(ended.out.contains(link), "{link}: {}", ended.out);
+    }
+    // Without samples, all but the rate to expect.
+    let ended = scene.bed.diagnose(&[&PORT.to_string(), "-d", "500ms", "--no-profile"]);
+    assert_eq!(ended.code(), Some(0), "{}{}", ended.out, ended.err);
+    assert!(ended.out.contains("unknown without a profile: --no-profile was given"), "{}", ended.out);
+    scene.end();
+}
+
+#[test]
+fn watching_prints_changes_until_interrupted() {
+    udpath_lab::needs_root!();
+    let _turn = udpath_rig::alone();
+    let mut scene = Scene::new("watch", &Served::Udpath(&["echo", "--io", "reuseport", "--workers", "2"]), true);
+    scene.load(&Load::Udpath(&["--rate", "5k", "--flows", "32"]));
+    let arguments = ["diagnose", &PORT.to_string(), "-d", "500ms", "--no-profile", "--watch", "--json"];
+    let watch = scene.bed.start("server", program(), &arguments);
+    std::thread::sleep(Duration::from_millis(1500));
+    scene.run("ip", &["link", "set", "eth0", "txqueuelen", "1"]);
+    scene.run("tc", &["qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "1mbit", "burst", "5k", "limit", "10k"]);
+    std::thread::sleep(Duration::from_millis(1500));
+    watch.signal(Signal::INT);
+    let ended = watch.finish();
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    let lines: Vec<Value> = ended.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines[0]["change"], "headline", "{}", ended.out);
+    let appeared = |line: &&Value| line["change"] == "appeared" && line["finding"]["id"] == "transmit-queue-full";
+    assert_eq!(lines.iter().filter(appeared).count(), 1, "{}", ended.out);
+    scene.end();
+}

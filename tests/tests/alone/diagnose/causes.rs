@@ -1,0 +1,264 @@
+//! The causes: a server, a load, what is done to them, and the finding that must come first.
+
+use std::fs;
+use std::path::PathBuf;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{PORT, Scene};
+
+/// A server on the port.
+pub(super) enum Served {
+    /// `udpath serve` with these arguments.
+    Udpath(&'static [&'static str]),
+    /// `server.py`: microseconds for each datagram, receive buffer in bytes (0: the default), processes.
+    Python { busy_us: u32, buffer: u32, workers: u32 },
+}
+
+/// What the client's machine sends.
+pub(super) enum Load {
+    /// `udpath load echo` with these arguments.
+    Udpath(&'static [&'static str]),
+    /// `sender.py` with these.
+    Python(&'static [&'static str]),
+}
+
+/// A cause.
+pub(super) struct Cause {
+    pub(super) name: &'static str,
+    pub(super) id: &'static str,
+    pub(super) served: Served,
+    pub(super) load: Load,
+    /// What is done before the load starts, and while it runs.
+    pub(super) before: fn(&mut Scene),
+    pub(super) during: fn(&mut Scene),
+    /// The twin.
+    pub(super) healthy: (Served, Load),
+    /// Do its programs run before all others on the machine? Real-time programs have no CPU limit.
+    pub(super) first: bool,
+}
+
+fn nothing(_: &mut Scene) {}
+
+const REUSEPORT: Served = Served::Udpath(&["echo", "--io", "reuseport", "--workers", "2"]);
+const SHARED: Served = Served::Udpath(&["echo", "--io", "shared", "--workers", "2"]);
+const LIGHT: Load = Load::Udpath(&["--rate", "5k", "--flows", "32"]);
+const FULL: Load = Load::Udpath(&["--flows", "32", "--inflight", "8"]);
+
+pub(super) const CAUSES: &[Cause] = &[
+    Cause {
+        name: "one shared socket with many reading threads",
+        id: "shared-socket",
+        served: SHARED,
+        load: FULL,
+        before: nothing,
+        during: nothing,
+        healthy: (REUSEPORT, LIGHT),
+        first: true,
+    },
+    Cause {
+        name: "all flows on one socket of a group",
+        id: "group-uneven",
+        served: Served::Python { busy_us: 50, buffer: 0, workers: 2 },
+        load: Load::Udpath(&["--flows", "1", "--inflight", "64"]),
+        before: nothing,
+        during: nothing,
+        healthy: (Served::Python { busy_us: 50, buffer: 0, workers: 2 }, Load::Udpath(&["--rate", "2k", "--flows", "32"])),
+        first: true,
+    },
+    Cause {
+        name: "a receive buffer too small for bursts",
+        id: "receive-buffer-small",
+        served: Served::Python { busy_us: 50, buffer: 20_000, workers: 1 },
+        load: Load::Python(&["ADDRESS", "7000", "100", "400", "200", "1"]),
+        before: nothing,
+        during: nothing,
+        healthy: (
+            Served::Python { busy_us: 50, buffer: 2_000_000, workers: 1 },
+            Load::Python(&["ADDRESS", "7000", "100", "400", "200", "1"]),
+        ),
+        first: true,
+    },
+    Cause {
+        name: "a reader slower than the load",
+        id: "reader-slow",
+        served: Served::Python { busy_us: 100, buffer: 0, workers: 1 },
+        load: Load::Udpath(&["--rate", "20k", "--flows", "32"]),
+        before: nothing,
+        during: nothing,
+        healthy: (Served::Python { busy_us: 100, buffer: 0, workers: 1 }, Load::Udpath(&["--rate", "1k", "--flows", "32"])),
+        first: true,
+    },
+    Cause {
+        name: "one worker of four blocked",
+        id: "reader-blocked",
+        served: Served::Python { busy_us: 0, buffer: 0, workers: 4 },
+        load: LIGHT,
+        before: nothing,
+        during: stop_one,
+        healthy: (Served::Python { busy_us: 0, buffer: 0, workers: 4 }, Load::Udpath(&["--rate", "2k", "--flows", "32"])),
+        first: true,
+    },
+    Cause {
+        name: "a CPU-limited control group",
+        id: "cpu-limit",
+        served: Served::Python { busy_us: 50, buffer: 0, workers: 1 },
+        load: Load::Udpath(&["--rate", "5k", "--flows", "32"]),
+        before: limit_cpu,
+        during: nothing,
+        healthy: (Served::Python { busy_us: 50, buffer: 0, workers: 1 }, Load::Udpath(&["--rate", "500", "--flows", "32"])),
+        first: false,
+    },
+    Cause {
+        name: "checksum errors",
+        id: "checksum-errors",
+        served: REUSEPORT,
+        load: Load::Python(&["ADDRESS", "7000", "100", "20", "10", "1", "checksum"]),
+        before: nothing,
+        during: nothing,
+        healthy: (REUSEPORT, Load::Python(&["ADDRESS", "7000", "100", "20", "10", "1"])),
+        first: true,
+    },
+    Cause {
+        name: "fragmentation",
+        id: "fragments",
+        served: REUSEPORT,
+        load: Load::Python(&["ADDRESS", "7000", "3000", "20", "10", "8"]),
+        before: nothing,
+        during: nothing,
+        healthy: (REUSEPORT, Load::Python(&["ADDRESS", "7000", "1000", "20", "10", "8"])),
+        first: true,
+    },
+    Cause {
+        name: "no listener",
+        id: "no-listener",
+        served: REUSEPORT,
+        load: Load::Python(&["ADDRESS", "7001", "100", "20", "10", "8"]),
+        before: nothing,
+        during: nothing,
+        healthy: (REUSEPORT, Load::Python(&["ADDRESS", "7000", "100", "20", "10", "8"])),
+        first: true,
+    },
+    Cause {
+        name: "a full transmit queue",
+        id: "transmit-queue-full",
+        served: REUSEPORT,
+        load: LIGHT,
+        before: limit_rate,
+        during: nothing,
+        healthy: (REUSEPORT, LIGHT),
+        first: true,
+    },
+    Cause {
+        name: "a packet tap left running",
+        id: "packet-sockets",
+        served: REUSEPORT,
+        load: FULL,
+        before: tap,
+        during: nothing,
+        healthy: (REUSEPORT, LIGHT),
+        first: true,
+    },
+    Cause {
+        name: "connection tracking in the path",
+        id: "netfilter",
+        served: REUSEPORT,
+        load: FULL,
+        before: track,
+        during: nothing,
+        healthy: (REUSEPORT, LIGHT),
+        first: true,
+    },
+    Cause {
+        name: "RPS to the wrong CPU",
+        id: "rps-one-cpu",
+        served: REUSEPORT,
+        load: FULL,
+        before: steer_to_one,
+        during: nothing,
+        healthy: (REUSEPORT, LIGHT),
+        first: true,
+    },
+    Cause {
+        name: "GRO in vain",
+        id: "gro",
+        served: REUSEPORT,
+        load: FULL,
+        before: merge,
+        during: nothing,
+        healthy: (REUSEPORT, LIGHT),
+        first: true,
+    },
+    Cause {
+        name: "a generator that is itself the limit",
+        id: "generator-limit",
+        served: Served::Udpath(&["sink", "--io", "reuseport", "--workers", "2"]),
+        load: Load::Python(&["ADDRESS", "7000", "100", "1000", "0", "1"]),
+        before: nothing,
+        during: nothing,
+        healthy: (
+            Served::Udpath(&["sink", "--io", "reuseport", "--workers", "2"]),
+            Load::Python(&["ADDRESS", "7000", "100", "20", "10", "8"]),
+        ),
+        first: true,
+    },
+];
+
+/// The PIDs that `server.py` prints: its own, then the workers'.
+fn workers(scene: &mut Scene) -> Vec<i32> {
+    let said = scene.server.says("ready");
+    let line = said.lines().find(|line| line.starts_with("ready")).unwrap();
+    line.split_whitespace().skip(1).map(|pid| pid.parse().unwrap()).collect()
+}
+
+fn stop_one(scene: &mut Scene) {
+    let pid = workers(scene)[2];
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::STOP).unwrap();
+    // Until its queue is full.
+    std::thread::sleep(std::time::Duration::from_secs(1));
+}
+
+/// Puts the server into a control group with a tenth of a CPU, which is removed with the last process in it.
+fn limit_cpu(scene: &mut Scene) {
+    let folder = PathBuf::from(format!("/sys/fs/cgroup/cpu/udpath-test-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("cpu.cfs_quota_us"), "10000").unwrap();
+    for pid in workers(scene) {
+        fs::write(folder.join("cgroup.procs"), pid.to_string()).unwrap();
+    }
+}
+
+fn limit_rate(scene: &mut Scene) {
+    let limit = ["qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "1mbit", "burst", "5k", "limit", "10k"];
+    scene.run("tc", &limit);
+}
+
+fn tap(scene: &mut Scene) {
+    // Takes everything, and reads nothing: the copies are made all the same.
+    let script = "import socket, sys, time; s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)); \
+                  print('ready', file=sys.stderr, flush=True); time.sleep(60)";
+    let mut tap = scene.bed.start("server", "python3", &["-c", script]);
+    tap.says("ready");
+    scene.others.push(tap);
+}
+
+fn track(scene: &mut Scene) {
+    let rules = "table inet t { chain c { type filter hook prerouting priority 0; ct state invalid drop; } }";
+    scene.run("nft", &[rules]);
+}
+
+fn steer_to_one(scene: &mut Scene) {
+    for queue in ["rx-0", "rx-1"] {
+        scene.run("sh", &["-c", &format!("echo 1 > /sys/class/net/eth0/queues/{queue}/rps_cpus")]);
+    }
+}
+
+fn merge(scene: &mut Scene) {
+    scene.run("ethtool", &["-K", "eth0", "gro", "on"]);
+}
+
+/// The port is part of the scripts' arguments.
+#[test]
+fn the_loads_use_the_port() {
+    assert_eq!(PORT, 7000);
+}
