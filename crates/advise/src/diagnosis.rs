@@ -15,6 +15,7 @@ mod confidence;
 mod headline;
 mod links;
 mod order;
+mod own;
 #[cfg(test)]
 mod tests;
 
@@ -24,13 +25,13 @@ use udpath_host::map::{Map, Selection, SelectionError};
 use udpath_profile::Profile;
 
 use crate::finding::{Finding, Location, Remedy, Severity};
-use crate::rules::{self, OTHERS, OWN_WORK};
+use crate::rules::{self, GENERATOR, OTHERS, OWN_WORK};
 
 pub use capacity::{Bound, Capacity, Carried};
 pub use change::{Change, changes};
 pub use confidence::{Confidence, Level};
-pub use links::{Link, Stage};
 pub(crate) use links::busy_of;
+pub use links::{Link, Stage};
 #[cfg(test)]
 pub(crate) use order::RANKS;
 
@@ -42,7 +43,7 @@ pub const DIAGNOSIS_SCHEMA: &str = "udpath.diagnosis/1";
 const SHORT: f64 = 0.8;
 /// Share of the interval that a reader waits for a CPU from which on other programs take it away. Shorter waits are those
 /// for whatever ran when a datagram came.
-const WAITED: f64 = 0.1;
+const WAITED: f64 = 0.25;
 
 /// What limits a machine's UDP, and why.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -111,16 +112,21 @@ impl Diagnosis {
     pub fn of(map: &Map, of_map: Vec<Finding>, profile: Result<&Profile, &str>) -> Self {
         let links = links::all(map);
         let used = links::used(map);
-        let of_profile = profile.map(rules::of_profile).unwrap_or_default();
+        let own = profile.ok().map(own::own);
+        let of_profile =
+            profile.ok().zip(own.as_ref()).map(|(all, own)| of_profile(all, own)).unwrap_or_default();
         let short = links.iter().any(|link| link.busy >= SHORT);
-        let waited = map.processes.iter().flat_map(|process| &process.busiest).any(|thread| thread.waited >= WAITED);
+        let waited =
+            map.processes.iter().flat_map(|process| &process.busiest).any(|thread| thread.waited >= WAITED);
         let findings = join(of_map, of_profile)
             .filter(|(finding, _)| finding.id != OWN_WORK || is_of(map, finding))
+            // A server at its limit is what limits, however busy the sender is.
+            .filter(|(finding, _)| finding.id != GENERATOR || links.iter().all(|link| !link.saturated))
             .map(|(mut finding, sampled)| {
                 if !short || (finding.id == OTHERS && !waited) {
                     spare(&mut finding, &links);
                 }
-                let confidence = Confidence::of(&finding, map, profile.ok().filter(|_| sampled));
+                let confidence = Confidence::of(&finding, map, own.as_ref().filter(|_| sampled));
                 Diagnosed { confidence, commands: commands(&finding), explained_by: None, finding }
             })
             .collect();
@@ -155,17 +161,28 @@ impl Diagnosis {
     }
 }
 
+/// What the rules find in the service's own time, and in all of it what others do.
+fn of_profile(all: &Profile, own: &Profile) -> Vec<Finding> {
+    let of_others = |finding: &Finding| [OTHERS, GENERATOR].contains(&finding.id.as_str());
+    let mut found = rules::of_profile(own);
+    found.retain(|finding| !of_others(finding));
+    found.extend(rules::of_profile(all).into_iter().filter(of_others));
+    found
+}
+
 /// The findings of map and profile, each with whether samples back it. What both found is taken from the profile, which
 /// has its size.
 fn join(of_map: Vec<Finding>, of_profile: Vec<Finding>) -> impl Iterator<Item = (Finding, bool)> {
-    let sampled: std::collections::BTreeSet<String> = of_profile.iter().map(|finding| finding.id.clone()).collect();
+    let sampled: std::collections::BTreeSet<String> =
+        of_profile.iter().map(|finding| finding.id.clone()).collect();
     let seen = of_map.into_iter().filter(move |finding| !sampled.contains(&finding.id));
     seen.map(|finding| (finding, false)).chain(of_profile.into_iter().map(|finding| (finding, true)))
 }
 
 /// Is it about a process of the map?
 fn is_of(map: &Map, finding: &Finding) -> bool {
-    let known = |location: &Location| map.processes.iter().any(|process| *location == Location::Process(process.pid));
+    let known =
+        |location: &Location| map.processes.iter().any(|process| *location == Location::Process(process.pid));
     finding.locations.iter().any(known)
 }
 
@@ -176,7 +193,8 @@ fn spare(finding: &mut Finding, links: &[Link]) {
     }
     finding.severity = Severity::Note;
     if let Some(busiest) = links.iter().max_by(|a, b| a.busy.total_cmp(&b.busy)) {
-        finding.cause += &format!("; no limit while the busiest link is at {}", crate::rule::percent(busiest.busy));
+        finding.cause +=
+            &format!("; no limit while the busiest link is at {}", crate::rule::percent(busiest.busy));
     }
 }
 

@@ -39,6 +39,7 @@ use crate::finding::Finding;
 use crate::rule::{Observed, Rule};
 
 pub(crate) use programs::{OTHERS, OWN_WORK};
+pub(crate) use validity::GENERATOR;
 
 /// The rules by subject, in the order of a datagram's path. Findings of one severity keep that order.
 const SUBJECTS: &[&[Rule]] = &[
@@ -117,6 +118,17 @@ mod tests {
         let ranks: BTreeSet<&str> = crate::diagnosis::RANKS.iter().copied().collect();
         assert_eq!(ranks.len(), crate::diagnosis::RANKS.len(), "an id has two places");
         assert_eq!(ids, ranks);
+    }
+
+    /// The page of findings describes every id, and no others.
+    #[test]
+    fn every_id_is_documented() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/findings.md");
+        let text = std::fs::read_to_string(page).unwrap();
+        let described: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("### ")).collect();
+        let ids: BTreeSet<&str> = rules().map(|rule| rule.id).collect();
+        assert_eq!(described.iter().copied().collect::<BTreeSet<_>>(), ids);
+        assert_eq!(described.len(), ids.len(), "an id is described twice");
     }
 
     #[test]

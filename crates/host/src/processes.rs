@@ -311,7 +311,10 @@ mod tests {
     fn state_and_times_of_a_thread() {
         assert_eq!(state("17 (a) b) T 1 17"), Some('T'));
         assert_eq!((state("17 (a)"), state("17 x")), (None, None));
-        assert_eq!(time("122628307 59734795 1090\n"), Some(ThreadTime { ran_ns: 122_628_307, waited_ns: 59_734_795 }));
+        assert_eq!(
+            time("122628307 59734795 1090\n"),
+            Some(ThreadTime { ran_ns: 122_628_307, waited_ns: 59_734_795 })
+        );
         assert_eq!((time("1"), time(""), time("a b c")), (None, None, None));
     }
 

@@ -75,7 +75,9 @@ pub struct Capacity {
 
 /// The capacity, or why it is unknown.
 pub(super) fn of(map: &Map, profile: Result<&Profile, &str>) -> Result<Capacity, String> {
-    let profile = profile.map_err(|why| format!("The rate that this path should carry is unknown without a profile: {why}."))?;
+    let profile = profile.map_err(|why| {
+        format!("The rate that this path should carry is unknown without a profile: {why}.")
+    })?;
     let unknown = |why: &str| format!("The rate that this path should carry is unknown: {why}.");
     if !profile.whole() {
         return Err(unknown("not all CPUs were sampled"));
@@ -99,11 +101,19 @@ pub(super) fn of(map: &Map, profile: Result<&Profile, &str>) -> Result<Capacity,
         (Bound::CpuLimit, readers.quota, program_ns),
     ];
     let rate = |cpus: f64, ns: f64| if ns > 0.0 { cpus * 1e9 / ns } else { f64::INFINITY };
-    let tightest = limits.into_iter().map(|(bound, cpus, ns)| (bound, cpus, rate(cpus, ns))).min_by(|a, b| a.2.total_cmp(&b.2));
-    let (limit, cpus, should_carry) =
-        tightest.filter(|(.., rate)| rate.is_finite()).ok_or_else(|| unknown("the datagrams took no CPU time"))?;
+    let tightest = limits
+        .into_iter()
+        .map(|(bound, cpus, ns)| (bound, cpus, rate(cpus, ns)))
+        .min_by(|a, b| a.2.total_cmp(&b.2));
+    let (limit, cpus, should_carry) = tightest
+        .filter(|(.., rate)| rate.is_finite())
+        .ok_or_else(|| unknown("the datagrams took no CPU time"))?;
     let per_second = count as f64 / profile.seconds;
-    let carried = Carried { rate: per_second, transactions, per_cpu: per_second / (charged / (profile.seconds * 1e9)).max(1e-9) };
+    let carried = Carried {
+        rate: per_second,
+        transactions,
+        per_cpu: per_second / (charged / (profile.seconds * 1e9)).max(1e-9),
+    };
     Ok(Capacity { carried, should_carry, limit, cpus, readers: readers.count, softirq_ns, program_ns })
 }
 
@@ -112,7 +122,8 @@ fn softirq_ns(profile: &Profile) -> u64 {
     let shared = |context: Context| matches!(context, Context::Softirq | Context::HardIrq);
     let interrupts = profile.contexts.iter().filter(|(context, _)| shared(**context)).map(|(_, ns)| ns);
     // A kernel thread that is charged is one that polls.
-    let threads = profile.stacks.iter().filter(|stack| stack.context == Context::Kernel && profile.charges(stack));
+    let threads =
+        profile.stacks.iter().filter(|stack| stack.context == Context::Kernel && profile.charges(stack));
     interrupts.sum::<u64>().saturating_add(threads.map(|stack| stack.ns).sum())
 }
 

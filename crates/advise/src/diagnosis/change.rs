@@ -49,7 +49,8 @@ impl Diagnosis {
     #[must_use]
     pub fn updated(self, mut now: Self) -> Self {
         for found in &mut now.findings {
-            if let Some(was) = self.findings.iter().find(|was| is_same(was, found) && !has_grown(was, found)) {
+            if let Some(was) = self.findings.iter().find(|was| is_same(was, found) && !has_grown(was, found))
+            {
                 (found.finding.rate, found.finding.share) = (was.finding.rate, was.finding.share);
             }
         }
@@ -63,6 +64,8 @@ fn is_same(a: &Diagnosed, b: &Diagnosed) -> bool {
 }
 
 fn has_grown(was: &Diagnosed, now: &Diagnosed) -> bool {
-    let twofold = |was: Option<f64>, now: Option<f64>| was.zip(now).is_some_and(|(was, now)| now >= TWOFOLD * was && now > 0.0);
+    let twofold = |was: Option<f64>, now: Option<f64>| {
+        was.zip(now).is_some_and(|(was, now)| now >= TWOFOLD * was && now > 0.0)
+    };
     twofold(was.finding.rate, now.finding.rate) || twofold(was.finding.share, now.finding.share)
 }

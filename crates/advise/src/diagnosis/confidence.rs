@@ -64,9 +64,14 @@ impl Confidence {
         match (finding.rate, map.seconds) {
             (Some(rate), Some(seconds)) => {
                 let count = (rate * seconds).max(0.0).round();
-                Self { level: Level::of(count), because: format!("{} counted in {seconds:.1} s", number(count as u64)) }
+                Self {
+                    level: Level::of(count),
+                    because: format!("{} counted in {seconds:.1} s", number(count as u64)),
+                }
             }
-            (_, Some(_)) => Self { level: Level::High, because: "read from the kernel during the interval".into() },
+            (_, Some(_)) => {
+                Self { level: Level::High, because: "read from the kernel during the interval".into() }
+            }
             (_, None) => Self { level: Level::Low, because: "counts since boot, of one snapshot".into() },
         }
     }

@@ -20,11 +20,16 @@ pub(super) fn of(links: &[Link], used: Option<f64>, seconds: Option<f64>) -> Str
 }
 
 fn nothing(links: &[Link], used: Option<f64>) -> String {
-    let used = used.map_or_else(|| "CPU time unknown".into(), |used| format!("{} of the CPU time used", percent(used)));
+    let used = used
+        .map_or_else(|| "CPU time unknown".into(), |used| format!("{} of the CPU time used", percent(used)));
     // Of equal ones the outermost.
     let busiest = links.iter().rev().max_by(|a, b| a.busy.total_cmp(&b.busy));
     match busiest {
-        Some(link) => format!("Nothing saturated: {used}; the busiest link is {} at {}.", named(link), percent(link.busy)),
+        Some(link) => format!(
+            "Nothing saturated: {used}; the busiest link is {} at {}.",
+            named(link),
+            percent(link.busy)
+        ),
         None => format!("Nothing saturated: {used}."),
     }
 }

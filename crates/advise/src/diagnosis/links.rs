@@ -107,7 +107,9 @@ impl Link {
 /// The busiest link of each kind, outermost first. Kinds that this machine lacks are left out, and without an interval
 /// all that only an interval shows.
 pub(super) fn all(map: &Map) -> Vec<Link> {
-    let busiest = |links: Vec<Link>| links.into_iter().reduce(|most, next| if next.busy > most.busy { next } else { most });
+    let busiest = |links: Vec<Link>| {
+        links.into_iter().reduce(|most, next| if next.busy > most.busy { next } else { most })
+    };
     let mut found = Vec::new();
     if let Some(seconds) = map.seconds.filter(|seconds| *seconds > 0.0) {
         // Of equally busy interfaces, the one with the most packets.
@@ -119,7 +121,10 @@ pub(super) fn all(map: &Map) -> Vec<Link> {
         found.extend(conntrack(map));
         found.extend(memory(map, seconds));
         found.extend(busiest(map.sockets.iter().map(|socket| queue(map, socket, seconds)).collect()));
-        let threads = map.processes.iter().flat_map(|process| process.busiest.iter().map(move |thread| (process, thread)));
+        let threads = map
+            .processes
+            .iter()
+            .flat_map(|process| process.busiest.iter().map(move |thread| (process, thread)));
         found.extend(busiest(threads.map(|(process, thread)| reader(map, process, thread)).collect()));
         found.extend(busiest(map.processes.iter().flat_map(limits).collect()));
         found.extend(busiest(interfaces.iter().map(|interface| transmit(interface, seconds)).collect()));
@@ -160,7 +165,12 @@ fn wire(interface: &InterfaceMap, seconds: f64) -> Link {
     let rate = per_second(interface.packets.unwrap_or(0), "packets", seconds);
     if interface.missed > 0 {
         let lost = per_second(interface.missed, "packets", seconds);
-        return Link::new(Stage::Wire, &interface.name, 1.0, format!("{lost} lost before the kernel, {rate} received"));
+        return Link::new(
+            Stage::Wire,
+            &interface.name,
+            1.0,
+            format!("{lost} lost before the kernel, {rate} received"),
+        );
     }
     match of_speed(interface, interface.bytes, seconds) {
         Some(busy) => {
@@ -175,7 +185,10 @@ fn softirq(cpu: &CpuMap) -> Option<Link> {
     let time = cpu.time.filter(|_| cpu.online)?;
     let busy = time.soft + time.irq;
     let evidence = format!("{} in softirqs and interrupts, {} idle", percent(busy), percent(time.idle));
-    Some(Link::new(Stage::Softirq, format!("CPU {}", cpu.cpu), busy, evidence).saturated_from(SATURATED_SOFTIRQ))
+    Some(
+        Link::new(Stage::Softirq, format!("CPU {}", cpu.cpu), busy, evidence)
+            .saturated_from(SATURATED_SOFTIRQ),
+    )
 }
 
 fn backlog(cpu: &CpuMap, seconds: f64) -> Option<Link> {
@@ -185,7 +198,8 @@ fn backlog(cpu: &CpuMap, seconds: f64) -> Option<Link> {
         let lost = per_second(softnet.dropped.into(), "packets", seconds);
         Link::new(Stage::Backlog, place, 1.0, format!("{lost} dropped because it was full"))
     } else {
-        let now = softnet.backlog.map_or_else(String::new, |n| format!("{} packets waiting, ", number(n.into())));
+        let now =
+            softnet.backlog.map_or_else(String::new, |n| format!("{} packets waiting, ", number(n.into())));
         Link::new(Stage::Backlog, place, 0.0, format!("{now}none dropped"))
     })
 }
@@ -204,7 +218,8 @@ fn memory(map: &Map, seconds: f64) -> Option<Link> {
     let lost: u64 = [map.udp.v4, map.udp.v6].into_iter().flatten().filter_map(|udp| udp.mem_errors).sum();
     let evidence = format!("{} of {} pages", number(memory.used), number(limits.max));
     Some(if lost > 0 {
-        let evidence = format!("{evidence}, {} dropped for lack of it", per_second(lost, "datagrams", seconds));
+        let evidence =
+            format!("{evidence}, {} dropped for lack of it", per_second(lost, "datagrams", seconds));
         Link::new(Stage::UdpMemory, "", 1.0, evidence)
     } else {
         Link::new(Stage::UdpMemory, "", memory.used as f64 / limits.max.max(1) as f64, evidence)
@@ -240,7 +255,8 @@ fn reader(map: &Map, process: &ProcessMap, thread: &ThreadMap) -> Link {
     let place = format!("{name}{} of {} (pid {})", thread.tid, process.name, process.pid);
     let cpu = thread.cpu.and_then(|cpu| map.cpus.iter().find(|known| known.cpu == cpu));
     let cpu = cpu.and_then(|cpu| Some((cpu.cpu, cpu.time?)));
-    let cpu = cpu.map_or_else(String::new, |(cpu, time)| format!("; CPU {cpu} was {} idle", percent(time.idle)));
+    let cpu =
+        cpu.map_or_else(String::new, |(cpu, time)| format!("; CPU {cpu} was {} idle", percent(time.idle)));
     let evidence = format!("ran {}, waited for a CPU {}{cpu}", percent(thread.ran), percent(thread.waited));
     Link::new(Stage::Reader, place, busy_of(map, thread), evidence)
 }
@@ -250,7 +266,10 @@ fn limits(process: &ProcessMap) -> Vec<Link> {
     let link = |quota: &udpath_host::map::QuotaMap| {
         let throttled = quota.throttled as f64 / quota.periods.max(1) as f64;
         let busy = throttled.max(ran / quota.cpus.max(1e-6)).min(1.0);
-        let evidence = format!("throttled in {} of {} periods, limit {:.2} CPUs", quota.throttled, quota.periods, quota.cpus);
+        let evidence = format!(
+            "throttled in {} of {} periods, limit {:.2} CPUs",
+            quota.throttled, quota.periods, quota.cpus
+        );
         let mut link = Link::new(Stage::CpuLimit, &quota.group, busy, evidence);
         link.saturated = throttled >= THROTTLED;
         link
@@ -273,7 +292,8 @@ fn transmit(interface: &InterfaceMap, seconds: f64) -> Link {
 }
 
 fn hypervisor(map: &Map) -> Option<Link> {
-    let shares: Vec<f64> = map.cpus.iter().filter(|cpu| cpu.online).filter_map(|cpu| Some(cpu.time?.steal)).collect();
+    let shares: Vec<f64> =
+        map.cpus.iter().filter(|cpu| cpu.online).filter_map(|cpu| Some(cpu.time?.steal)).collect();
     if shares.is_empty() || map.hypervisor.is_none() {
         return None;
     }

@@ -110,17 +110,29 @@ pub(super) fn falsifies(id: &str) -> bool {
 
 /// What a finding explains: with the first gone, the others go as well.
 const EXPLAINS: &[(&str, &[&str])] = &[
-    ("cpu-limit", &["reader-slow", "group-uneven", "receive-buffer-small", "socket-drops", "udp-errors", "drops"]),
+    (
+        "cpu-limit",
+        &["reader-slow", "group-uneven", "receive-buffer-small", "socket-drops", "udp-errors", "drops"],
+    ),
     ("udp-memory", &["udp-errors", "socket-drops", "receive-buffer-small", "drops"]),
     ("reader-blocked", &["group-uneven", "socket-drops", "udp-errors", "drops"]),
     ("group-uneven", &["reader-slow", "socket-drops", "udp-errors", "drops"]),
     ("receive-buffer-small", &["socket-drops", "udp-errors", "drops"]),
     (
         "shared-socket",
-        &["reader-slow", "receive-buffer-small", "socket-drops", "udp-errors", "drops", "receive-queue-lock", "one-socket"],
+        &[
+            "reader-slow",
+            "receive-buffer-small",
+            "socket-drops",
+            "udp-errors",
+            "drops",
+            "receive-queue-lock",
+            "one-socket",
+        ],
     ),
     ("receive-queue-lock", &["one-socket"]),
     ("softirq-starves-reader", &["reader-slow", "socket-drops", "udp-errors", "drops"]),
+    ("others", &["reader-slow", "receive-buffer-small", "socket-drops", "udp-errors", "drops"]),
     ("reader-slow", &["socket-drops", "udp-errors", "drops"]),
     ("socket-drops", &["udp-errors", "drops"]),
     ("udp-errors", &["drops"]),
@@ -141,9 +153,9 @@ pub(super) fn ordered(mut findings: Vec<Diagnosed>) -> Vec<Diagnosed> {
         .collect();
     for found in &mut findings {
         // The cause that comes first in the table is the deepest.
-        let cause = EXPLAINS
-            .iter()
-            .find(|(cause, symptoms)| present.iter().any(|id| id == cause) && symptoms.contains(&found.finding.id.as_str()));
+        let cause = EXPLAINS.iter().find(|(cause, symptoms)| {
+            present.iter().any(|id| id == cause) && symptoms.contains(&found.finding.id.as_str())
+        });
         found.explained_by = cause.map(|(cause, _)| (*cause).to_owned());
     }
     findings.sort_by(compare);

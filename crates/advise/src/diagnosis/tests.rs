@@ -14,7 +14,8 @@ fn host(ran: f64, drops: u64) -> Host {
     let mut host = Host::with_queues(2);
     host.map.seconds = Some(10.0);
     host.serve(1, 0);
-    (host.map.sockets[0].drops, host.map.sockets[0].queued, host.map.sockets[0].queued_before) = (drops, 0, Some(0));
+    (host.map.sockets[0].drops, host.map.sockets[0].queued, host.map.sockets[0].queued_before) =
+        (drops, 0, Some(0));
     host.map.processes[0].busiest = vec![thread(812, ran)];
     for cpu in &mut host.map.cpus {
         cpu.time = Some(Shares { sys: 0.1, soft: 0.1, idle: 0.8, ..Shares::default() });
@@ -59,7 +60,10 @@ fn a_full_queue_is_named_with_the_reader_behind_it() {
     assert_eq!(ids(&diagnosis)[0], ("reader-slow", Severity::Loss, None));
     assert!(diagnosis.has_findings());
     let first = &diagnosis.findings[0];
-    assert_eq!((first.confidence.level, first.confidence.because.as_str()), (Level::High, "5,000 counted in 10.0 s"));
+    assert_eq!(
+        (first.confidence.level, first.confidence.because.as_str()),
+        (Level::High, "5,000 counted in 10.0 s")
+    );
 }
 
 #[test]
@@ -74,7 +78,8 @@ fn symptoms_come_after_their_causes() {
     }];
     host.map.udp.v4 = Some(udpath_host::udp::UdpCounters { rcvbuf_errors: 5000, ..Default::default() });
     let diagnosis = diagnosed(&host, None);
-    let loss: Vec<_> = ids(&diagnosis).into_iter().filter(|(_, severity, _)| *severity < Severity::Note).collect();
+    let loss: Vec<_> =
+        ids(&diagnosis).into_iter().filter(|(_, severity, _)| *severity < Severity::Note).collect();
     assert_eq!(
         loss,
         [
@@ -99,7 +104,10 @@ fn a_cost_limits_only_where_capacity_is_short() {
         (found.finding.severity, found.confidence.clone())
     };
     let (limits, confidence) = severity(0.95);
-    assert_eq!((limits, confidence.because.as_str()), (Severity::Limit, "900 of 1,800 samples, 50 % ± 2.3 %"));
+    assert_eq!(
+        (limits, confidence.because.as_str()),
+        (Severity::Limit, "900 of 1,800 samples, 50 % ± 2.3 %")
+    );
     assert_eq!(severity(0.2).0, Severity::Note);
 }
 
@@ -119,7 +127,10 @@ fn the_rate_that_one_reader_should_carry() {
     let capacity = diagnosed(&host(0.3, 0), Some(&profile)).capacity.unwrap();
     let close = |a: f64, b: f64| (a - b).abs() < 0.01 * b;
     assert!(close(capacity.softirq_ns, 2000.0) && close(capacity.program_ns, 3000.0), "{capacity:?}");
-    assert!(close(capacity.carried.rate, 20_000.0) && close(capacity.carried.per_cpu, 200_000.0), "{capacity:?}");
+    assert!(
+        close(capacity.carried.rate, 20_000.0) && close(capacity.carried.per_cpu, 200_000.0),
+        "{capacity:?}"
+    );
     // One reader: 1 s / 3 us. Both CPUs together would carry 2 s / 5 us.
     assert_eq!((capacity.limit, capacity.readers), (Bound::Readers, 1));
     assert!(close(capacity.should_carry, 1e9 / 3000.0), "{capacity:?}");
@@ -141,7 +152,10 @@ fn without_datagrams_or_samples_the_rate_is_unknown_in_one_sentence() {
     let mut profile = of(&[(Softirq, Class::Ip, None, None, "ip_rcv", 500)]);
     profile.datagrams = Some(Datagrams { received: 12, sent: 3, dropped: 0 });
     let few = diagnosed(&host(0.3, 0), Some(&profile)).no_capacity.unwrap();
-    assert_eq!(few, "The rate that this path should carry is unknown: only 12 datagrams passed during the interval.");
+    assert_eq!(
+        few,
+        "The rate that this path should carry is unknown: only 12 datagrams passed during the interval."
+    );
 }
 
 #[test]

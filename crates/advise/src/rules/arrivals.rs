@@ -22,7 +22,9 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Loss,
         look: Look::Map(checksums),
         cause: "something on the path, or the NIC, corrupts datagrams, or a sender writes wrong checksums",
-        fix: &["find what corrupts them; `ethtool -K IFACE rx off` shows whether the NIC's checksum offload does"],
+        fix: &[
+            "find what corrupts them; `ethtool -K IFACE rx off` shows whether the NIC's checksum offload does",
+        ],
     },
     Rule {
         id: "no-listener",
@@ -48,7 +50,9 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Limit,
         look: Look::Map(fragments),
         cause: "a fragmented datagram costs a packet for each fragment, passes no RSS by ports, and is lost with any of them",
-        fix: &["send datagrams that fit the path's MTU (DNS: EDNS size 1232), or use a larger MTU on the whole path"],
+        fix: &[
+            "send datagrams that fit the path's MTU (DNS: EDNS size 1232), or use a larger MTU on the whole path",
+        ],
     },
 ];
 
@@ -83,7 +87,8 @@ fn fragments_lost(on: Observed<'_>) -> Vec<Found> {
 fn fragments(on: Observed<'_>) -> Vec<Found> {
     let cut = |ip: &IpCounters| ip.fragments_received.saturating_add(ip.fragments_sent);
     let many = families(on).filter(|(_, ip)| {
-        cut(ip) >= FEWEST && cut(ip) as f64 >= FRAGMENTS * ip.received.saturating_add(ip.fragments_sent) as f64
+        cut(ip) >= FEWEST
+            && cut(ip) as f64 >= FRAGMENTS * ip.received.saturating_add(ip.fragments_sent) as f64
     });
     many.map(|(family, ip)| {
         let share = cut(&ip) as f64 / ip.received.saturating_add(ip.fragments_sent).max(1) as f64;
@@ -136,7 +141,9 @@ fn no_listener(on: Observed<'_>) -> Vec<Found> {
 
 fn neighbours(on: Observed<'_>) -> Vec<Found> {
     let tables = [("ipv4", on.map.neighbours.v4), ("ipv6", on.map.neighbours.v6)];
-    let full = tables.into_iter().filter_map(|(family, table)| Some((family, table.filter(|t: &NeighbourCounters| t.full > 0)?)));
+    let full = tables
+        .into_iter()
+        .filter_map(|(family, table)| Some((family, table.filter(|t: &NeighbourCounters| t.full > 0)?)));
     full.filter(|_| on.map.seconds.is_some())
         .map(|(family, table)| {
             let name = format!("net.{family}.neigh.default.gc_thresh3");
@@ -172,10 +179,12 @@ mod tests {
     #[test]
     fn fragments_and_those_that_are_lost() {
         let mut host = host();
-        let healthy = IpCounters { received: 10_000, fragments_received: 20, reassembled: 10, ..IpCounters::default() };
+        let healthy =
+            IpCounters { received: 10_000, fragments_received: 20, reassembled: 10, ..IpCounters::default() };
         host.map.ip.v4 = Some(healthy);
         assert_eq!((host.found("fragments"), host.found("fragments-lost")), (vec![], vec![]));
-        host.map.ip.v4 = Some(IpCounters { fragments_received: 2000, reassembled: 990, not_reassembled: 10, ..healthy });
+        host.map.ip.v4 =
+            Some(IpCounters { fragments_received: 2000, reassembled: 990, not_reassembled: 10, ..healthy });
         let finding = only(&host, "fragments");
         assert_eq!(
             finding.evidence,
@@ -194,7 +203,10 @@ mod tests {
         assert_eq!(host.found("checksum-errors"), []);
         host.map.udp.v6 = Some(UdpCounters { in_csum_errors: Some(50), ..udp });
         let finding = only(&host, "checksum-errors");
-        assert_eq!(finding.evidence, "50 datagrams over IPv6 had a wrong checksum in 10.0 s, 1,000 were delivered");
+        assert_eq!(
+            finding.evidence,
+            "50 datagrams over IPv6 had a wrong checksum in 10.0 s, 1,000 were delivered"
+        );
         assert_eq!((finding.rate, host.found("udp-errors")), (Some(5.0), vec![]));
     }
 

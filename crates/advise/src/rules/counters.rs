@@ -9,7 +9,9 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Loss,
         look: Look::Map(flow_limit),
         cause: "one flow had more than half of the packets of a backlog that was half full: the limit protects the others",
-        fix: &["spread that flow's sender over more source ports; the limit itself is net.core.flow_limit_cpu_bitmap"],
+        fix: &[
+            "spread that flow's sender over more source ports; the limit itself is net.core.flow_limit_cpu_bitmap",
+        ],
     },
     Rule {
         id: "counters-disagree",
@@ -24,11 +26,14 @@ pub(super) const RULES: &[Rule] = &[
 const MORE: u64 = 2;
 
 fn flow_limit(on: Observed<'_>) -> Vec<Found> {
-    let limited = on.map.cpus.iter().filter_map(|cpu| Some((cpu.cpu, cpu.softnet?.flow_limit.filter(|n| *n > 0)?)));
+    let limited =
+        on.map.cpus.iter().filter_map(|cpu| Some((cpu.cpu, cpu.softnet?.flow_limit.filter(|n| *n > 0)?)));
     let limited: Vec<(u32, u32)> = limited.filter(|_| on.map.seconds.is_some()).collect();
     let lost: u64 = limited.iter().map(|(_, n)| u64::from(*n)).sum();
-    let evidence = format!("{} packets of a single large flow dropped by the flow limit {}", number(lost), on.when());
-    let found = Found::new(evidence).at_all(limited.iter().map(|(cpu, _)| Location::Cpu(*cpu))).rate(on.rate(lost));
+    let evidence =
+        format!("{} packets of a single large flow dropped by the flow limit {}", number(lost), on.when());
+    let found =
+        Found::new(evidence).at_all(limited.iter().map(|(cpu, _)| Location::Cpu(*cpu))).rate(on.rate(lost));
     (lost > 0).then_some(found).into_iter().collect()
 }
 
@@ -62,7 +67,10 @@ mod tests {
         assert_eq!(host.found("flow-limit"), []);
         host.map.cpus[1].softnet = Some(SoftnetCpu { flow_limit: Some(500), ..SoftnetCpu::default() });
         let finding = only(&host, "flow-limit");
-        assert_eq!(finding.evidence, "500 packets of a single large flow dropped by the flow limit in 10.0 s");
+        assert_eq!(
+            finding.evidence,
+            "500 packets of a single large flow dropped by the flow limit in 10.0 s"
+        );
         assert_eq!(finding.locations, [Location::Cpu(1)]);
     }
 

@@ -10,65 +10,147 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "source-validation",
         severity: Severity::Limit,
-        look: Look::Profile(|profile| within(profile, &["fib_validate_source"], 0.02, "validates the source of each packet (rp_filter)")),
+        look: Look::Profile(|profile| {
+            within(profile, &["fib_validate_source"], 0.02, "validates the source of each packet (rp_filter)")
+        }),
         cause: "each packet's source is looked up in the routes once more",
-        fix: &["security: set net.ipv4.conf.all.rp_filter=0 and net.ipv4.conf.IFACE.rp_filter=0 only where a router in front drops forged sources"],
+        fix: &[
+            "security: set net.ipv4.conf.all.rp_filter=0 and net.ipv4.conf.IFACE.rp_filter=0 only where a router in front drops forged sources",
+        ],
     },
     Rule {
         id: "ip-identification",
         severity: Severity::Limit,
-        look: Look::Profile(|profile| within(profile, &["__ip_select_ident", "ip_idents_reserve"], 0.02, "chooses identifiers of IP packets")),
+        look: Look::Profile(|profile| {
+            within(
+                profile,
+                &["__ip_select_ident", "ip_idents_reserve"],
+                0.02,
+                "chooses identifiers of IP packets",
+            )
+        }),
         cause: "packets that may be fragmented take a number from a counter that all packets to one host share",
-        fix: &["set IP_MTU_DISCOVER to IP_PMTUDISC_PROBE or IP_PMTUDISC_DO on the socket, and keep answers below the MTU"],
+        fix: &[
+            "set IP_MTU_DISCOVER to IP_PMTUDISC_PROBE or IP_PMTUDISC_DO on the socket, and keep answers below the MTU",
+        ],
     },
     Rule {
         id: "software-checksums",
         severity: Severity::Limit,
-        look: Look::Profile(|profile| within(profile, &["csum_partial", "do_csum", "__skb_checksum", "skb_checksum", "__skb_checksum_complete"], 0.03, "computes checksums")),
+        look: Look::Profile(|profile| {
+            within(
+                profile,
+                &["csum_partial", "do_csum", "__skb_checksum", "skb_checksum", "__skb_checksum_complete"],
+                0.03,
+                "computes checksums",
+            )
+        }),
         cause: "the device does not verify or compute them: the offload is off, or the device has none",
         fix: &["turn the offload on (`ethtool -K IFACE rx on tx on`, or IFACE:feature/rx-checksum=on)"],
     },
     Rule {
         id: "socket-lookup",
         severity: Severity::Limit,
-        look: Look::Profile(|profile| within(profile, &["udp4_lib_lookup2", "udp6_lib_lookup2", "__udp4_lib_lookup", "__udp6_lib_lookup"], 0.05, "looks for the socket of each datagram")),
+        look: Look::Profile(|profile| {
+            within(
+                profile,
+                &["udp4_lib_lookup2", "udp6_lib_lookup2", "__udp4_lib_lookup", "__udp6_lib_lookup"],
+                0.05,
+                "looks for the socket of each datagram",
+            )
+        }),
         cause: "many sockets share a hash bucket, or one port has hundreds of them",
-        fix: &["use fewer sockets per port; for many connected sockets, a kernel of 6.13 or later, or a larger table (uhash_entries=)"],
+        fix: &[
+            "use fewer sockets per port; for many connected sockets, a kernel of 6.13 or later, or a larger table (uhash_entries=)",
+        ],
     },
     Rule {
         id: "early-demux",
         severity: Severity::Limit,
-        look: Look::Profile(|profile| within(profile, &["udp_v4_early_demux", "udp_v6_early_demux"], 0.01, "looks for connected sockets before routing (early demux)")),
+        look: Look::Profile(|profile| {
+            within(
+                profile,
+                &["udp_v4_early_demux", "udp_v6_early_demux"],
+                0.01,
+                "looks for connected sockets before routing (early demux)",
+            )
+        }),
         cause: "it gains nothing for sockets that are not connected",
         fix: &["sysctl -w net.ipv4.udp_early_demux=0, if the machine serves unconnected UDP sockets only"],
     },
     Rule {
         id: "cgroup-filters",
         severity: Severity::Limit,
-        look: Look::Profile(|profile| within(profile, &["__cgroup_bpf_run_filter_skb", "__cgroup_bpf_run_filter_sock_addr"], 0.02, "runs BPF programs of control groups")),
+        look: Look::Profile(|profile| {
+            within(
+                profile,
+                &["__cgroup_bpf_run_filter_skb", "__cgroup_bpf_run_filter_sock_addr"],
+                0.02,
+                "runs BPF programs of control groups",
+            )
+        }),
         cause: "systemd's IP accounting or address filters, or a container runtime's, run for each packet",
-        fix: &["set IPAccounting=no and remove IPAddressAllow= and IPAddressDeny= from the service's unit, if nothing needs them"],
+        fix: &[
+            "set IPAccounting=no and remove IPAddressAllow= and IPAddressDeny= from the service's unit, if nothing needs them",
+        ],
     },
     Rule {
         id: "time-stamps",
         severity: Severity::Limit,
-        look: Look::Profile(|profile| within(profile, &["__net_timestamp", "ktime_get_with_offset", "net_timestamp_check"], 0.02, "takes a time stamp of each packet")),
+        look: Look::Profile(|profile| {
+            within(
+                profile,
+                &["__net_timestamp", "ktime_get_with_offset", "net_timestamp_check"],
+                0.02,
+                "takes a time stamp of each packet",
+            )
+        }),
         cause: "a single socket that asks for time stamps (SO_TIMESTAMP, a packet socket) makes the kernel stamp every packet",
-        fix: &["stop the program that asks for them; or stamp after RPS only (sysctl -w net.core.netdev_tstamp_prequeue=0)"],
+        fix: &[
+            "stop the program that asks for them; or stamp after RPS only (sysctl -w net.core.netdev_tstamp_prequeue=0)",
+        ],
     },
     Rule {
         id: "iommu",
         severity: Severity::Limit,
-        look: Look::Profile(|profile| within(profile, &["qi_submit_sync", "alloc_iova", "alloc_iova_fast", "iommu_dma_map_page", "__iommu_dma_map", "dma_pte_clear_level"], 0.03, "maps packets for the device (IOMMU)")),
+        look: Look::Profile(|profile| {
+            within(
+                profile,
+                &[
+                    "qi_submit_sync",
+                    "alloc_iova",
+                    "alloc_iova_fast",
+                    "iommu_dma_map_page",
+                    "__iommu_dma_map",
+                    "dma_pte_clear_level",
+                ],
+                0.03,
+                "maps packets for the device (IOMMU)",
+            )
+        }),
         cause: "a strict IOMMU maps and flushes each buffer",
         fix: &["boot with iommu=pt, or iommu.strict=0; security: a device may then reach more memory"],
     },
     Rule {
         id: "page-recycling",
         severity: Severity::Limit,
-        look: Look::Profile(|profile| within(profile, &["get_page_from_freelist", "__alloc_pages_slowpath", "page_pool_alloc_pages_slow", "__page_pool_alloc_pages_slow"], 0.05, "takes new pages instead of recycled ones")),
+        look: Look::Profile(|profile| {
+            within(
+                profile,
+                &[
+                    "get_page_from_freelist",
+                    "__alloc_pages_slowpath",
+                    "page_pool_alloc_pages_slow",
+                    "__page_pool_alloc_pages_slow",
+                ],
+                0.05,
+                "takes new pages instead of recycled ones",
+            )
+        }),
         cause: "pages are freed on other CPUs, or stay long in full receive queues",
-        fix: &["let the reader run on the CPU that receives (RFS, pinned threads), and keep receive queues short"],
+        fix: &[
+            "let the reader run on the CPU that receives (RFS, pinned threads), and keep receive queues short",
+        ],
     },
     Rule {
         id: "single-datagram-calls",
@@ -102,7 +184,10 @@ fn single_calls(profile: &Profile) -> Vec<Found> {
     let (single, batched) = (below(profile, &SINGLE), below(profile, &BATCHED));
     let share = profile.share(Class::Syscall);
     (share >= CALLS && single > batched)
-        .then(|| Found::cpu_time(share, "enters and leaves the kernel, mostly for one datagram at a time").at(Location::Machine))
+        .then(|| {
+            Found::cpu_time(share, "enters and leaves the kernel, mostly for one datagram at a time")
+                .at(Location::Machine)
+        })
         .into_iter()
         .collect()
 }
@@ -130,7 +215,11 @@ mod tests {
             let frames = format!("handle_softirqs ip_rcv {frame}");
             let with = |ms| of(&[BASE, (Softirq, Class::Ip, None, None, &frames, ms)]);
             let [finding] = &found_in(&with(100), id)[..] else { panic!("{id}") };
-            assert!(finding.evidence.starts_with(&format!("9.1 % of CPU time {evidence}")), "{}", finding.evidence);
+            assert!(
+                finding.evidence.starts_with(&format!("9.1 % of CPU time {evidence}")),
+                "{}",
+                finding.evidence
+            );
             assert_eq!(found_in(&with(9), id), [], "{id}");
         }
     }
@@ -142,7 +231,11 @@ mod tests {
             of(&[BASE, (Syscall, Class::Syscall, None, Some("x"), &frames, 200)])
         };
         let [finding] = &found_in(&with("__sys_recvfrom"), "single-datagram-calls")[..] else { panic!() };
-        assert!(finding.evidence.starts_with("17 % of CPU time enters and leaves the kernel"), "{}", finding.evidence);
+        assert!(
+            finding.evidence.starts_with("17 % of CPU time enters and leaves the kernel"),
+            "{}",
+            finding.evidence
+        );
         assert_eq!(found_in(&with("__sys_recvmmsg"), "single-datagram-calls"), []);
     }
 }

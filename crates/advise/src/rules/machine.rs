@@ -15,7 +15,9 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Limit,
         look: Look::Map(generic_xdp),
         cause: "the program runs after the kernel has built a socket buffer: the cost that XDP is to save",
-        fix: &["attach it in the driver (native mode), if `udpath show --json` lists XDP among the driver's features"],
+        fix: &[
+            "attach it in the driver (native mode), if `udpath show --json` lists XDP among the driver's features",
+        ],
     },
     Rule {
         id: "no-moderation",
@@ -58,14 +60,18 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Note,
         look: Look::Map(governor),
         cause: "the frequency follows the load with a delay: at medium load, packets meet slow CPUs",
-        fix: &["set the governor to performance (`cpupower frequency-set -g performance`); undone by setting the old one"],
+        fix: &[
+            "set the governor to performance (`cpupower frequency-set -g performance`); undone by setting the old one",
+        ],
     },
     Rule {
         id: "deep-idle",
         severity: Severity::Note,
         look: Look::Map(deep_idle),
         cause: "the first packet after a pause waits until the CPU has woken up",
-        fix: &["for latency, use tuned's profile network-latency, or disable deep states (`cpupower idle-set -D 10`)"],
+        fix: &[
+            "for latency, use tuned's profile network-latency, or disable deep states (`cpupower idle-set -D 10`)",
+        ],
     },
 ];
 
@@ -125,7 +131,8 @@ fn slow_coalescing(on: Observed<'_>) -> Vec<Found> {
         let set = &on.interface(&interface.name)?.coalescing.as_ref()?.value;
         let adapts = set.get("adaptive-rx").is_some_and(|on| *on != 0);
         let usecs = set.get("rx-usecs").filter(|usecs| **usecs >= SLOW_USECS && !adapts)?;
-        let evidence = format!("{} waits {usecs} us for more packets before an interrupt (rx-usecs)", interface.name);
+        let evidence =
+            format!("{} waits {usecs} us for more packets before an interrupt (rx-usecs)", interface.name);
         let shorter = vec![format!("{}:coalesce/rx-usecs=20", interface.name)];
         let found = Found::new(evidence).at(Location::Interface(interface.name.clone()));
         Some(found.changes("for latency, wait less", shorter))
@@ -238,7 +245,10 @@ mod tests {
             (queue.packets, queue.interrupts) = (Some(100_000), Some(95_000));
         }
         let finding = only(&host, "no-moderation");
-        assert_eq!(finding.evidence, "eth0 raised 190,000 interrupts for 200,000 packets in 10.0 s, 1.1 packets each");
+        assert_eq!(
+            finding.evidence,
+            "eth0 raised 190,000 interrupts for 200,000 packets in 10.0 s, 1.1 packets each"
+        );
         assert_eq!(settings(&finding), ["eth0:napi/gro-flush-timeout=20000", "eth0:napi/defer-hard-irqs=10"]);
         let adaptive = Coalescing::from([("adaptive-rx".into(), 0)]);
         host.snapshot.interfaces[0].coalescing = Some(fact(adaptive));
@@ -262,7 +272,9 @@ mod tests {
     #[test]
     fn merging_in_hardware() {
         let mut host = Host::with_queues(1);
-        let lro = |active| Features::from([("rx-lro".into(), Feature { active, wanted: active, changeable: true })]);
+        let lro = |active| {
+            Features::from([("rx-lro".into(), Feature { active, wanted: active, changeable: true })])
+        };
         host.snapshot.interfaces[0].features = Some(fact(lro(true)));
         assert_eq!(settings(&only(&host, "large-receive-offload")), ["eth0:feature/rx-lro=off"]);
         host.snapshot.interfaces[0].features = Some(fact(lro(false)));
@@ -277,7 +289,11 @@ mod tests {
         assert_eq!(host.found("budget-exhausted"), [], "nothing is lost");
         host.map.interfaces[0].missed = 30;
         let finding = only(&host, "budget-exhausted");
-        assert!(finding.evidence.starts_with("softirqs on CPU 1 ran out of their budget 12 times"), "{}", finding.evidence);
+        assert!(
+            finding.evidence.starts_with("softirqs on CPU 1 ran out of their budget 12 times"),
+            "{}",
+            finding.evidence
+        );
     }
 
     #[test]
@@ -306,7 +322,10 @@ mod tests {
         assert_eq!(host.found("governor"), []);
         let state = |latency_us| IdleState { name: "C6".into(), latency_us, disabled: false };
         host.snapshot.cpus.idle = vec![IdlePolicy { cpus: set("0-1"), states: vec![state(2), state(133)] }];
-        assert_eq!(only(&host, "deep-idle").evidence, "CPUs 0-1 may sleep in C6, which takes 133 us to leave");
+        assert_eq!(
+            only(&host, "deep-idle").evidence,
+            "CPUs 0-1 may sleep in C6, which takes 133 us to leave"
+        );
         host.snapshot.cpus.idle = vec![IdlePolicy { cpus: set("0-1"), states: vec![state(2)] }];
         assert_eq!(host.found("deep-idle"), []);
     }

@@ -92,12 +92,17 @@ fn untracked(on: Observed<'_>) -> Vec<Found> {
 }
 
 fn bridged(on: Observed<'_>) -> Vec<Found> {
-    let calls = on.snapshot.sysctls.iter().any(|sysctl| {
-        sysctl.name == "net.bridge.bridge-nf-call-iptables" && sysctl.value.trim() == "1"
-    });
+    let calls = on
+        .snapshot
+        .sysctls
+        .iter()
+        .any(|sysctl| sysctl.name == "net.bridge.bridge-nf-call-iptables" && sysctl.value.trim() == "1");
     let bridge = on.map.interfaces.iter().find(|interface| interface.kind == "bridge");
     let bridge = bridge.filter(|_| calls).map(|bridge| {
-        let evidence = format!("packets that {} bridges pass iptables (net.bridge.bridge-nf-call-iptables=1)", bridge.name);
+        let evidence = format!(
+            "packets that {} bridges pass iptables (net.bridge.bridge-nf-call-iptables=1)",
+            bridge.name
+        );
         Found::new(evidence).at(Location::Interface(bridge.name.clone()))
     });
     bridge.into_iter().collect()

@@ -46,7 +46,9 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Loss,
         look: Look::Map(slow),
         cause: "",
-        fix: &["if it already does all that, spread the load over more machines: a larger buffer only delays the loss"],
+        fix: &[
+            "if it already does all that, spread the load over more machines: a larger buffer only delays the loss",
+        ],
     },
     Rule {
         id: "shared-socket",
@@ -70,12 +72,15 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Limit,
         look: Look::Map(remote),
         cause: "every datagram crosses the interconnect of the nodes, and the reader misses the cache that the device wrote",
-        fix: &["run the service on the device's node (cpuset, numactl --cpunodebind), or use a device of its node"],
+        fix: &[
+            "run the service on the device's node (cpuset, numactl --cpunodebind), or use a device of its node",
+        ],
     },
 ];
 
-/// Share of the interval below which a thread did not run: a blocked one may still wake up now and then.
-const IDLE: f64 = 0.02;
+/// Share of the interval below which a thread did not run. Lower: one that wakes up for a timer ran. Higher: a reader of
+/// short bursts did not.
+const IDLE: f64 = 0.001;
 /// Share of the interval from which on a reader has no time left.
 const BUSY: f64 = 0.9;
 /// Fill of a receive queue, at both ends of the interval, from which on it did not drain in between.
@@ -107,7 +112,7 @@ pub(super) fn cause(on: Observed<'_>, socket: &SocketMap) -> Cause {
     let threads = threads(on, socket);
     if threads.is_empty() || on.map.seconds.is_none() {
         Cause::Unknown
-    } else if is_blocked(&threads) {
+    } else if is_blocked(&threads, socket) {
         Cause::Blocked
     } else if uneven_group(on, socket).is_some() {
         Cause::Uneven
@@ -130,8 +135,10 @@ fn busiest(on: Observed<'_>, threads: &[&ThreadMap]) -> f64 {
     threads.iter().map(|thread| busy_of(on.map, thread)).fold(0.0, f64::max)
 }
 
-fn is_blocked(threads: &[&ThreadMap]) -> bool {
-    threads.iter().all(|thread| thread.stopped || thread.busy() < IDLE)
+/// Are its threads stopped, or did they leave its queue full without running?
+fn is_blocked(threads: &[&ThreadMap], socket: &SocketMap) -> bool {
+    let still = threads.iter().all(|thread| thread.stopped || thread.busy() < IDLE);
+    still && (stays_full(socket) || threads.iter().any(|thread| thread.stopped))
 }
 
 fn stays_full(socket: &SocketMap) -> bool {
@@ -154,8 +161,15 @@ fn located(on: Observed<'_>, socket: &SocketMap, found: Found) -> Found {
 /// The sockets that drop for one cause, with their evidence.
 fn dropping(on: Observed<'_>, why: Cause, evidence: impl Fn(&SocketMap) -> String) -> Vec<Found> {
     // Sorted by drops; more than a few would be a list, not a hint.
-    let lossy = on.map.sockets.iter().filter(|socket| socket.drops > 0 && cause(on, socket) == why).take(super::loss::SOCKETS);
-    lossy.map(|socket| located(on, socket, Found::new(evidence(socket)).rate(on.rate(socket.drops)))).collect()
+    let lossy = on
+        .map
+        .sockets
+        .iter()
+        .filter(|socket| socket.drops > 0 && cause(on, socket) == why)
+        .take(super::loss::SOCKETS);
+    lossy
+        .map(|socket| located(on, socket, Found::new(evidence(socket)).rate(on.rate(socket.drops))))
+        .collect()
 }
 
 fn lost(on: Observed<'_>, socket: &SocketMap) -> String {
@@ -168,14 +182,18 @@ fn blocked(on: Observed<'_>) -> Vec<Found> {
     }
     let waits = |socket: &&SocketMap| {
         let threads = threads(on, socket);
-        !threads.is_empty() && is_blocked(&threads) && (socket.drops > 0 || stays_full(socket))
+        !threads.is_empty() && is_blocked(&threads, socket) && (socket.drops > 0 || stays_full(socket))
     };
     let stuck = on.map.sockets.iter().filter(waits).take(super::loss::SOCKETS);
     stuck
         .map(|socket| {
             let stopped = threads(on, socket).iter().any(|thread| thread.stopped);
             let how = if stopped { "its process is stopped" } else { "no thread of its process ran" };
-            let what = if socket.drops > 0 { lost(on, socket) } else { format!("datagrams wait at {}", named(on, socket)) };
+            let what = if socket.drops > 0 {
+                lost(on, socket)
+            } else {
+                format!("datagrams wait at {}", named(on, socket))
+            };
             let others = match socket.group {
                 0 | 1 => String::new(),
                 n => format!("; it is one of {}", counted(n, "socket")),
@@ -188,7 +206,9 @@ fn blocked(on: Observed<'_>) -> Vec<Found> {
 fn small(on: Observed<'_>) -> Vec<Found> {
     let mut found = dropping(on, Cause::Burst, |socket| {
         let idle = 1.0 - busiest(on, &threads(on, socket));
-        let size = socket.buffer.map_or_else(String::new, |size| format!(", whose buffer holds {} bytes", number(size.into())));
+        let size = socket
+            .buffer
+            .map_or_else(String::new, |size| format!(", whose buffer holds {} bytes", number(size.into())));
         format!("{}{size}, while its busiest reader was {} idle", lost(on, socket), percent(idle))
     });
     let lossy = on.map.sockets.iter().filter(|socket| socket.drops > 0 && cause(on, socket) == Cause::Burst);
@@ -206,11 +226,15 @@ fn small(on: Observed<'_>) -> Vec<Found> {
 fn slow(on: Observed<'_>) -> Vec<Found> {
     let found = dropping(on, Cause::Slow, |socket| {
         let threads = threads(on, socket);
-        let Some(first) = threads.iter().max_by(|a, b| busy_of(on.map, a).total_cmp(&busy_of(on.map, b))) else {
+        let Some(first) = threads.iter().max_by(|a, b| busy_of(on.map, a).total_cmp(&busy_of(on.map, b)))
+        else {
             return lost(on, socket);
         };
         let (ran, waited) = (percent(first.ran), percent(first.waited));
-        format!("{}, whose busiest reader ran {ran} of the time and waited for a CPU {waited}", lost(on, socket))
+        format!(
+            "{}, whose busiest reader ran {ran} of the time and waited for a CPU {waited}",
+            lost(on, socket)
+        )
     });
     let lossy = on.map.sockets.iter().filter(|socket| socket.drops > 0 && cause(on, socket) == Cause::Slow);
     let explained = found.into_iter().zip(lossy).map(|(found, socket)| {
@@ -235,7 +259,8 @@ fn slow(on: Observed<'_>) -> Vec<Found> {
 
 /// The group of a socket in which one reader has all the work: how busy it is, and the mean of the others.
 fn uneven_group(on: Observed<'_>, socket: &SocketMap) -> Option<(f64, f64)> {
-    let mut members = on.map.sockets.iter().filter(|other| other.local == socket.local && other.peer.is_none());
+    let mut members =
+        on.map.sockets.iter().filter(|other| other.local == socket.local && other.peer.is_none());
     if socket.group < 2 || socket.peer.is_some() {
         return None;
     }
@@ -295,8 +320,10 @@ fn shared(on: Observed<'_>) -> Vec<Found> {
                 return None;
             }
             let threads = threads(on, socket);
-            let ran: Vec<f64> = threads.iter().map(|thread| thread.ran).filter(|ran| *ran >= SHARES).collect();
-            let (most, least) = (ran.iter().copied().fold(0.0, f64::max), ran.iter().copied().fold(1.0, f64::min));
+            let ran: Vec<f64> =
+                threads.iter().map(|thread| thread.ran).filter(|ran| *ran >= SHARES).collect();
+            let (most, least) =
+                (ran.iter().copied().fold(0.0, f64::max), ran.iter().copied().fold(1.0, f64::min));
             let evidence = format!(
                 "{} is one socket, and {} of its process ran {} to {} of the time each",
                 named(on, socket),
@@ -304,16 +331,22 @@ fn shared(on: Observed<'_>) -> Vec<Found> {
                 percent(least),
                 percent(most)
             );
-            (ran.len() >= 2).then(|| located(on, socket, Found::new(evidence).share(ran.iter().sum::<f64>().min(1.0))))
+            (ran.len() >= 2)
+                .then(|| located(on, socket, Found::new(evidence).share(ran.iter().sum::<f64>().min(1.0))))
         })
         .collect()
 }
 
 fn starved(on: Observed<'_>) -> Vec<Found> {
-    let all = on.map.processes.iter().flat_map(|process| process.busiest.iter().map(move |thread| (process, thread)));
+    let all = on
+        .map
+        .processes
+        .iter()
+        .flat_map(|process| process.busiest.iter().map(move |thread| (process, thread)));
     let starved = all.filter_map(|(process, thread)| {
         let time = on.map.cpus.iter().find(|cpu| Some(cpu.cpu) == thread.cpu)?.time?;
-        (thread.waited >= STARVED.0 && time.soft >= STARVED.1 && thread.allowed.len() == 1).then_some((process, thread, time))
+        (thread.waited >= STARVED.0 && time.soft >= STARVED.1 && thread.allowed.len() == 1)
+            .then_some((process, thread, time))
     });
     // The worst of each process.
     let mut seen = std::collections::BTreeSet::new();
@@ -329,7 +362,10 @@ fn starved(on: Observed<'_>) -> Vec<Found> {
                 percent(thread.waited),
                 percent(time.soft)
             );
-            Found::new(evidence).share(thread.waited).at(Location::Process(process.pid)).at(Location::Cpu(cpu))
+            Found::new(evidence)
+                .share(thread.waited)
+                .at(Location::Process(process.pid))
+                .at(Location::Cpu(cpu))
         })
         .collect()
 }
@@ -340,10 +376,17 @@ fn remote(on: Observed<'_>) -> Vec<Found> {
     }
     let busy = on.map.interfaces.iter().filter(|interface| interface.kind == "device");
     // The one that carries the most: others may be for administration.
-    let Some(interface) = busy.max_by_key(|interface| interface.packets.unwrap_or(0)) else { return Vec::new() };
+    let Some(interface) = busy.max_by_key(|interface| interface.packets.unwrap_or(0)) else {
+        return Vec::new();
+    };
     let Some(node) = interface.node else { return Vec::new() };
     let elsewhere = on.map.processes.iter().filter_map(|process| {
-        let nodes: Vec<u32> = process.busiest.iter().filter(|thread| thread.ran >= SHARES).filter_map(|t| on.node(t.cpu?)).collect();
+        let nodes: Vec<u32> = process
+            .busiest
+            .iter()
+            .filter(|thread| thread.ran >= SHARES)
+            .filter_map(|t| on.node(t.cpu?))
+            .collect();
         let away = nodes.iter().filter(|its| **its != node).count();
         (away * 2 > nodes.len()).then_some((process, away, nodes.len()))
     });
@@ -356,7 +399,9 @@ fn remote(on: Observed<'_>) -> Vec<Found> {
                 process.pid,
                 interface.name
             );
-            Found::new(evidence).at(Location::Interface(interface.name.clone())).at(Location::Process(process.pid))
+            Found::new(evidence)
+                .at(Location::Interface(interface.name.clone()))
+                .at(Location::Process(process.pid))
         })
         .collect()
 }
@@ -388,7 +433,10 @@ mod tests {
             "5,000 datagrams dropped in 10.0 s at 0.0.0.0:53 (knotd, pid 812), whose buffer holds 200,000 bytes, while its \
              busiest reader was 80 % idle"
         );
-        assert_eq!((settings(&finding), finding.rate), (vec!["socket:812/9:receive-buffer=800000".to_owned()], Some(500.0)));
+        assert_eq!(
+            (settings(&finding), finding.rate),
+            (vec!["socket:812/9:receive-buffer=800000".to_owned()], Some(500.0))
+        );
         for id in ["reader-slow", "reader-blocked", "socket-drops", "group-uneven"] {
             assert_eq!(host.found(id), [], "{id}");
         }
@@ -401,7 +449,11 @@ mod tests {
     fn readers_without_time() {
         let host = lossy([0.97, 0.01]);
         let finding = only(&host, "reader-slow");
-        assert!(finding.evidence.ends_with("whose busiest reader ran 97 % of the time and waited for a CPU 0.0 %"));
+        assert!(
+            finding
+                .evidence
+                .ends_with("whose busiest reader ran 97 % of the time and waited for a CPU 0.0 %")
+        );
         assert_eq!(finding.cause, "more datagrams come than its readers can handle");
         assert_eq!(host.found("receive-buffer-small"), []);
         // A thread on a CPU without idle time is as busy as that.
@@ -416,14 +468,21 @@ mod tests {
 
     #[test]
     fn a_reader_that_does_not_run() {
-        let mut host = lossy([0.0, 0.001]);
+        let mut host = lossy([0.0, 0.0005]);
+        assert_eq!(host.found("reader-blocked"), [], "its queue is empty");
+        (host.map.sockets[0].queued, host.map.sockets[0].queued_before) = (200_000, Some(200_000));
         assert!(only(&host, "reader-blocked").evidence.ends_with("while no thread of its process ran"));
         host.map.processes[0].busiest[0].stopped = true;
         host.map.sockets[0].group = 4;
         let finding = only(&host, "reader-blocked");
-        assert!(finding.evidence.ends_with("while its process is stopped; it is one of 4 sockets"), "{}", finding.evidence);
+        assert!(
+            finding.evidence.ends_with("while its process is stopped; it is one of 4 sockets"),
+            "{}",
+            finding.evidence
+        );
         assert_eq!(host.found("reader-slow"), []);
         host.map.sockets[0].drops = 0;
+        host.map.sockets[0].queued = 0;
         assert_eq!(host.found("reader-blocked"), [], "an idle server");
     }
 
@@ -482,7 +541,10 @@ mod tests {
         host.cpus(4, 2);
         host.map.interfaces[0].node = Some(1);
         let finding = only(&host, "reader-on-other-node");
-        assert_eq!(finding.evidence, "1 of 1 busy thread of knotd (pid 812) ran away from node 1, that of eth0");
+        assert_eq!(
+            finding.evidence,
+            "1 of 1 busy thread of knotd (pid 812) ran away from node 1, that of eth0"
+        );
         host.map.interfaces[0].node = Some(0);
         assert_eq!(host.found("reader-on-other-node"), []);
     }

@@ -80,7 +80,7 @@ fn crosses_nodes(on: Observed<'_>) -> Vec<Found> {
 }
 
 /// Share of a CPU in softirqs from which on it has too much of them, and part of all softirqs that it has.
-const ONE_CPU: (f64, f64) = (0.3, 0.75);
+const ONE_CPU: (f64, f64) = (0.2, 0.6);
 
 fn one_cpu(on: Observed<'_>) -> Vec<Found> {
     let soft = |cpu: &CpuMap| cpu.time.map_or(0.0, |time| time.soft);
@@ -94,7 +94,8 @@ fn one_cpu(on: Observed<'_>) -> Vec<Found> {
         let cpu = on.map.cpus.iter().find(|cpu| target.contains(cpu.cpu))?;
         let its = soft(cpu);
         let dropped = on.map.seconds.and(cpu.softnet).map_or(0, |softnet| softnet.dropped);
-        let lost = if dropped > 0 { format!(", and its backlog dropped {dropped} packets") } else { String::new() };
+        let lost =
+            if dropped > 0 { format!(", and its backlog dropped {dropped} packets") } else { String::new() };
         let evidence = format!(
             "{}: RPS of all {} steers to CPU {target} alone, which spends {} in softirqs, {} of those of all CPUs{lost}",
             interface.name,
@@ -109,7 +110,10 @@ fn one_cpu(on: Observed<'_>) -> Vec<Found> {
                 .at(Location::Cpu(cpu.cpu))
                 .share(its)
                 .rate(on.rate(dropped.into()).filter(|rate| *rate > 0.0))
-                .changes("turn RPS off, or name several CPUs", vec![format!("{}:rps/rx-*=none", interface.name)])
+                .changes(
+                    "turn RPS off, or name several CPUs",
+                    vec![format!("{}:rps/rx-*=none", interface.name)],
+                )
         })
     })
 }

@@ -63,7 +63,8 @@ fn last_takes_all(on: Observed<'_>) -> Vec<Found> {
     unshared
         .map(|socket| {
             let sockets = counted(socket.group, "socket");
-            let evidence = format!("{sockets} are bound to {} with SO_REUSEADDR and without SO_REUSEPORT", socket.local);
+            let evidence =
+                format!("{sockets} are bound to {} with SO_REUSEADDR and without SO_REUSEPORT", socket.local);
             Found::new(evidence)
                 .at_all(socket.pids.first().copied().map(Location::Process))
                 .at(Location::Socket(socket.inode))

@@ -68,7 +68,8 @@ fn full(on: Observed<'_>) -> Vec<Found> {
 /// Where no interface says what it dropped: what UDP could not send.
 fn not_sent(on: Observed<'_>) -> Option<Found> {
     let families = [on.map.udp.v4, on.map.udp.v6].into_iter().flatten();
-    let (lost, sent) = families.fold((0u64, 0u64), |sum, udp| (sum.0 + udp.sndbuf_errors, sum.1 + udp.out_datagrams));
+    let (lost, sent) =
+        families.fold((0u64, 0u64), |sum, udp| (sum.0 + udp.sndbuf_errors, sum.1 + udp.out_datagrams));
     let evidence = format!(
         "{} datagrams could not be sent {}: a send buffer or a transmit queue was full",
         number(lost),

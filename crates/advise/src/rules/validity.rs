@@ -9,18 +9,22 @@ use crate::rule::{Found, Look, Observed, Rule, number, percent};
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
-        id: "generator-limit",
+        id: GENERATOR,
         severity: Severity::Limit,
         look: Look::Profile(generator),
         cause: "the program that sends is slower than the server, so the rate says nothing about the server",
-        fix: &["send from more threads, more machines, or with batches (sendmmsg); `udpath load` says when it is the limit"],
+        fix: &[
+            "send from more threads, more machines, or with batches (sendmmsg); `udpath load` says when it is the limit",
+        ],
     },
     Rule {
         id: "pause-frames",
         severity: Severity::Limit,
         look: Look::Map(pauses),
         cause: "link-level flow control stops the sender for everything on the link, and hides where packets would be lost",
-        fix: &["turn it off to measure (`ethtool -A IFACE rx off tx off`; it resets the link), and find the receiver that is too slow"],
+        fix: &[
+            "turn it off to measure (`ethtool -A IFACE rx off tx off`; it resets the link), and find the receiver that is too slow",
+        ],
     },
     Rule {
         id: "cpu-limit",
@@ -32,6 +36,8 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
+/// The id of a generator that is the limit.
+pub(crate) const GENERATOR: &str = "generator-limit";
 /// Share of one CPU that a sender's thread uses from which on it cannot send more.
 const FULL: f64 = 0.9;
 /// Share of one CPU that the busiest reader uses below which the server has time left.
@@ -52,12 +58,20 @@ fn generator(profile: &Profile) -> Vec<Found> {
     let busiest = |process: &ProcessShare| process.threads.iter().map(of_one).fold(0.0, f64::max);
     let sends = |process: &&ProcessShare| {
         let stacks = profile.stacks.iter().filter(|stack| stack.pid == Some(process.pid));
-        stacks.clone().any(|stack| stack.class == Class::UdpSend || stack.frames.iter().any(|frame| frame.contains("udp") && frame.contains("sendmsg")))
+        stacks.clone().any(|stack| {
+            stack.class == Class::UdpSend
+                || stack.frames.iter().any(|frame| frame.contains("udp") && frame.contains("sendmsg"))
+        })
     };
-    let (served, others): (Vec<_>, Vec<_>) = profile.processes.iter().partition(|process| focus.contains(&process.pid));
+    let (served, others): (Vec<_>, Vec<_>) =
+        profile.processes.iter().partition(|process| focus.contains(&process.pid));
     let reader = served.iter().map(|process| busiest(process)).fold(0.0, f64::max);
     // Softirqs on a sender's CPU are not its thread's time, but it has no other.
-    let sender = others.into_iter().filter(|process| process.pid != 0).filter(sends).max_by(|a, b| busiest(a).total_cmp(&busiest(b)));
+    let sender = others
+        .into_iter()
+        .filter(|process| process.pid != 0)
+        .filter(sends)
+        .max_by(|a, b| busiest(a).total_cmp(&busiest(b)));
     let Some(sender) = sender else { return Vec::new() };
     let alone = busiest(sender);
     let cpu = with_softirqs(profile, alone);
@@ -101,10 +115,13 @@ fn pauses(on: Observed<'_>) -> Vec<Found> {
 }
 
 fn limited(on: Observed<'_>) -> Vec<Found> {
-    let quotas = on.map.processes.iter().flat_map(|process| process.quotas.iter().map(move |quota| (process, quota)));
+    let quotas =
+        on.map.processes.iter().flat_map(|process| process.quotas.iter().map(move |quota| (process, quota)));
     let mut groups = std::collections::BTreeSet::new();
     quotas
-        .filter(|(_, quota)| quota.throttled > 0 && quota.throttled as f64 >= THROTTLED * quota.periods as f64)
+        .filter(|(_, quota)| {
+            quota.throttled > 0 && quota.throttled as f64 >= THROTTLED * quota.periods as f64
+        })
         .filter(|(_, quota)| groups.insert(quota.group.clone()))
         .map(|(process, quota)| {
             let evidence = format!(
@@ -118,7 +135,10 @@ fn limited(on: Observed<'_>) -> Vec<Found> {
                 quota.group
             );
             let share = quota.throttled as f64 / quota.periods.max(1) as f64;
-            Found::new(evidence).at(Location::Process(process.pid)).share(share).rate(on.rate(quota.throttled))
+            Found::new(evidence)
+                .at(Location::Process(process.pid))
+                .share(share)
+                .rate(on.rate(quota.throttled))
         })
         .collect()
 }
@@ -138,7 +158,8 @@ mod tests {
         let mut host = Host::with_queues(1);
         host.map.seconds = Some(10.0);
         host.serve(2, 0);
-        let quota = QuotaMap { group: "/dns".into(), cpus: 0.2, periods: 100, throttled: 80, throttled_seconds: 6.0 };
+        let quota =
+            QuotaMap { group: "/dns".into(), cpus: 0.2, periods: 100, throttled: 80, throttled_seconds: 6.0 };
         host.map.processes[0].quotas = vec![quota.clone()];
         let finding = only(&host, "cpu-limit");
         assert_eq!(
@@ -176,7 +197,12 @@ mod tests {
                 name: name.into(),
                 ns: ms * 1_000_000,
                 share: 0.5,
-                threads: vec![ThreadShare { tid: pid, name: name.into(), ns: ms * 1_000_000, reads: pid == 812 }],
+                threads: vec![ThreadShare {
+                    tid: pid,
+                    name: name.into(),
+                    ns: ms * 1_000_000,
+                    reads: pid == 812,
+                }],
             };
             profile.processes = vec![share(7, "flood", sender), share(812, "knotd", reader)];
             profile.datagrams = Some(Datagrams { received: 10, sent: 10, dropped: 0 });
@@ -185,7 +211,9 @@ mod tests {
         let profile = built(4_900, 1_000);
         let [finding] = &found_in(&profile, "generator-limit")[..] else { panic!() };
         assert!(
-            finding.evidence.starts_with("flood (pid 7) sends with 100 % of one CPU and its softirqs, the busiest reader uses 20 %"),
+            finding.evidence.starts_with(
+                "flood (pid 7) sends with 100 % of one CPU and its softirqs, the busiest reader uses 20 %"
+            ),
             "{}",
             finding.evidence
         );

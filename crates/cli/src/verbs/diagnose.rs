@@ -108,7 +108,13 @@ struct Watched {
 }
 
 impl Watched {
-    fn new(args: &Args, source: &dyn Source, before: Snapshot, selection: &Selection, stop: &AtomicBool) -> Self {
+    fn new(
+        args: &Args,
+        source: &dyn Source,
+        before: Snapshot,
+        selection: &Selection,
+        stop: &AtomicBool,
+    ) -> Self {
         let profile = match args.no_profile {
             true => Err("--no-profile was given".to_owned()),
             false => Self::sampled(args, source, before, selection, stop),
@@ -139,10 +145,11 @@ impl Watched {
             Wanted { cpus: before.cpus.online.clone(), pid: None, length: args.duration, rate: RATE };
         let traced = [trace::Source::Locks, trace::Source::Drops].into();
         let (mut first, mut last) = (None, None);
-        let measured = udpath_profile::measure(&wanted, &traced, source, before, stop, |moment| match moment {
-            Moment::Begin => first = Some(Snapshot::read(source)),
-            Moment::End => last = Some(Snapshot::read(source)),
-        });
+        let measured =
+            udpath_profile::measure(&wanted, &traced, source, before, stop, |moment| match moment {
+                Moment::Begin => first = Some(Snapshot::read(source)),
+                Moment::End => last = Some(Snapshot::read(source)),
+            });
         let profile = measured.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
         let snapshots = first.zip(last).ok_or("sampling did not end")?;
         Ok((snapshots, profile.about(focus)))
@@ -188,7 +195,11 @@ fn watch(args: &Args, source: &dyn Source, stop: &AtomicBool) -> Done {
         }
         let changed = changes(reported.as_ref(), &now);
         for change in &changed {
-            let line = if args.json { change_json(change, now.taken) } else { change_text(change, now.taken, &style) };
+            let line = if args.json {
+                change_json(change, now.taken)
+            } else {
+                change_text(change, now.taken, &style)
+            };
             terminal::print(&line)?;
         }
         reported = Some(match reported.take() {

@@ -199,7 +199,8 @@ fn out(interface: &Interface, then: Option<&Interface>, counted: &dyn Fn(&str) -
         qdiscs.filter(|qdisc| qdisc.parent == "root").max_by_key(|qdisc| qdisc.packets).cloned()
     };
     let (now, was) = (root(interface), then.and_then(root));
-    let was = was.filter(|was| now.as_ref().is_some_and(|now| now.handle == was.handle && now.kind == was.kind));
+    let was =
+        was.filter(|was| now.as_ref().is_some_and(|now| now.handle == was.handle && now.kind == was.kind));
     // 32 bits wide in the kernel: the increase wraps.
     let grown = |of: fn(&Qdisc) -> u32| {
         let was = was.as_ref().map_or(0, of);

@@ -100,7 +100,8 @@ fn process(view: View<'_>, process: &Process, sockets: usize) -> ProcessMap {
     });
     let pinned = |thread: &&Thread| thread.cpus.as_ref().is_some_and(|cpus| cpus.len() == 1);
     let earlier = view.earlier.and_then(|then| then.sockets.process(process.pid));
-    let ns = view.earlier.map_or(0, |then| view.now.taken.saturating_sub(then.taken).saturating_mul(1_000_000));
+    let ns =
+        view.earlier.map_or(0, |then| view.now.taken.saturating_sub(then.taken).saturating_mul(1_000_000));
     ProcessMap {
         pid: process.pid,
         name: process.name.clone(),
@@ -118,7 +119,8 @@ fn process(view: View<'_>, process: &Process, sockets: usize) -> ProcessMap {
 /// The threads that both snapshots have, the busiest first.
 fn busiest(now: &Process, then: &Process, ns: u64) -> Vec<ThreadMap> {
     let share = |now: u64, then: u64| (now.saturating_sub(then) as f64 / ns.max(1) as f64).min(1.0);
-    let was: std::collections::HashMap<u32, &Thread> = then.threads.iter().map(|thread| (thread.tid, thread)).collect();
+    let was: std::collections::HashMap<u32, &Thread> =
+        then.threads.iter().map(|thread| (thread.tid, thread)).collect();
     let mut threads: Vec<ThreadMap> = now
         .threads
         .iter()
@@ -173,7 +175,11 @@ mod tests {
         let then = process(vec![thread(1, 100, 0, 'S'), thread(2, 0, 0, 'S')]);
         let now = process(vec![thread(1, 100, 0, 'T'), thread(2, 600, 300, 'R'), thread(3, 9, 9, 'S')]);
         let busiest = busiest(&now, &then, 1000);
-        assert_eq!(busiest.iter().map(|thread| thread.tid).collect::<Vec<_>>(), [2, 1], "a new thread is left out");
+        assert_eq!(
+            busiest.iter().map(|thread| thread.tid).collect::<Vec<_>>(),
+            [2, 1],
+            "a new thread is left out"
+        );
         assert!((busiest[0].busy() - 0.9).abs() < 1e-9 && !busiest[0].stopped);
         assert!(busiest[1].stopped && busiest[1].busy() == 0.0);
     }

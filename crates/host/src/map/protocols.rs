@@ -22,8 +22,13 @@ pub struct ConntrackMap {
 
 pub(super) fn ip(view: View<'_>) -> Ip {
     let then = view.earlier.map(|then| &then.ip);
-    let since = |now: Option<IpCounters>, then: Option<IpCounters>| now.map(|now| then.map_or(now, |then| now.since(&then)));
-    Ip { v4: since(view.now.ip.v4, then.and_then(|then| then.v4)), v6: since(view.now.ip.v6, then.and_then(|then| then.v6)) }
+    let since = |now: Option<IpCounters>, then: Option<IpCounters>| {
+        now.map(|now| then.map_or(now, |then| now.since(&then)))
+    };
+    Ip {
+        v4: since(view.now.ip.v4, then.and_then(|then| then.v4)),
+        v6: since(view.now.ip.v6, then.and_then(|then| then.v6)),
+    }
 }
 
 pub(super) fn neighbours(view: View<'_>) -> Neighbours {
@@ -32,7 +37,10 @@ pub(super) fn neighbours(view: View<'_>) -> Neighbours {
         now.map(|now| then.map_or(now, |then| now.since(&then)))
     };
     let now = &view.now.neighbours;
-    Neighbours { v4: since(now.v4, then.and_then(|then| then.v4)), v6: since(now.v6, then.and_then(|then| then.v6)) }
+    Neighbours {
+        v4: since(now.v4, then.and_then(|then| then.v4)),
+        v6: since(now.v6, then.and_then(|then| then.v6)),
+    }
 }
 
 pub(super) fn conntrack(view: View<'_>) -> Option<ConntrackMap> {

@@ -10,7 +10,8 @@ use crate::queues::List;
 use crate::sockets::{Socket, Sockets};
 use crate::softnet::Softnet;
 use crate::{
-    Fact, Missing, Snapshot, Source, cpus, ip, irqs, neighbours, processes, queues, sockets, softnet, text, udp,
+    Fact, Missing, Snapshot, Source, cpus, ip, irqs, neighbours, processes, queues, sockets, softnet, text,
+    udp,
 };
 
 /// The current links.

@@ -90,7 +90,14 @@ fn carries(capacity: &Capacity) -> String {
 }
 
 fn links(diagnosis: &Diagnosis, style: Style) -> String {
-    let headings = [Cell::new(""), Cell::new("link"), Cell::right("busy"), Cell::new(""), Cell::new("where"), Cell::new("seen")];
+    let headings = [
+        Cell::new(""),
+        Cell::new("link"),
+        Cell::right("busy"),
+        Cell::new(""),
+        Cell::new("where"),
+        Cell::new("seen"),
+    ];
     let mut table = Table::with(headings.into());
     for link in &diagnosis.links {
         let paint = if link.saturated { Paint::Bad } else { Paint::Plain };

@@ -107,7 +107,8 @@ impl Redactor {
         let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
         let cpu = fields.get(FIELDS).filter(|cpu| digits(cpu));
         let cpu = cpu.map_or(String::new(), |cpu| format!("{} {cpu}", " 0".repeat(FIELDS - 1)));
-        let state = fields.first().filter(|state| state.len() == 1 && state.bytes().all(|b| b.is_ascii_alphabetic()));
+        let state =
+            fields.first().filter(|state| state.len() == 1 && state.bytes().all(|b| b.is_ascii_alphabetic()));
         format!("{} ({name}) {}{cpu}\n", tid.trim(), state.unwrap_or(&"S"))
     }
 

@@ -181,8 +181,10 @@ fn socket(of: &Socket) -> Value {
 fn process(of: &Process) -> Value {
     // The limits include the control group's usage.
     let Process { pid, name, executable, command, uid, group, unit, container, limits, threads } = of;
-    let threads: Vec<Value> =
-        threads.iter().map(|Thread { tid, name, cpus, last_cpu: _, state: _, time: _ }| json!([tid, name, cpus])).collect();
+    let threads: Vec<Value> = threads
+        .iter()
+        .map(|Thread { tid, name, cpus, last_cpu: _, state: _, time: _ }| json!([tid, name, cpus]))
+        .collect();
     json!({
         "pid": pid, "name": name, "executable": executable, "command": command, "uid": uid, "group": group,
         "unit": unit, "container": container, "cpus": limits.cpus, "nodes": limits.nodes, "cpuset": limits.cpuset,
