@@ -5,8 +5,8 @@
 //! ```
 //! Both generators read the same file of 10,000 queries and check every reply: dnsperf its identifier and code, udpath also
 //! the question. Three questions, each with the same server for both:
-//! - What does one core send? The server is the cheapest one: it returns the query with the response bit. Each generator has the
-//!   number of queries in flight that suits it best.
+//! - What does one core send over sockets? The server is the cheapest one: it returns the query with the response bit. Each
+//!   generator has the number of queries in flight that suits it best; udpath with and without `--gso`.
 //! - And through the xdp engine, to the same server over AF_XDP. What the server cannot take is lost; the figure is what was
 //!   sent.
 //! - Which rate does a real server hold? dnsperf has no such search; its highest rate is the best of runs with several numbers
@@ -88,17 +88,23 @@ impl Race<'_> {
         let server = self.lab.machine("server")?.run(|| Server::start(&config, |_| DnsAnswerer))??;
         let theirs = best("dnsperf", &IN_FLIGHT, |in_flight| Ok(self.dnsperf(at, in_flight)?.rate))?;
         let dnsperf = || -> Result<f64> { Ok(self.dnsperf(at, theirs)?.rate) };
-        let xdp = io == Io::Xdp;
-        let (id, bound) = if xdp { ("xdp", XDP_AT_LEAST) } else { ("socket", SOCKET_AT_LEAST) };
-        let what = format!("load dns ({id} engine) / dnsperf, queries sent by one core");
-        let ratio = if xdp {
-            race(&what, 0.03, 6, dnsperf, || self.open(at))?
+        if io == Io::Xdp {
+            let what = "load dns (xdp engine) / dnsperf, queries sent by one core";
+            let ratio = race(what, 0.03, 6, dnsperf, || self.open(at))?;
+            results.add(&Claim::ratio("dns_load.xdp", what, &ratio, Bound::AtLeast(XDP_AT_LEAST)));
         } else {
-            let ours = best("load dns", &PER_FLOW, |per_flow| self.closed(at, per_flow))?;
-            race(&what, 0.03, 6, dnsperf, || self.closed(at, ours))?
-        };
+            for (id, more, bound) in [
+                ("dns_load.socket", &["--gso"][..], Bound::AtLeast(SOCKET_AT_LEAST)),
+                ("dns_load.socket_plain", &[], Bound::Shown),
+            ] {
+                let of = if more.is_empty() { "load dns" } else { "load dns --gso" };
+                let what = format!("{of} (socket engine) / dnsperf, queries sent by one core");
+                let ours = best(of, &PER_FLOW, |per_flow| self.closed(at, per_flow, more))?;
+                let ratio = race(&what, 0.03, 6, dnsperf, || self.closed(at, ours, more))?;
+                results.add(&Claim::ratio(id, what, &ratio, bound));
+            }
+        }
         drop(server);
-        results.add(&Claim::ratio(&format!("dns_load.{id}"), what, &ratio, Bound::AtLeast(bound)));
         Ok(())
     }
 
@@ -169,8 +175,8 @@ impl Race<'_> {
     }
 
     /// Transactions per second over sockets in a closed loop.
-    fn closed(&self, at: SocketAddr, per_flow: &str) -> Result<f64> {
-        let result = self.load(at, &["--inflight", per_flow])?;
+    fn closed(&self, at: SocketAddr, per_flow: &str, more: &[&str]) -> Result<f64> {
+        let result = self.load(at, &[&["--inflight", per_flow], more].concat())?;
         result["tps"].as_f64().context("load printed no rate")
     }
 

@@ -72,6 +72,9 @@ pub(crate) struct Args {
     /// Sending threads [default: half of the CPUs]
     #[arg(long, value_name = "N", value_parser = value::count::<usize>)]
     pub(crate) threads: Option<usize>,
+    /// Send requests of one flow that are due together as few messages (UDP_SEGMENT); needs mode rr over UDP sockets
+    #[arg(long)]
+    pub(crate) gso: bool,
     /// Seed of the arrival times
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,

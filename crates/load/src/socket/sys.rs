@@ -1,18 +1,28 @@
-#![allow(unsafe_code, reason = "sendmmsg, recvmmsg and two socket options that rustix lacks")]
+#![allow(unsafe_code, reason = "sendmmsg, recvmmsg and a socket option that rustix lacks")]
 //! The raw system calls of the socket engine behind safe types.
+//!
+//! ```text
+//!   Messages   receive: a buffer per message
+//!   Batch      send: one buffer, in which a message is one datagram, or several of one length (GSO)
+//! ```
+
+mod batch;
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
+pub(super) use batch::{Batch, MAX_SEGMENTS};
+
 /// Buffers for several datagrams and the headers that describe them to the kernel. Allocated once.
 ///
-/// The headers point into the buffers and the io vectors; all three are on the heap and never resized, so moving a
+/// The headers point to the io vectors, and those into the buffers; all three are on the heap and never resized, so moving a
 /// `Messages` does not move them.
 pub(super) struct Messages {
     buffers: Box<[u8]>,
     stride: usize,
-    iovecs: Box<[libc::iovec]>,
+    /// Only the kernel reads them, through the headers.
+    _iovecs: Box<[libc::iovec]>,
     headers: Box<[libc::mmsghdr]>,
 }
 
@@ -34,7 +44,7 @@ impl Messages {
                 header
             })
             .collect();
-        Self { buffers, stride, iovecs, headers }
+        Self { buffers, stride, _iovecs: iovecs, headers }
     }
 
     /// Maximum number of datagrams.
@@ -42,41 +52,10 @@ impl Messages {
         self.headers.len()
     }
 
-    /// The buffer of message `i`.
-    pub(super) fn buffer(&mut self, i: usize) -> &mut [u8] {
-        &mut self.buffers[i * self.stride..][..self.stride]
-    }
-
-    /// Sets the length with which message `i` is sent.
-    pub(super) fn set_len(&mut self, i: usize, len: usize) {
-        assert!(len <= self.stride, "a message of {len} bytes in a buffer of {}", self.stride);
-        self.iovecs[i].iov_len = len;
-    }
-
-    /// The length message `i` is sent with.
-    pub(super) fn len(&self, i: usize) -> usize {
-        self.iovecs[i].iov_len
-    }
-
-    /// Sends messages `from..to` to the socket's peer; returns how many the kernel accepted. Never blocks.
-    pub(super) fn send(&mut self, socket: BorrowedFd<'_>, from: usize, to: usize) -> io::Result<usize> {
-        let headers = &mut self.headers[from..to];
-        // SAFETY: the headers, their io vectors and the buffers those point to belong to self and outlive the call;
-        // every length is at most the stride (`set_len`).
-        let n = unsafe {
-            libc::sendmmsg(
-                socket.as_raw_fd(),
-                headers.as_mut_ptr(),
-                headers.len() as libc::c_uint,
-                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
-            )
-        };
-        usize::try_from(n).map_err(|_| io::Error::last_os_error())
-    }
-
     /// Receives the datagrams available, up to all buffers; returns how many. Never blocks.
     pub(super) fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
-        // SAFETY: as in `send`; the kernel writes at most `iov_len` = stride bytes into each buffer.
+        // SAFETY: the headers, their io vectors and the buffers those point to belong to self and outlive the call; the
+        // kernel writes at most `iov_len` = stride bytes into each buffer.
         let n = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -94,22 +73,6 @@ impl Messages {
         let len = (self.headers[i].msg_len as usize).min(self.stride);
         &self.buffers[i * self.stride..][..len]
     }
-}
-
-/// Makes the kernel segment each send into datagrams of `bytes` (GSO); 0 disables it.
-pub(super) fn set_segment(socket: BorrowedFd<'_>, bytes: u16) -> io::Result<()> {
-    let value = libc::c_int::from(bytes);
-    // SAFETY: the option's value is an int that lives across the call, and its length is given.
-    let done = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_UDP,
-            libc::UDP_SEGMENT,
-            (&raw const value).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Datagrams that the kernel dropped at this socket because its receive buffer was full.

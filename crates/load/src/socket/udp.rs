@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   rr, flood   a message per datagram, many messages per sendmmsg
+//!   rr (gso)    consecutive datagrams of one length, and a shorter one at the end, are a message (GSO)
 //!   stream      up to 64 datagrams per message, segmented by the kernel or the device (GSO)
 //! ```
 
@@ -11,7 +12,7 @@ mod rr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::sys::{Messages, set_segment};
+use super::sys::Batch;
 use super::try_later;
 use crate::transmit::Ledger;
 
@@ -24,42 +25,21 @@ const MAX_REFUSALS: usize = 3;
 /// Sends over the sockets of one thread's flows.
 struct Sender {
     sockets: Vec<OwnedFd>,
-    messages: Messages,
-    /// Datagrams per message: 1 without GSO.
-    segments: usize,
-    /// Bytes of a datagram.
-    size: usize,
+    batch: Batch,
 }
 
 impl Sender {
-    /// Sends up to `batch` messages of `segments` datagrams of `size` bytes per system call.
-    fn new(sockets: Vec<OwnedFd>, batch: usize, segments: usize, size: usize) -> Self {
-        Self { sockets, messages: Messages::new(batch, segments * size), segments, size }
+    /// Sends up to `datagrams` of up to `size` bytes per system call, up to `segments` of them per message.
+    fn new(sockets: Vec<OwnedFd>, datagrams: usize, segments: usize, size: usize) -> Self {
+        Self { sockets, batch: Batch::new(datagrams, segments, size) }
     }
 
     fn socket(&self, index: usize) -> BorrowedFd<'_> {
         self.sockets[index].as_fd()
     }
 
-    /// Most datagrams per system call.
-    fn batch(&self) -> usize {
-        self.messages.count() * self.segments
-    }
-
-    /// Enables GSO for all flows, or disables it for good.
-    fn segment(&mut self, ledger: &mut Ledger<'_>) {
-        let size = self.size as u16;
-        if let Some(error) = self.sockets.iter().find_map(|socket| set_segment(socket.as_fd(), size).err()) {
-            self.stop_segmenting(ledger, &error);
-        }
-    }
-
     fn stop_segmenting(&mut self, ledger: &mut Ledger<'_>, why: &io::Error) {
-        self.segments = 1;
-        for socket in &self.sockets {
-            // A kernel that cannot disable it could not enable it.
-            let _ = set_segment(socket.as_fd(), 0);
-        }
+        self.batch.stop_segmenting();
         ledger
             .warnings
             .push(format!("sent without GSO, one datagram per message: rejected by the kernel ({why})"));
@@ -70,11 +50,10 @@ impl Sender {
     fn send(&mut self, ledger: &mut Ledger<'_>, index: usize, intended: &[u64]) -> usize {
         let (mut done, mut refusals) = (0, 0);
         while done < intended.len() {
-            let count = self.write(ledger, index, intended.len() - done);
+            self.write(ledger, index, intended.len() - done);
             let at = ledger.clock.now();
-            let error = match self.messages.send(self.sockets[index].as_fd(), 0, count) {
-                Ok(messages) => {
-                    let datagrams = self.datagrams(messages);
+            let error = match self.batch.send(self.sockets[index].as_fd()) {
+                Ok(datagrams) => {
                     ledger.sent_burst(index, &intended[done..done + datagrams], at);
                     done += datagrams;
                     continue;
@@ -93,7 +72,7 @@ impl Sender {
                 }
                 return done;
             }
-            if self.segments > 1 && refuses_gso(&error) {
+            if self.batch.segments() && refuses_gso(&error) {
                 self.stop_segmenting(ledger, &error);
                 continue;
             }
@@ -105,24 +84,11 @@ impl Sender {
         done
     }
 
-    /// Writes up to `count` datagrams of flow `index` into messages; returns the number of messages.
-    fn write(&mut self, ledger: &mut Ledger<'_>, index: usize, count: usize) -> usize {
-        let count = count.min(self.batch());
-        for datagram in 0..count {
-            let (message, place) = (datagram / self.segments, datagram % self.segments);
-            let bytes = &mut self.messages.buffer(message)[place * self.size..][..self.size];
-            let len = ledger.write(index, datagram as u64, bytes);
-            // Segments have one size: only one-way modes send several per message, and their requests fill it.
-            self.messages.set_len(message, place * self.size + len);
-        }
-        count.div_ceil(self.segments)
-    }
-
-    /// Datagrams in the first `messages` messages.
-    fn datagrams(&self, messages: usize) -> usize {
-        match self.segments {
-            1 => messages,
-            _ => (0..messages).map(|message| self.messages.len(message) / self.size).sum(),
+    /// Writes up to `count` datagrams of flow `index` into the batch.
+    fn write(&mut self, ledger: &mut Ledger<'_>, index: usize, count: usize) {
+        self.batch.clear();
+        for datagram in 0..count.min(self.batch.capacity()) {
+            self.batch.push(|bytes| ledger.write(index, datagram as u64, bytes));
         }
     }
 }

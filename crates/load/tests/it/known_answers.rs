@@ -37,6 +37,21 @@ fn closed_loop_counts_are_the_truth() {
     compare(&result, &server.stop());
 }
 
+/// Requests that leave as one message are datagrams of their own, with times of their own.
+#[test]
+fn counts_with_gso_are_the_truth() {
+    let _turn = udpath_rig::together();
+    for (bind, arrivals) in [
+        ("127.0.0.1:0", Arrivals::Open { rate: 4000.0, process: Process::Burst { len: 100 } }),
+        ("[::1]:0", Arrivals::Closed { inflight: 400 }),
+    ] {
+        let server = Server::start(bind, all_faults());
+        let result = run(&Plan { gso: true, ..plan(&server, arrivals) });
+        compare(&result, &server.stop());
+        assert!(result.warnings.iter().all(|warning| !warning.contains("GSO")), "{:?}", result.warnings);
+    }
+}
+
 #[test]
 fn two_threads_and_ipv6_count_the_same() {
     let _turn = udpath_rig::together();
@@ -52,16 +67,16 @@ fn two_threads_and_ipv6_count_the_same() {
 fn latencies_are_the_truth() {
     // The server's record begins when it has the request: it needs a CPU at once.
     let _turn = udpath_rig::alone();
-    let arrivals =
-        [Arrivals::Open { rate: 500.0, process: Process::Constant }, Arrivals::Closed { inflight: 50 }];
-    // At the same time: both sleep through the delays, and hardly need a CPU.
+    let (open, closed) =
+        (Arrivals::Open { rate: 500.0, process: Process::Constant }, Arrivals::Closed { inflight: 50 });
+    // At the same time: all sleep through the delays, and hardly need a CPU.
     std::thread::scope(|scope| {
-        for arrivals in arrivals {
+        for (arrivals, gso) in [(open, false), (closed, false), (closed, true)] {
             scope.spawn(move || {
                 let server = Server::start("127.0.0.1:0", two_delays());
                 let duration = Duration::from_secs(4);
-                let result = run(&Plan { timeout: LONG_TIMEOUT, duration, ..plan(&server, arrivals) });
-                compare_all(&arrivals.to_string(), &result, &server.stop().delays);
+                let result = run(&Plan { timeout: LONG_TIMEOUT, duration, gso, ..plan(&server, arrivals) });
+                compare_all(&format!("{arrivals}, gso {gso}"), &result, &server.stop().delays);
             });
         }
     });

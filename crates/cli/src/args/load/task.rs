@@ -42,6 +42,11 @@ pub(crate) fn task(args: &Args, protocol: &dyn Protocol) -> Result<Task, String>
             engines.join(" or ")
         ));
     }
+    if args.gso && (engine, transport, mode) != (Engine::Socket, Transport::Udp, Mode::Rr) {
+        return Err(format!(
+            "--gso joins requests of mode rr over UDP sockets, not of mode {mode} over {transport} with engine {engine}: remove it"
+        ));
+    }
     let search = search(args, mode)?;
     let targets = match &args.lab.lab {
         // A placeholder: the lab provides the targets.
@@ -66,6 +71,7 @@ pub(crate) fn task(args: &Args, protocol: &dyn Protocol) -> Result<Task, String>
         timeout: args.timeout,
         seed: args.seed,
         threads: args.threads.unwrap_or_else(|| default_threads(flows)),
+        gso: args.gso,
     };
     plan.check().map_err(|e| e.to_string())?;
     if let Some(limits) = &search {

@@ -4,13 +4,12 @@ use std::os::fd::OwnedFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::super::sys::MAX_SEGMENTS;
 use super::Sender;
 use crate::plan::{MAX_SIZE, Mode, Plan};
 use crate::threads::Poller;
 use crate::transmit::{Ledger, Transmit};
 
-/// Datagrams that one message may be segmented into; the kernel's own limit (UDP_MAX_SEGMENTS) before 6.9.
-const MAX_SEGMENTS: usize = 64;
 /// Messages per system call. Higher: longer bursts of one flow. Lower: more system calls.
 const FLOOD_BATCH: usize = 32;
 const STREAM_BATCH: usize = 4;
@@ -33,8 +32,8 @@ impl OneWay {
             Mode::Stream => (MAX_SIZE / plan.size).clamp(1, MAX_SEGMENTS),
             Mode::Rr | Mode::Flood => 1,
         };
-        let batch = if segments > 1 { STREAM_BATCH } else { FLOOD_BATCH.min(BATCH_BYTES / plan.size) };
-        Self { sender: Sender::new(sockets, batch, segments, plan.size), poller, full: None }
+        let messages = if segments > 1 { STREAM_BATCH } else { FLOOD_BATCH.min(BATCH_BYTES / plan.size) };
+        Self { sender: Sender::new(sockets, messages * segments, segments, plan.size), poller, full: None }
     }
 }
 
@@ -43,13 +42,7 @@ impl Transmit for OneWay {
     const RETRY: u64 = 10_000_000;
 
     fn batch(&self) -> usize {
-        self.sender.batch()
-    }
-
-    fn begin(&mut self, ledger: &mut Ledger<'_>) {
-        if self.sender.segments > 1 {
-            self.sender.segment(ledger);
-        }
+        self.sender.batch.capacity()
     }
 
     fn send(&mut self, ledger: &mut Ledger<'_>, index: usize, intended: &[u64]) -> usize {

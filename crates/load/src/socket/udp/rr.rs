@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use super::super::sys::{Messages, dropped};
+use super::super::sys::{MAX_SEGMENTS, Messages, dropped};
 use super::super::try_later;
 use super::Sender;
 use crate::plan::Plan;
@@ -38,7 +38,8 @@ impl RequestReply {
         // One byte more than the longest reply, so that a longer one is detected.
         let reply = max_reply.max(plan.size) + 1;
         let batch = (BATCH_BYTES / reply).clamp(1, BATCH);
-        let sender = Sender::new(sockets, batch, 1, plan.size);
+        let segments = if plan.gso { MAX_SEGMENTS } else { 1 };
+        let sender = Sender::new(sockets, batch, segments, plan.size);
         Self { sender, replies: Messages::new(batch, reply), poller, ready: 0 }
     }
 
@@ -73,7 +74,7 @@ impl Transmit for RequestReply {
     const RETRY: u64 = 1_000_000;
 
     fn batch(&self) -> usize {
-        self.sender.batch()
+        self.sender.batch.capacity()
     }
 
     fn begin(&mut self, ledger: &mut Ledger<'_>) {
