@@ -25,7 +25,7 @@ FRESH_ROOT := $(CURDIR)/scripts/fresh-root.sh
 
 demo: build
 	@mkdir -p out
-	@target/release/udpath boost --lab --seconds 0.12 --bound 2.5 --blocks 7 --report out/boost.html
+	@target/release/udpath boost --lab --duration 120ms --bound 2.5 --blocks 7 --report out/boost.html
 
 test: setup lint rustdoc loom
 	bash scripts/check-habits.sh

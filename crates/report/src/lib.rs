@@ -57,7 +57,7 @@ pub use terminal::lab::text as labs_text;
 pub use terminal::map::{Extent, text as map_text};
 pub use terminal::predict::{accuracy, compared, mismatch, path as path_text, spreads as spreads_text};
 pub use terminal::profile::within as profile_text;
-pub use terminal::progress::{load_line, probe_line, rung_line, server_line, trial_line};
+pub use terminal::progress::{load_line, probe_line, profiling_line, rung_line, server_line, trial_line};
 pub use terminal::search::text as search_text;
 pub use terminal::serve::{Started, started as started_text, summary as served_text};
 pub use terminal::service::text as service_text;

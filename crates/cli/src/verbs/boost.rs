@@ -13,7 +13,7 @@ use udpath_advise::{Config, Event};
 use udpath_history::NewRun;
 use udpath_load::Engine;
 use udpath_protocols::{Options, ProtocolEntry, echo};
-use udpath_report::{Render, boost_text, rung_line, shell_quoted, trial_line};
+use udpath_report::{Render, boost_text, profiling_line, rung_line, shell_quoted, trial_line};
 use udpath_serve::Io;
 
 use super::page;
@@ -155,7 +155,7 @@ impl Watcher {
             // On a terminal the result follows; a log gets a line per rung.
             Event::Done(rung) if !self.line.is_live() => return eprintln!("{}", rung_line(rung)),
             Event::Done(_) => return self.line.clear(),
-            Event::Profile { name } if !self.line.is_live() => return eprintln!("{name:<10} profiling"),
+            Event::Profile { name } if !self.line.is_live() => return eprintln!("{}", profiling_line(name)),
             Event::Profile { name } => {
                 (*name).clone_into(&mut self.title);
                 "profiling".to_owned()

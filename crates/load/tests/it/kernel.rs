@@ -13,8 +13,9 @@ use udpath_load::template::Protocol;
 use udpath_load::{Engine, Error};
 use udpath_protocols::echo::EchoLoad;
 
+use crate::known::all_faults::{compare_late, compare_rare, rare_faults};
 use crate::known::latency::{DELAY, LONG_TIMEOUT, compare};
-use crate::known::{Answering, Faults, Server, Truth};
+use crate::known::{Answering, Faults, Server};
 
 /// Runs whose latencies are compared; all of them must agree.
 const RUNS: u32 = 3;
@@ -69,43 +70,15 @@ pub(crate) fn plan(target: SocketAddr) -> Plan {
     }
 }
 
-pub(crate) fn hold_to_truth(result: &LoadResult, truth: &Truth) {
-    let counts = &result.counts;
-    counts.check().unwrap();
-    assert_eq!(counts.sent, truth.received, "the server got every request");
-    assert_eq!(counts.duplicate, truth.duplicated);
-    assert_eq!(counts.corrupt, truth.corrupted);
-    assert_eq!(counts.wrong_flow, truth.misdirected);
-    // An answer held back until the next one may be late.
-    assert!(counts.late <= truth.reordered / 10, "{} late", counts.late);
-    // Each peer's last answer may still be held back at the end.
-    let lost = truth.dropped + truth.corrupted + truth.misdirected;
-    assert!(counts.lost >= lost && counts.lost <= lost + 8, "{} lost of {lost}", counts.lost);
-    let difference = counts.reordered.abs_diff(truth.reordered) as f64;
-    assert!(difference <= 0.01 * truth.reordered as f64 + 2.0, "{} of {}", counts.reordered, truth.reordered);
-}
-
 #[test]
 fn counts_are_the_truth_over_ipv4_and_ipv6() {
     udpath_lab::needs_root!();
     let _turn = udpath_rig::alone();
     let bed = Bed::new("kernel-counts");
     for ipv6 in [false, true] {
-        let faults = Faults {
-            drop: 0.002,
-            duplicate: 0.02,
-            swap: 0.02,
-            corrupt: 0.002,
-            misdirect: 0.002,
-            ..Faults::default()
-        };
-        let server = bed.server(ipv6, faults);
+        let server = bed.server(ipv6, rare_faults());
         let result = bed.run(&plan(server.address)).unwrap();
-        let truth = server.stop();
-        assert!(
-            truth.dropped > 10 && truth.duplicated > 100 && truth.corrupted > 10 && truth.misdirected > 10
-        );
-        hold_to_truth(&result, &truth);
+        compare_rare(&result, &server.stop());
     }
 }
 
@@ -119,19 +92,7 @@ fn late_replies_are_distinguished_from_lost_ones() {
     let mut plan = plan(server.address);
     plan.timeout = Duration::from_millis(60);
     let result = bed.run(&plan).unwrap();
-    let truth = server.stop();
-    assert!(truth.late > 20, "{truth:?}");
-    let counts = &result.counts;
-    counts.check().unwrap();
-    assert_eq!(counts.sent, truth.received);
-    // Replies after the end of the run are lost: at most three per slot are in flight then.
-    assert!(
-        counts.late <= truth.late && counts.late + 3 * 32 >= truth.late,
-        "{} of {}",
-        counts.late,
-        truth.late
-    );
-    assert_eq!(counts.late + counts.lost, truth.late + truth.dropped);
+    compare_late(&result, &server.stop());
 }
 
 /// Delays that are long and known: every run is within 1 % of the server's own record.

@@ -12,7 +12,8 @@ use udpath_load::template::{
 use udpath_protocols::ntp::{Header, NtpLoad, ReferenceId, Timestamp};
 use udpath_protocols::sink;
 
-use crate::kernel::{Bed, hold_to_truth, plan};
+use crate::kernel::{Bed, plan};
+use crate::known::all_faults::{compare_late, compare_rare, rare_faults};
 use crate::known::{Answering, Faults, near};
 
 /// A synchronized server's reply.
@@ -49,21 +50,9 @@ fn ntp_counts_are_the_truth_over_ipv4_and_ipv6() {
     let _turn = udpath_rig::alone();
     let bed = Bed::new("prebuilt-ntp");
     for ipv6 in [false, true] {
-        let faults = Faults {
-            drop: 0.002,
-            duplicate: 0.02,
-            swap: 0.02,
-            corrupt: 0.002,
-            misdirect: 0.002,
-            ..Faults::default()
-        };
-        let server = bed.answering(ipv6, faults, answering(|request| ntp(request).encode().to_vec()));
+        let server = bed.answering(ipv6, rare_faults(), answering(|request| ntp(request).encode().to_vec()));
         let result = bed.load(&ntp_plan(server.address), &NtpLoad::new(7)).unwrap();
-        let truth = server.stop();
-        assert!(
-            truth.dropped > 10 && truth.duplicated > 100 && truth.corrupted > 10 && truth.misdirected > 10
-        );
-        hold_to_truth(&result, &truth);
+        compare_rare(&result, &server.stop());
         assert_eq!((result.protocol.as_str(), result.engine.as_str()), ("ntp", "kernel"));
         assert!(checked(&result) > 100, "{:?}", result.generator.notes);
         assert!(result.warnings.iter().all(|warning| !warning.contains("checked")), "{:?}", result.warnings);
@@ -80,18 +69,7 @@ fn late_ntp_replies_are_distinguished_from_lost_ones() {
     // Longer than anything else on a busy machine takes. After the run, replies are awaited for two timeouts.
     let plan = Plan { timeout: Duration::from_millis(200), ..ntp_plan(server.address) };
     let result = bed.load(&plan, &NtpLoad::new(7)).unwrap();
-    let truth = server.stop();
-    let counts = &result.counts;
-    counts.check().unwrap();
-    assert!(truth.late > 20 && counts.sent == truth.received, "{truth:?}");
-    // Replies after the end of the run are lost: at most three per slot are in flight then.
-    assert!(
-        counts.late <= truth.late && counts.late + 3 * 32 >= truth.late,
-        "{} {}",
-        counts.late,
-        truth.late
-    );
-    assert_eq!(counts.late + counts.lost, truth.late + truth.dropped);
+    compare_late(&result, &server.stop());
 }
 
 #[test]

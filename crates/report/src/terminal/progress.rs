@@ -7,6 +7,9 @@ use udpath_serve::Status;
 
 use crate::{units, words};
 
+/// Columns of a rung's name: the longest of the ladder fits, so that the numbers behind it are aligned.
+const RUNG_NAME: usize = 13;
+
 /// A load: time, rate, and the fate of its requests so far.
 #[must_use]
 pub fn load_line(p: &Progress) -> String {
@@ -38,7 +41,14 @@ pub fn trial_line(tps: f64, blocks: (usize, usize), interval: Option<Ratio>) -> 
 #[must_use]
 pub fn rung_line(rung: &RungResult) -> String {
     let kept = if rung.verdict == Verdict::Better { ", kept" } else { "" };
-    format!("{:<10} {:>7} tps  {}{kept}", words::name(rung), units::tps(rung.tps), words::outcome(rung))
+    let (name, tps) = (words::name(rung), units::tps(rung.tps));
+    format!("{name:<RUNG_NAME$} {tps:>7} tps  {}{kept}", words::outcome(rung))
+}
+
+/// A rung of a climb that is being profiled.
+#[must_use]
+pub fn profiling_line(name: &str) -> String {
+    format!("{name:<RUNG_NAME$} profiling")
 }
 
 /// A server: rates since `before`, the shares of its workers, and what was dropped.
@@ -71,5 +81,23 @@ pub fn server_line(before: Option<&Status>, now: &Status) -> String {
         0 => line,
         1 => line + " [1 warning]",
         several => line + &format!(" [{several} warnings]"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udpath_advise::ladder::ladder;
+    use udpath_serve::Io;
+
+    use super::*;
+
+    #[test]
+    fn every_name_of_the_ladder_fits_its_column() {
+        let ladder = ladder(&Io::ALL, 8);
+        let longest = ladder.iter().map(|rung| rung.name.len()).max();
+        assert_eq!(longest, Some(RUNG_NAME));
+        for rung in ladder {
+            assert_eq!(profiling_line(&rung.name).find("profiling"), Some(RUNG_NAME + 1), "{}", rung.name);
+        }
     }
 }

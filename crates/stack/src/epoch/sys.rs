@@ -68,6 +68,7 @@ pub(super) struct Retired {
     /// From `Box::into_raw`, of the type that `free` expects. A raw pointer, because a `Box` would assert that there
     /// are no readers.
     value: *mut (),
+    /// [`free`] of that type: safe to call once, with `value`.
     free: unsafe fn(*mut ()),
 }
 
@@ -89,6 +90,8 @@ impl Drop for Retired {
     }
 }
 
+/// Frees a value of type `T`.
+///
 /// # Safety
 /// `value` is from `Box::<T>::into_raw` and not used afterwards.
 unsafe fn free<T>(value: *mut ()) {

@@ -25,6 +25,46 @@ pub(crate) fn all_faults() -> Faults {
     }
 }
 
+/// A few of every fault that does not delay, for loads of hundreds of thousands of transactions.
+pub(crate) fn rare_faults() -> Faults {
+    Faults { drop: 0.002, duplicate: 0.02, swap: 0.02, corrupt: 0.002, misdirect: 0.002, ..Faults::default() }
+}
+
+/// The kernel engine's counts are exactly those of the server's own record, and every rare fault occurred.
+pub(crate) fn compare_rare(result: &LoadResult, truth: &Truth) {
+    assert!(truth.dropped > 10 && truth.duplicated > 100, "{truth:?}");
+    assert!(truth.corrupted > 10 && truth.misdirected > 10, "{truth:?}");
+    let counts = &result.counts;
+    counts.check().unwrap();
+    assert_eq!(counts.sent, truth.received, "the server got every request");
+    assert_eq!(counts.duplicate, truth.duplicated);
+    assert_eq!(counts.corrupt, truth.corrupted);
+    assert_eq!(counts.wrong_flow, truth.misdirected);
+    // An answer held back until the next one may be late.
+    assert!(counts.late <= truth.reordered / 10, "{} late", counts.late);
+    // Each peer's last answer may still be held back at the end.
+    let lost = truth.dropped + truth.corrupted + truth.misdirected;
+    assert!(counts.lost >= lost && counts.lost <= lost + 8, "{} lost of {lost}", counts.lost);
+    let difference = counts.reordered.abs_diff(truth.reordered) as f64;
+    assert!(difference <= 0.01 * truth.reordered as f64 + 2.0, "{} of {}", counts.reordered, truth.reordered);
+}
+
+/// Answers later than the timeout are late, and those that never came are lost.
+pub(crate) fn compare_late(result: &LoadResult, truth: &Truth) {
+    let counts = &result.counts;
+    counts.check().unwrap();
+    assert!(truth.late > 20 && counts.sent == truth.received, "{truth:?}");
+    // Replies after the end of the run are lost: at most three per slot are in flight then.
+    let at_the_end = 3 * 32;
+    assert!(
+        counts.late <= truth.late && counts.late + at_the_end >= truth.late,
+        "{} of {}",
+        counts.late,
+        truth.late
+    );
+    assert_eq!(counts.late + counts.lost, truth.late + truth.dropped);
+}
+
 /// The counts are those of the server's own record, and every fault occurred.
 pub(crate) fn compare(result: &LoadResult, truth: &Truth) {
     let c = &result.counts;
