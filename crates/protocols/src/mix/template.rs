@@ -1,5 +1,6 @@
 //! The load: each flow's requests are those of its part.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -124,19 +125,45 @@ impl Protocol for MixLoad {
     }
 
     fn template(&self) -> Box<dyn Template> {
-        let sized = |part: &Part| (part.lengths.longest, part.protocol.template());
-        Box::new(MixTemplate {
-            parts: self.parts.iter().map(sized).collect(),
-            slots: Arc::clone(&self.slots),
-        })
+        let parts = self.parts.iter().map(|part| PartTemplate {
+            name: format!("{} {}", part.protocol.name(), part.target),
+            size: part.lengths.longest,
+            template: part.protocol.template(),
+            intact: Cell::new(0),
+        });
+        Box::new(MixTemplate { parts: parts.collect(), slots: Arc::clone(&self.slots) })
     }
 }
 
 /// Writes and judges by the template of the flow's part.
 pub struct MixTemplate {
-    /// Size of the longest request and template of each part.
-    parts: Vec<(usize, Box<dyn Template>)>,
+    parts: Vec<PartTemplate>,
     slots: Arc<[u16]>,
+}
+
+/// One part's requests and replies.
+struct PartTemplate {
+    /// Protocol and target.
+    name: String,
+    /// Bytes of the longest request.
+    size: usize,
+    template: Box<dyn Template>,
+    /// Intact replies so far.
+    intact: Cell<u64>,
+}
+
+impl PartTemplate {
+    /// Its replies, by what they say if they differ.
+    fn kinds(&self) -> Vec<Kind> {
+        let mut kinds = self.template.kinds();
+        for kind in &mut kinds {
+            kind.name = format!("{}: {}", self.name, kind.name);
+        }
+        if kinds.is_empty() && self.intact.get() > 0 {
+            kinds.push(Kind { name: self.name.clone(), count: self.intact.get() });
+        }
+        kinds
+    }
 }
 
 impl MixTemplate {
@@ -154,30 +181,35 @@ impl Template for MixTemplate {
     }
 
     fn min_size(&self) -> usize {
-        self.parts.iter().map(|(size, _)| *size).max().unwrap_or(1)
+        self.parts.iter().map(|part| part.size).max().unwrap_or(1)
     }
 
     fn max_reply(&self, _size: usize) -> usize {
-        self.parts.iter().map(|(size, template)| template.max_reply(*size)).max().unwrap_or(1)
+        self.parts.iter().map(|part| part.template.max_reply(part.size)).max().unwrap_or(1)
     }
 
     /// The fewest of any part: the others' upper bits are not used.
     fn seq_bits(&self) -> u32 {
-        self.parts.iter().map(|(_, template)| template.seq_bits()).min().unwrap_or(u64::BITS)
+        self.parts.iter().map(|part| part.template.seq_bits()).min().unwrap_or(u64::BITS)
     }
 
     fn write(&mut self, flow: u32, seq: u64, request: &mut [u8]) -> usize {
         let part = self.part(flow);
-        let (size, template) = &mut self.parts[part];
-        template.write(flow, seq, &mut request[..*size])
+        let part = &mut self.parts[part];
+        part.template.write(flow, seq, &mut request[..part.size])
     }
 
     fn check(&self, flow: u32, reply: &[u8]) -> Judgement {
-        self.parts[self.part(flow)].1.check(flow, reply)
+        let part = &self.parts[self.part(flow)];
+        let judgement = part.template.check(flow, reply);
+        if let Judgement::Valid { .. } | Judgement::Refused { .. } = judgement {
+            part.intact.set(part.intact.get() + 1);
+        }
+        judgement
     }
 
     fn kinds(&self) -> Vec<Kind> {
-        self.parts.iter().flat_map(|(_, template)| template.kinds()).collect()
+        self.parts.iter().flat_map(PartTemplate::kinds).collect()
     }
 }
 
@@ -225,6 +257,7 @@ mod tests {
             let expected = if port == 7 { Judgement::Valid { seq: 5 } } else { Judgement::Corrupt };
             assert_eq!(judged, expected, "flow {flow}");
         }
+        assert_eq!(template.kinds(), [Kind { name: "echo 192.0.2.3:7".into(), count: 2 }]);
         assert_eq!(sizes[..4], sizes[4..]);
         assert_eq!(sizes.iter().filter(|len| **len == dns).count(), 4);
     }

@@ -1,7 +1,7 @@
 //! The page of a run of the load.
 
 use askama::Template;
-use udpath_load::result::LoadResult;
+use udpath_load::result::{Kind, LoadResult};
 
 use super::{CpuRow, Figure, Head, LatencyRow, cpu_rows, latency_row, rendered};
 use crate::svg::cpus::Group;
@@ -16,6 +16,7 @@ struct Page<'a> {
     latency_rows: Vec<LatencyRow>,
     latency_chart: String,
     counts: Vec<CountRow>,
+    kinds: Vec<KindRow>,
     generator: String,
     cpu_rows: Vec<CpuRow>,
     cpu_chart: String,
@@ -28,6 +29,13 @@ struct CountRow {
     share: String,
     meaning: &'static str,
     bad: bool,
+}
+
+/// Intact replies that say the same.
+struct KindRow {
+    name: String,
+    count: String,
+    share: String,
 }
 
 pub(crate) fn page(result: &LoadResult) -> String {
@@ -53,6 +61,7 @@ pub(crate) fn page(result: &LoadResult) -> String {
         latency_rows: latencies.iter().map(|(name, latency)| latency_row(name, false, latency)).collect(),
         latency_chart: svg::both(|paper| svg::latency::draw(&curves, paper)),
         counts: counts(result),
+        kinds: kinds(result),
         generator: generator(result),
         cpu_rows: cpu_rows([("", result.cpus.as_slice())].into_iter()),
         cpu_chart: {
@@ -135,6 +144,17 @@ fn counts(result: &LoadResult) -> Vec<CountRow> {
         bad: count > 0 && !matches!(name, "sent" | "ok" | "received"),
     };
     rows.into_iter().map(row).collect()
+}
+
+fn kinds(result: &LoadResult) -> Vec<KindRow> {
+    let kinds = words::load::sorted_kinds(result);
+    let all: f64 = kinds.iter().map(|kind| kind.count as f64).sum();
+    let row = |kind: &Kind| KindRow {
+        name: words::one_line(&kind.name),
+        count: units::count(kind.count),
+        share: units::loss(kind.count as f64 / all.max(1.0)),
+    };
+    kinds.into_iter().map(row).collect()
 }
 
 fn generator(result: &LoadResult) -> String {

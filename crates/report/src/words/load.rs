@@ -1,6 +1,6 @@
 //! The sentences about a load that the terminal and the HTML share.
 
-use udpath_load::result::{Core, LoadResult};
+use udpath_load::result::{Core, Kind, LoadResult};
 
 use crate::units;
 
@@ -39,11 +39,16 @@ pub(crate) fn conclusion(result: &LoadResult) -> String {
 
 /// Intact replies by what they say, most frequent first; none if they are all alike.
 pub(crate) fn kinds(result: &LoadResult) -> Option<String> {
+    let said = sorted_kinds(result).into_iter();
+    let said = said.map(|kind| format!("{} {}", kind.name, units::count(kind.count))).collect::<Vec<_>>();
+    (!said.is_empty()).then(|| format!("replies, warm-up included: {}", said.join(", ")))
+}
+
+/// The same, for a table.
+pub(crate) fn sorted_kinds(result: &LoadResult) -> Vec<&Kind> {
     let mut kinds: Vec<_> = result.kinds.iter().collect();
     kinds.sort_by_key(|kind| std::cmp::Reverse(kind.count));
-    let said = kinds.iter().map(|kind| format!("{} {}", kind.name, units::count(kind.count)));
-    let said = said.collect::<Vec<_>>().join(", ");
-    (!kinds.is_empty()).then(|| format!("replies, warm-up included: {said}"))
+    kinds
 }
 
 /// Throughput per core of the sender and of the receiver.

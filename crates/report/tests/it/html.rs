@@ -2,6 +2,7 @@
 
 mod profile;
 
+use udpath_load::result::Kind;
 use udpath_report::Render;
 
 use crate::fixture;
@@ -260,6 +261,21 @@ fn a_load_is_whole() {
     ] {
         assert!(html.contains(text), "{text}");
     }
+}
+
+#[test]
+fn a_load_names_what_the_replies_said() {
+    let mut result = fixture::load();
+    assert!(!result.html().contains("What the replies said"), "its replies are all alike");
+    let kind = |name: &str, count| Kind { name: name.to_owned(), count };
+    result.kinds = vec![kind("NXDOMAIN", 250_000), kind("NOERROR", 750_000), kind(fixture::HOSTILE, 0)];
+    let html = result.html();
+    check(&html);
+    let row = |name: &str, count: &str, share: &str| {
+        html.find(&format!(r#"<tr><th scope="row">{name}</th><td>{count}</td><td>{share}</td></tr>"#))
+    };
+    let (most, least) = (row("NOERROR", "750,000", "75.0 %"), row("NXDOMAIN", "250,000", "25.0 %"));
+    assert!(most.expect("the most frequent") < least.expect("the others"), "the most frequent is first");
 }
 
 #[test]
