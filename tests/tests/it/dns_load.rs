@@ -107,6 +107,38 @@ fn knotd_and_nsd_answer_generated_names_over_every_engine() {
     }
 }
 
+/// The kernel engine judges every reply by its header, and a sample completely: question, records and all.
+#[test]
+fn knotd_and_nsd_answer_the_kernel_engine() {
+    udpath_lab::needs_root!();
+    for which in DnsProgram::ALL {
+        let lab = client_and_server("dns-kernel", 2);
+        let server = start(&lab, which);
+        // A veth hands frames of XDP only to an end with NAPI.
+        let napi = lab.machine("server").unwrap().towards("client").unwrap().ensure_napi().unwrap();
+        for target in server.addresses() {
+            let names = ["--engine", "kernel", "--name", "H{}.eXample.test", "--names", "1000", "--verify"];
+            for more in [&[][..], &["--types", "A:60,AAAA:40", "--missing", "20", "--edns", "50", "--dnssec"]]
+            {
+                let result = valid(&lab, target, &[&names[..], more].concat());
+                assert_eq!(result["engine"], "kernel");
+                let note = result["generator"]["notes"][0].as_str().unwrap();
+                let checked =
+                    note.split_once(" of ").and_then(|(checked, _)| checked.replace(',', "").parse().ok());
+                assert!(
+                    checked.is_some_and(|checked: u64| checked > 10),
+                    "{which:?} {target} {more:?}: {note}"
+                );
+                let warnings = result["warnings"].to_string();
+                assert!(!warnings.contains("checked completely"), "{which:?} {target} {more:?}: {warnings}");
+            }
+        }
+        drop(napi);
+        drop(server);
+        lab.down().unwrap();
+    }
+}
+
 /// Whatever a zone holds is asked for from a file: aliases, wildcards, delegations, and what does not fit.
 #[test]
 fn knotd_and_nsd_answer_a_file_over_every_engine() {
