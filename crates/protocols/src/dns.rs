@@ -30,7 +30,7 @@ pub use zone::ZoneError;
 use udpath_load::Engine;
 use udpath_load::plan::{Mode, Transport};
 
-use crate::{OptionError, OptionSpec, Options, ProtocolEntry, StartError};
+use crate::{OptionError, OptionSpec, Options, ProtocolEntry, ServerFile, ServerOption, StartError};
 
 /// `--zone`.
 const ZONE: OptionSpec = OptionSpec {
@@ -75,6 +75,10 @@ pub static ENTRY: ProtocolEntry = ProtocolEntry {
         let dns = Dns::load(&files).map_err(|error| invalid(options, &error))?;
         Ok::<_, StartError>(start(config, tcp, dns, &files)?)
     }),
+    server_for: |load| {
+        let zone = template::zone_for(load)?;
+        Ok(vec![ServerOption { spec: &ZONE, file: ServerFile::With(zone) }])
+    },
     load: |run, options| Ok(Box::new(DnsLoad::from_options(run, options)?)),
 };
 

@@ -10,6 +10,7 @@ use udpath_load::Engine;
 use udpath_load::plan::{Mode, Transport};
 
 use crate::ProtocolEntry;
+use crate::registry::any_server;
 
 /// The row of the registry.
 pub static ENTRY: ProtocolEntry = ProtocolEntry {
@@ -22,5 +23,6 @@ pub static ENTRY: ProtocolEntry = ProtocolEntry {
     serve_options: &[],
     load_options: &[],
     start: Some(|config, tcp, _| Ok(start(config, tcp)?)),
+    server_for: any_server,
     load: |run, _| Ok(Box::new(EchoLoad::new(run))),
 };

@@ -16,7 +16,9 @@ pub mod sink;
 pub mod snmp;
 
 pub use options::{OptionError, OptionSpec, Options};
-pub use registry::{Load, ProtocolEntry, Start, StartError, find, with_mode, with_server};
+pub use registry::{
+    Load, ProtocolEntry, ServerFile, ServerOption, Start, StartError, find, with_mode, with_server,
+};
 
 /// Every protocol, in the order of help and completions.
 pub static PROTOCOLS: &[&ProtocolEntry] = &[

@@ -18,6 +18,7 @@ pub use template::{MixLoad, MixTemplate};
 use udpath_load::Engine;
 use udpath_load::plan::{Mode, Transport};
 
+use crate::registry::any_server;
 use crate::{OptionSpec, ProtocolEntry};
 
 /// `--mix`.
@@ -42,5 +43,6 @@ pub static ENTRY: ProtocolEntry = ProtocolEntry {
     serve_options: &[],
     load_options: &[MIX],
     start: None,
+    server_for: any_server,
     load: |run, options| Ok(Box::new(MixLoad::from_options(run, options)?)),
 };

@@ -24,6 +24,7 @@ pub use template::{NtpLoad, NtpTemplate};
 use udpath_load::Engine;
 use udpath_load::plan::{Mode, Transport};
 
+use crate::registry::any_server;
 use crate::{OptionSpec, ProtocolEntry};
 
 /// `--stratum`.
@@ -66,5 +67,6 @@ pub static ENTRY: ProtocolEntry = ProtocolEntry {
     serve_options: &[STRATUM, LOCAL, RATE_LIMIT, RATE_BURST],
     load_options: &[],
     start: Some(|config, _tcp, options| Ok(start(config, NtpConfig::from_options(options)?)?)),
+    server_for: any_server,
     load: |run, _| Ok(Box::new(NtpLoad::new(run))),
 };

@@ -104,5 +104,6 @@ pub static ENTRY: ProtocolEntry = ProtocolEntry {
         let state = RadiusState::open(RadiusFiles::from_options(options)?)?;
         Ok(start(config, &state)?)
     }),
+    server_for: template::server_for,
     load: |run, options| Ok(Box::new(RadiusLoad::new(run, LoadConfig::from_options(options)?))),
 };

@@ -1,5 +1,7 @@
 //! One row per protocol: all that `serve`, `load` and `boost` need to know of it.
 
+use std::path::PathBuf;
+
 use udpath_load::Engine;
 use udpath_load::plan::{Mode, Transport};
 use udpath_load::template::Protocol;
@@ -28,12 +30,37 @@ pub struct ProtocolEntry {
     pub load_options: &'static [OptionSpec],
     /// Starts a server of it; also over TCP if asked. Ask only for what `transports` has. None: there is only a load.
     pub start: Option<Start>,
+    /// The options of a server made for a load with these options, so that its replies are valid.
+    pub server_for: fn(load: &Options) -> Result<Vec<ServerOption>, OptionError>,
     /// Makes its side of a load. Each run has its own number: replies left over from another run are corrupt, not valid.
     pub load: fn(run: u64, options: &Options) -> Load,
 }
 
 /// Starts a protocol's server.
 pub type Start = fn(config: &Config, tcp: bool, options: &Options) -> Result<Server, StartError>;
+
+/// An option of a server that is made for a load.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerOption {
+    /// The option.
+    pub spec: &'static OptionSpec,
+    /// Its file.
+    pub file: ServerFile,
+}
+
+/// The file that an option names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServerFile {
+    /// One that exists.
+    At(PathBuf),
+    /// One that the caller writes, with this text.
+    With(String),
+}
+
+/// For protocols whose servers answer any load.
+pub(crate) fn any_server(_load: &Options) -> Result<Vec<ServerOption>, OptionError> {
+    Ok(Vec::new())
+}
 
 /// A protocol's side of a load, or its invalid option.
 pub type Load = Result<Box<dyn Protocol>, OptionError>;

@@ -14,6 +14,7 @@ pub use template::{ReplayLoad, ReplayTemplate};
 use udpath_load::Engine;
 use udpath_load::plan::{Mode, Transport};
 
+use crate::registry::any_server;
 use crate::{OptionSpec, ProtocolEntry};
 
 /// `--pcap`.
@@ -49,5 +50,6 @@ pub static ENTRY: ProtocolEntry = ProtocolEntry {
     serve_options: &[],
     load_options: &[PCAP, PORT, ID],
     start: None,
+    server_for: any_server,
     load: |run, options| Ok(Box::new(ReplayLoad::from_options(run, options)?)),
 };

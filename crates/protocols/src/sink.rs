@@ -21,6 +21,7 @@ use udpath_load::plan::{Mode, Transport};
 
 use udpath_serve::{Config, ReceiveCall};
 
+use crate::registry::any_server;
 use crate::{OptionSpec, ProtocolEntry};
 
 /// `--receive`.
@@ -46,6 +47,7 @@ pub static ENTRY: ProtocolEntry = ProtocolEntry {
             options.parsed(&RECEIVE, "recvfrom, recvmsg or recvmmsg", |_| true)?;
         Ok(start(&Config { receive_call, ..config.clone() }, tcp)?)
     }),
+    server_for: any_server,
     load: |_, _| Ok(Box::new(SinkLoad)),
 };
 

@@ -32,6 +32,7 @@ pub use usm::{Auth, Hash, User};
 use udpath_load::Engine;
 use udpath_load::plan::{Mode, Transport};
 
+use crate::registry::any_server;
 use crate::{OptionSpec, ProtocolEntry};
 
 /// Longest message sent or accepted, bytes: what an Ethernet frame carries in one fragment over IPv4. In version 3 agents learn
@@ -101,5 +102,6 @@ pub static ENTRY: ProtocolEntry = ProtocolEntry {
     serve_options: &[],
     load_options: &[COMMUNITY, USER, AUTH, PRIV, OPERATION, OIDS, MAX_REPETITIONS],
     start: None,
+    server_for: any_server,
     load: |run, options| Ok(Box::new(SnmpLoad::new(run, SnmpConfig::from_options(options)?)?)),
 };

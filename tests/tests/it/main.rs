@@ -8,6 +8,7 @@ mod dns_load;
 mod export;
 mod history;
 mod inside;
+mod load_lab;
 mod mix;
 mod ntp;
 mod peers;

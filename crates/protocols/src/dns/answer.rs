@@ -15,7 +15,7 @@ use super::wire::{HEADER, MAX_UDP, Query, class, rcode, rtype};
 
 /// Bytes of an OPT record without options.
 const OPT: usize = 11;
-/// TTL of the record that stands for all types, seconds (RFC 8482, 4.2: not so short that it is asked for again and again).
+/// TTL of the record that stands for all types, seconds (RFC 8482, 4.2: not so short that clients repeat the query often).
 const ANY_TTL: u32 = 3600;
 /// A pointer to the question's name.
 const QUESTION: [u8; 2] = [0xc0, HEADER as u8];
@@ -39,7 +39,7 @@ enum Content<'a> {
 }
 
 impl<'a> Response<'a> {
-    /// The response to a query. `version`: the data of the TXT record that tells it.
+    /// The response to a query. `version`: the data of the TXT record with the version.
     #[inline]
     pub(super) fn to(query: &Query<'_>, index: &'a Index, version: &'a [u8]) -> Self {
         if query.edns.is_some_and(|edns| edns.version > 0) {

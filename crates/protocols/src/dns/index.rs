@@ -32,7 +32,7 @@ pub(super) struct Index {
 /// A place of the table; `at` 0 is free.
 #[derive(Debug, Clone, Copy, Default)]
 struct Slot {
-    /// The upper half of the name's hash: other names are told apart without looking at them.
+    /// The upper half of the name's hash: most other names differ in it, and are not compared.
     tag: u32,
     at: u32,
 }
@@ -64,7 +64,7 @@ const OTHER_TYPES: u16 = 0;
 pub(super) enum Found<'a> {
     /// These records.
     Section(Section<'a>),
-    /// The name exists, and all its types were asked for.
+    /// The name exists, and the query is for all its types.
     AnyType,
     /// The name is below one with a DNAME record: that record, and how many labels of the question are in front of its owner.
     Alias(Section<'a>, usize),

@@ -1,11 +1,11 @@
 //! Response rate limiting: how often a network gets replies of one kind, so that queries with forged addresses do not make the
-//! server flood whoever has them.
+//! server flood their owners.
 //!
 //! ```text
 //! 192.0.2.77, no such name ─▸ 192.0.2.0/24 | NXDOMAIN ─▸ within its rate: reply
 //!                                                      └▸ over it: every second time a truncated reply, else none
 //! ```
-//! A real client that shares the network gets a truncated reply soon and asks again over TCP, which nobody forges. Cookies lift the
+//! A real client in that network soon gets a truncated reply and retries over TCP, where addresses cannot be forged. Cookies lift the
 //! limit (RFC 7873, 5.2.3). The table is [`ClientLimit`]'s, which all workers share without locks.
 
 use std::net::{IpAddr, Ipv6Addr};

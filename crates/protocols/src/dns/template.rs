@@ -17,6 +17,7 @@ mod options;
 mod queries;
 mod reply;
 mod types;
+mod zone_for;
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -34,6 +35,7 @@ use reply::Contents;
 
 pub(super) use options::OPTIONS;
 pub use queries::MAX_QUERY;
+pub(super) use zone_for::zone_for;
 
 /// Bits of an identifier.
 const ID_BITS: u32 = 16;

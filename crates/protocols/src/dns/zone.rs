@@ -13,7 +13,7 @@ use super::name;
 use super::records::{Record, Records, TooLarge, Unplaced, Zone};
 use super::wire::rtype;
 
-/// Deepest `$INCLUDE`: a file that includes itself ends here. Nobody nests files this deep on purpose.
+/// Deepest `$INCLUDE`. Higher: a file that includes itself is read more often before the error. Lower: valid nesting may be refused.
 const MAX_INCLUDE: usize = 8;
 /// Longest TTL in seconds; a greater one counts as 0 (RFC 2181, 8).
 const MAX_TTL: u32 = i32::MAX as u32;
@@ -119,7 +119,7 @@ impl Records {
 struct Source {
     path: PathBuf,
     zonefile: Zonefile,
-    /// Where lines end, so that a record's line is known: `domain` tells it for its own errors only.
+    /// Where lines end, so that a record's line is known: `domain` reports it for its own errors only.
     line_ends: Vec<u32>,
 }
 

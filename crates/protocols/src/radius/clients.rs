@@ -24,7 +24,7 @@ const EXCEPTION: &str = "no-message-authenticator";
 pub struct Client {
     /// The secret.
     pub secret: Secret,
-    /// Whether an Access-Request without Message-Authenticator is dropped. Without this, whoever sits between client and
+    /// Whether an Access-Request without Message-Authenticator is dropped. Without this, an attacker between client and
     /// server can forge replies (CVE-2024-3596).
     pub needs_message_authenticator: bool,
 }

@@ -217,7 +217,7 @@ mod tests {
         Key([1, 2, 3, number, number ^ 0xff])
     }
 
-    /// A reply that tells its request.
+    /// A reply that identifies its request.
     fn reply(number: u64, len: usize) -> Vec<u8> {
         number.to_le_bytes().into_iter().cycle().take(len).collect()
     }

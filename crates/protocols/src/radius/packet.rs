@@ -109,7 +109,7 @@ impl<'a> Packet<'a> {
         Code(self.bytes[0])
     }
 
-    /// Tells apart the requests of one source port.
+    /// Distinguishes the requests of one source port.
     #[must_use]
     pub fn identifier(&self) -> u8 {
         self.bytes[1]

@@ -19,6 +19,7 @@ use super::packet::{Code, DIGEST, HEADER, Kind, MAX_LEN, Packet, Writer};
 use super::secret::{MAX_PASSWORD, chap};
 use super::users::{User, Verdict, padded};
 
+pub(super) use config::server_for;
 pub use config::{Auth, LoadConfig};
 
 /// Payload of a request unless the user chooses another: the longest request of users with names and passwords of up to 40

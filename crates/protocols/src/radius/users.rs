@@ -56,6 +56,9 @@ pub enum Verdict {
     },
 }
 
+/// The file with the users of [`Users::example`].
+pub(super) const EXAMPLE: &str = "bob Cleartext-Password := \"hello\"\n";
+
 impl Users {
     /// Number of users.
     pub(super) fn count(&self) -> usize {

@@ -190,7 +190,7 @@ impl<'a> Message<'a> {
     /// Checks the code and decrypts into `buffer` what is encrypted, both by `keys`; returns the PDU. Without a code, nothing
     /// is checked.
     ///
-    /// Codes are compared in the ordinary way: whoever measures its time learns a code of a message that the agent has sent.
+    /// The comparison is not constant-time: its duration reveals only the code of a message that the agent has already sent.
     pub(super) fn open<'b>(
         &self,
         keys: Option<&Keys>,

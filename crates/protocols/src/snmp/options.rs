@@ -25,7 +25,7 @@ const SYS_UP_TIME: &str = "1.3.6.1.2.1.1.3.0";
 pub struct SnmpConfig {
     /// The version, and who asks in it.
     pub asker: Asker,
-    /// What is asked, in turn; at least one.
+    /// The requests, sent in turn; at least one.
     pub questions: Vec<Question>,
 }
 

@@ -28,7 +28,7 @@ const MAX_ERROR: i32 = 18;
 /// Most OIDs of one request; as many would hardly fit a message.
 pub(super) const MAX_OIDS: usize = 32;
 
-/// What is asked of each OID.
+/// The operation on each OID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     /// Its value.

@@ -227,6 +227,18 @@ fn load() {
             "expected 1 to 32",
         ),
         (
+            &["echo", TO, "--gso", "--tcp"],
+            2,
+            "--gso joins requests of mode rr over UDP sockets, not of mode rr over tcp with engine socket",
+            "remove it",
+        ),
+        (
+            &["dns", "--lab", "--name", "h{}"],
+            2,
+            "invalid --name h{}: a server made for the load needs the name of its zone behind the number",
+            "use a name such as host{}.example.org",
+        ),
+        (
             &["chess", TO],
             2,
             "invalid value 'chess' for '<PROTOCOL>'",

@@ -11,17 +11,14 @@
 //! start together, and their results are merged: counts and histograms are summed.
 
 mod receivers;
+mod servers;
 
-use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr};
-use std::process::{Child, Stdio};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Barrier, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
-use rustix::process::{Pid, Signal, kill_process};
 use udpath_lab::{Interface, Lab, LabBuilder, LinkSpec, Machine, NapiGuard};
 use udpath_load::plan::{Mode, Plan, Transport};
 use udpath_load::record::Arrived;
@@ -30,16 +27,12 @@ use udpath_load::{Engine, Error, Progress};
 
 use super::progress::ProgressLine;
 use super::single;
+use servers::{PORT, Server, ServerOptions};
+
 use crate::args::load::task::Task;
 use crate::args::load::{Args, Pattern};
 use crate::exit::{Done, Failure};
 use crate::verbs::record::Recorder;
-
-/// The servers' port; the machines are empty, so any port is free.
-const PORT: u16 = 7007;
-/// How long a server may take to get ready, and to stop.
-const READY_TIMEOUT: Duration = Duration::from_secs(20);
-const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Clients and servers of a pattern.
 const fn sides(pattern: Pattern, hosts: usize) -> (usize, usize) {
@@ -53,6 +46,7 @@ const fn sides(pattern: Pattern, hosts: usize) -> (usize, usize) {
 
 /// Creates the machines, starts the servers, runs one load per client, and prints the merged result.
 pub(super) fn run(args: &Args, task: &Task, record: Option<Recorder>, stop: &AtomicBool) -> Done {
+    let options = ServerOptions::new(args)?;
     let pattern = args.lab.pattern.unwrap_or(Pattern::Single);
     let (clients, servers) = sides(pattern, args.lab.hosts.unwrap_or(2));
     if !rustix::process::geteuid().is_root() {
@@ -65,7 +59,7 @@ pub(super) fn run(args: &Args, task: &Task, record: Option<Recorder>, stop: &Ato
         _ => lab.mesh("client", "server", &spec),
     };
     let lab = lab.up()?;
-    let done = in_lab(args, task, &lab, stop);
+    let done = in_lab(args, task, &options, &lab, stop);
     // Dropping it would do the same, but without reporting errors. An earlier error is reported first.
     let down = lab.down().context("cannot take the lab down");
     let (result, cut) = done?;
@@ -76,6 +70,7 @@ pub(super) fn run(args: &Args, task: &Task, record: Option<Recorder>, stop: &Ato
 fn in_lab(
     args: &Args,
     task: &Task,
+    options: &ServerOptions,
     lab: &Lab,
     stop: &AtomicBool,
 ) -> Result<(LoadResult, Option<String>), Failure> {
@@ -84,7 +79,7 @@ fn in_lab(
     };
     let mut running = Vec::new();
     for machine in of("server") {
-        running.push(Server::start(lab, machine, args, task)?);
+        running.push(Server::start(lab, machine, args, task, options)?);
     }
     let mut loads = Vec::new();
     for machine in of("client") {
@@ -152,7 +147,7 @@ const MIN_CPU_SECONDS: f64 = 0.1;
 /// CPU time that the servers have used so far, seconds; `None` if it cannot be read.
 fn cpu_seconds(servers: &[Server]) -> Option<f64> {
     let of = |server: &Server| {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.0.id())).ok()?;
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.id())).ok()?;
         // The name in the earlier field may contain spaces and brackets. Fields 14 and 15: user and system time
         // (proc_pid_stat(5)).
         let (_, fields) = stat.rsplit_once(')')?;
@@ -217,58 +212,4 @@ fn together(
 
 fn lock(line: &Mutex<ProgressLine>) -> MutexGuard<'_, ProgressLine> {
     line.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A `udpath serve` on a machine; stopped when dropped.
-struct Server(Child);
-
-impl Server {
-    fn start(lab: &Lab, machine: &Machine, args: &Args, task: &Task) -> Result<Self, Failure> {
-        let program = std::env::current_exe().context("cannot find this program's own file")?;
-        let mut command = machine.command(program);
-        command.args(["serve", args.protocol.name, "--json", "--bind", &format!("0.0.0.0:{PORT}")]);
-        if task.plan.transport == Transport::Tcp {
-            command.arg("--tcp");
-        }
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = lab.spawn(command).context("cannot start a server in the lab")?;
-        let stderr = child.stderr.take();
-        let server = Self(child);
-        let stderr = stderr.context("the server's stderr is not a pipe")?;
-        let (said, heard) = mpsc::channel();
-        // Keeps reading after `ready`, so that the server never blocks on a full pipe; ends with the server.
-        thread::spawn(move || {
-            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                let _ = said.send(line);
-            }
-        });
-        let deadline = Instant::now() + READY_TIMEOUT;
-        let mut words = Vec::new();
-        while let Ok(line) = heard.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            if line.starts_with("ready") {
-                return Ok(server);
-            }
-            words.push(line);
-        }
-        let words = if words.is_empty() { "it printed nothing".into() } else { words.join(" ") };
-        Err(anyhow!("the server on {} did not become ready: {words}", machine.name()).into())
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Some(pid) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
-            // Not reaped yet, so the pid still belongs to the server.
-            let _ = kill_process(pid, Signal::TERM);
-        }
-        let deadline = Instant::now() + STOP_TIMEOUT;
-        while matches!(self.0.try_wait(), Ok(None)) {
-            if Instant::now() > deadline {
-                let _ = self.0.kill();
-                let _ = self.0.wait();
-                return;
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
-    }
 }

@@ -16,7 +16,7 @@ use super::{Index, OTHER_TYPES, Slot, ZoneEntry, node_flag, slot_of};
 
 /// Most CNAME records of one answer. Resolvers give up at about as many; more would only lengthen the answer.
 const MAX_CHAIN: usize = 16;
-/// Most additional records of one answer that nobody asked for. More do not fit a datagram.
+/// Most additional records of one answer. More do not fit a datagram.
 const MAX_ADDITIONAL: usize = 32;
 /// Places of the table per two names. Fewer: longer searches; more: memory without a name in it.
 const PLACES_PER_TWO: usize = 3;
@@ -132,7 +132,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Tells the node above that there is a `*` below it.
+    /// Marks the node above: there is a `*` below it.
     fn mark_wildcard(&mut self, key: &[u8], above: Option<&Step>) {
         if let Some(step) = above
             && key.get(step.end..) == Some(b"\x01*")

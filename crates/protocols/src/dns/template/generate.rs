@@ -9,7 +9,7 @@ use super::types::Shares;
 /// cent. Fewer: shares are coarse. More: the server's caches are asked for more missing names than there are names.
 pub(super) const MIN_DRAWN: usize = 10_000;
 /// Stands for the number in a pattern.
-const PLACE: &str = "{}";
+pub(super) const PLACE: &str = "{}";
 
 /// What to ask for.
 #[derive(Debug, Clone)]

@@ -9,19 +9,19 @@ use super::generate::{MIN_DRAWN, Names};
 use super::queries::{Composer, Edns, MAX_QUERIES, Queries};
 use super::types::Shares;
 
-const QUERIES: OptionSpec = OptionSpec {
+pub(super) const QUERIES: OptionSpec = OptionSpec {
     name: "queries",
     value: Some("FILE"),
     repeatable: false,
     help: "queries to send in order, a name and a type per line, as dnsperf reads them",
 };
-const NAME: OptionSpec = OptionSpec {
+pub(super) const NAME: OptionSpec = OptionSpec {
     name: "name",
     value: Some("PATTERN"),
     repeatable: false,
     help: "name to ask for; {} stands for a number, such as host{}.example.org [default: example.org]",
 };
-const NAMES: OptionSpec = OptionSpec {
+pub(super) const NAMES: OptionSpec = OptionSpec {
     name: "names",
     value: Some("N"),
     repeatable: false,
@@ -123,7 +123,8 @@ fn edns(options: &Options) -> Result<Edns, OptionError> {
     Ok(Edns { percent, size: size.unwrap_or(DEFAULT_BUFSIZE), dnssec })
 }
 
-fn names(options: &Options) -> Result<Names, OptionError> {
+/// The names of the options, without `--queries`.
+pub(super) fn names(options: &Options) -> Result<Names, OptionError> {
     let count = options.parsed(&NAMES, format!("1 to {MAX_QUERIES}"), |n| (1..=MAX_QUERIES).contains(n))?;
     let names = Names {
         pattern: options.parsed(&NAME, "a name", |_: &String| true)?.unwrap_or_else(|| "example.org".into()),
@@ -156,7 +157,11 @@ impl FromStr for Percent {
     }
 }
 
-fn invalid(option: &OptionSpec, value: &dyn std::fmt::Display, reason: impl ToString) -> OptionError {
+pub(super) fn invalid(
+    option: &OptionSpec,
+    value: &dyn std::fmt::Display,
+    reason: impl ToString,
+) -> OptionError {
     OptionError::Invalid { option: option.name, value: value.to_string(), reason: reason.to_string() }
 }
 

@@ -6,10 +6,10 @@ use super::super::packet::{DIGEST, HEADER};
 use super::super::secret::Secret;
 use super::super::state::invalid;
 use super::super::text::{FileError, LineError, lines, read};
-use super::super::users::{User, Users, padded};
-use super::super::{ACCOUNTING, DEFAULT_SECRET, METHOD, SECRET, SECRET_FILE, USERS};
+use super::super::users::{EXAMPLE, User, Users, padded};
+use super::super::{ACCOUNTING, CLIENTS, DEFAULT_SECRET, METHOD, SECRET, SECRET_FILE, USERS};
 use super::{NAS_IDENTIFIER, PROXY_STATE, SESSION};
-use crate::{OptionError, Options};
+use crate::{OptionError, Options, ServerFile, ServerOption};
 
 /// How users prove their password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,19 +45,7 @@ impl LoadConfig {
     /// From the options of `udpath load radius`.
     pub(in super::super) fn from_options(options: &Options) -> Result<Self, OptionError> {
         let default = Self::default();
-        let text = options.parsed::<String>(&SECRET, "text that is not empty", |text| !text.is_empty())?;
-        let secret = match (text, options.paths(&SECRET_FILE).last()) {
-            (None, None) => default.secret,
-            (Some(text), None) => Secret::new(text.as_bytes()),
-            (None, Some(path)) => secret(&path).map_err(|error| invalid(SECRET_FILE.name, error))?,
-            (Some(_), Some(path)) => {
-                return Err(OptionError::Invalid {
-                    option: SECRET_FILE.name,
-                    value: path.display().to_string(),
-                    reason: "--secret is given as well; remove one of them".into(),
-                });
-            }
-        };
+        let secret = Secret::new(secret(options)?.as_bytes());
         let users = match options.paths(&USERS).last() {
             None => default.users,
             Some(path) => {
@@ -94,14 +82,39 @@ impl LoadConfig {
     }
 }
 
+/// A server for a load with these options: every address is a client with the load's secret, and the users are the same.
+pub(in super::super) fn server_for(load: &Options) -> Result<Vec<ServerOption>, OptionError> {
+    // Within quotes a backslash takes the next character as it is.
+    let secret = secret(load)?.replace('\\', r"\\").replace('"', r#"\""#);
+    let clients = ServerFile::With(format!("0.0.0.0/0 \"{secret}\"\n::/0 \"{secret}\"\n"));
+    let users = load.paths(&USERS).last();
+    let users = users.map_or_else(|| ServerFile::With(EXAMPLE.to_owned()), ServerFile::At);
+    Ok(vec![ServerOption { spec: &CLIENTS, file: clients }, ServerOption { spec: &USERS, file: users }])
+}
+
+/// The secret shared with the server.
+fn secret(options: &Options) -> Result<String, OptionError> {
+    let text = options.parsed::<String>(&SECRET, "text that is not empty", |text| !text.is_empty())?;
+    match (text, options.paths(&SECRET_FILE).last()) {
+        (None, None) => Ok(DEFAULT_SECRET.to_owned()),
+        (Some(text), None) => Ok(text),
+        (None, Some(path)) => first_line(&path).map_err(|error| invalid(SECRET_FILE.name, error)),
+        (Some(_), Some(path)) => Err(OptionError::Invalid {
+            option: SECRET_FILE.name,
+            value: path.display().to_string(),
+            reason: "--secret is given as well; remove one of them".into(),
+        }),
+    }
+}
+
 /// The first line of a file.
-fn secret(path: &Path) -> Result<Secret, FileError> {
+fn first_line(path: &Path) -> Result<String, FileError> {
     read(path, |bytes| {
         let (line, text) = lines(bytes).next().unwrap_or(Ok((1, "")))?;
         if text.is_empty() {
             return Err(LineError { line, reason: "expected the secret".into() });
         }
-        Ok(Secret::new(text.as_bytes()))
+        Ok(text.to_owned())
     })
 }
 
@@ -120,6 +133,29 @@ mod tests {
         let mut packet = [0; HEADER];
         config.secret.authenticate(&mut packet, &[0; 16]).unwrap();
         Secret::new(secret.as_bytes()).has_authenticated(&packet, &[0; 16])
+    }
+
+    /// The file of clients is read by the server as the load's secret, whatever characters it has.
+    #[test]
+    fn a_server_for_the_load_shares_its_secret_and_its_users() {
+        for text in ["testing123", "with spaces # and \\ and \"quotes\"", "a,b := c", "\\"] {
+            let mut load = Options::default();
+            load.push(&SECRET, text);
+            load.push(&USERS, "/etc/users");
+            let [clients, users] = server_for(&load).unwrap().try_into().unwrap();
+            let ServerFile::With(lines) = clients.file else { panic!("{clients:?}") };
+            let clients = super::super::super::Clients::parse(lines.as_bytes()).unwrap();
+            for address in ["10.0.0.1", "2001:db8::1"] {
+                let client = clients.find(address.parse().unwrap()).expect(address);
+                assert!(same(&LoadConfig { secret: client.secret.clone(), ..LoadConfig::default() }, text));
+            }
+            assert_eq!((users.spec.name, users.file), ("users", ServerFile::At("/etc/users".into())));
+        }
+        let [_, users] = server_for(&Options::default()).unwrap().try_into().unwrap();
+        let ServerFile::With(users) = users.file else { panic!("{users:?}") };
+        let (users, example) = (Users::parse(users.as_bytes()).unwrap(), Users::example());
+        let facts = |user: &User| (user.name.clone(), user.password.clone(), user.verdict.clone());
+        assert!(users.all().iter().map(facts).eq(example.all().iter().map(facts)));
     }
 
     #[test]

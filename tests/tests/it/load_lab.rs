@@ -1,0 +1,72 @@
+//! `udpath load --lab`: its servers answer every protocol and engine, with the options that the load needs. Needs root.
+
+use serde_json::Value;
+use udpath_rig::{Run, TIMEOUT};
+
+/// The result of a load in a lab of which every reply is valid.
+fn valid(arguments: &[&str]) -> Value {
+    let fixed = ["--lab", "-d", "400ms", "--json"];
+    let ended = Run::new(&[&["load"], arguments, &fixed].concat()).within(TIMEOUT * 3).finish();
+    assert_eq!(ended.code(), Some(0), "{arguments:?}: {}", ended.err);
+    let result: Value = serde_json::from_str(&ended.out).unwrap();
+    let counts = &result["counts"];
+    assert!(counts["ok"].as_u64().unwrap() > 100, "{arguments:?}: {counts}");
+    for wrong in ["refused", "corrupt", "duplicate", "wrong_flow"] {
+        assert_eq!(counts[wrong], 0, "{arguments:?}: {counts}");
+    }
+    result
+}
+
+#[test]
+fn the_kernel_engine_finds_a_server_on_kernel_sockets() {
+    udpath_lab::needs_root!();
+    for protocol in ["echo", "ntp", "dns"] {
+        let result = valid(&[protocol, "--engine", "kernel", "--inflight", "4"]);
+        assert_eq!(result["engine"], "kernel", "{protocol}");
+    }
+    // Each client has a link, and so an address of the server, of its own.
+    let result = valid(&["echo", "--engine", "kernel", "--pattern", "incast", "--hosts", "2"]);
+    assert_eq!(result["targets"].as_array().unwrap().len(), 2, "{}", result["targets"]);
+}
+
+#[test]
+fn the_zone_has_the_names_of_the_load() {
+    udpath_lab::needs_root!();
+    for engine in ["socket", "kernel", "xdp"] {
+        let names = ["dns", "--engine", engine, "--name", "H{}.eXample.test", "--names", "500", "--verify"];
+        let mixed = ["--types", "A:60,AAAA:30,MX:10", "--missing", "20", "--edns", "50"];
+        valid(&[&names[..], &mixed].concat());
+    }
+    let all = valid(&["dns", "--name", "h{}.example.test", "--names", "500"]);
+    assert_eq!(all["kinds"][0]["name"], "NOERROR", "{}", all["kinds"]);
+    assert_eq!(all["kinds"].as_array().unwrap().len(), 1, "{}", all["kinds"]);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, "example.test A\n").unwrap();
+    let queries = file.path().display().to_string();
+    let ended = Run::new(&["load", "dns", "--lab", "--queries", &queries]).finish();
+    assert_eq!(ended.code(), Some(2), "{}", ended.err);
+    assert!(
+        ended.err.contains("a server made for the load has generated names: use --name"),
+        "{}",
+        ended.err
+    );
+}
+
+#[test]
+fn the_radius_server_shares_the_secret_and_the_users_of_the_load() {
+    udpath_lab::needs_root!();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let secret = file("secret", "a \"quoted\" secret\n");
+    let users = file("users", "eve Cleartext-Password := \"x y\"\nmallory Auth-Type := Reject\n");
+    for engine in ["socket", "xdp"] {
+        valid(&["radius", "--engine", engine]);
+        let given = ["radius", "--engine", engine, "--secret-file", &secret, "--users", &users];
+        valid(&[&given[..], &["--method", "chap"]].concat());
+        valid(&[&given[..], &["--accounting"]].concat());
+    }
+}
