@@ -4,6 +4,7 @@
 #   book         pages in docs/ link to pages in docs/ only; docs/SUMMARY.md lists each of them once
 #   transcripts  a block that shows a shell prompt has a marker for scripts/transcripts.sh
 #   figures      the blocks of scripts/figures.sh are those of the newest results of make bench
+#   tests        a test that a page names as `path/file.rs::name` exists
 #   words        no word that hides who does what (see CONTRIBUTING.md, English)
 #
 #     scripts/check-docs.sh          this tree; first proves on small broken trees that each check can fail
@@ -81,6 +82,15 @@ words() {
     [ -z "$found" ] || complain "$1: words to avoid: $found"
 }
 
+tests() {
+    local line name file
+    while IFS=: read -r line name; do
+        name=${name//\`/}
+        file=${name%%::*}
+        grep -qsE "^ *fn ${name##*::}\(" "$file" || complain "$1:$line: there is no test $name"
+    done < <(grep -noE '`[a-z0-9_/]+\.rs::[a-z0-9_]+`' "$1" || true)
+}
+
 summary() {
     local page count
     [ -e docs/SUMMARY.md ] || return 0
@@ -105,6 +115,7 @@ check() {
     for page in "${pages[@]}"; do
         links "$page"
         transcripts "$page"
+        tests "$page"
         # The changelog of released versions is history; fixtures are third-party text.
         case $page in CHANGELOG.md | */tests/*) ;; *) words "$page" ;; esac
     done
@@ -124,7 +135,8 @@ prove() {
     sound() {
         printf '# Good page\n[here](docs/page.md#a-heading)\n<!-- figures a.b -->\n<!-- end figures -->\n' > "$work/README.md"
         ROOT=$work "$figures" 2>/dev/null
-        printf '# Page\n## A heading\n<!-- transcript host: true -->\n```\n$ true\n```\n' > "$work/docs/page.md"
+        printf 'fn good() {}\n' > "$work/test.rs"
+        printf '# Page\n## A heading\n`test.rs::good` shows it.\n<!-- transcript host: true -->\n```\n$ true\n```\n' > "$work/docs/page.md"
         printf -- '- [page](page.md)\n' > "$work/docs/SUMMARY.md"
     }
     sound
@@ -147,6 +159,8 @@ README.md|<!-- figures a.b -->\n
 docs/page.md|[out](../README.md)\n
 docs/page.md|```\n$ unmarked\n```\n
 docs/page.md|<!-- transcript host: true -->\nno block\n
+docs/page.md|`test.rs::gone` is missing\n
+docs/page.md|`gone.rs::good` is missing\n
 docs/page.md|The user is told.\n
 docs/SUMMARY.md|- [again](page.md)\n
 docs/unlisted.md|# Unlisted\n

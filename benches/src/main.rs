@@ -24,11 +24,12 @@
 //! | `epoch` | an epoch adds under 1.5 ns to a lookup; 8 x a read lock, 4 x a reference count, and beats crossbeam's |
 //! | `two_queue` | two queues and bulk accounting deliver 3 x what one locked queue does under a flood of two producers |
 //! | `tracing` | tracing locks and drops leaves 0.97 of the transactions, all sources 0.8 |
-//! | `dns_load` | `load dns` sends 2 x what dnsperf does on one core over sockets, 3 x over xdp, and finds 1.3 x its highest rate |
+//! | `dns_load` | `load dns` sends 2 x what dnsperf does on one core over sockets (with `--gso`), 3 x over xdp, and finds 1.3 x its highest rate |
 //! | `ntp` | `serve ntp` answers at least 3 x what chronyd does |
 //! | `dns` | `serve dns` answers at least 1.5 x what knotd does over XDP, 1.2 x the better of knotd and nsd over sockets, in less memory than nsd |
 //! | `radius` | `serve radius` answers at least 5 x what FreeRADIUS does |
 //! | `boost_servers` | `boost` shows a gain for two of six servers of Debian by changes around them, and a median of 1.3 x with their configuration |
+//! | `sink` | what receiving costs by recvfrom, recvmsg and recvmmsg; no bound |
 //! | `testpmd_null` | one core serves 14.88 million 64-byte transactions a second, and 0.45 of what testpmd forwards unread |
 //! | `testpmd_xdp` | `serve --io xdp` serves 1.05 x what testpmd answers on the same queue and core |
 
@@ -52,6 +53,7 @@ mod race;
 mod radius;
 mod results;
 mod runtime;
+mod sink;
 mod snapshot;
 mod socket;
 mod steady;
@@ -72,7 +74,7 @@ use crate::results::Results;
 /// Measures its claims and adds each as soon as it is known.
 type Bench = fn(&mut Results) -> Result<()>;
 
-const BENCHES: [(&str, Bench); 22] = [
+const BENCHES: [(&str, Bench); 23] = [
     ("engine", engine::run),
     ("runtime", runtime::run),
     ("socket", socket::run),
@@ -93,6 +95,7 @@ const BENCHES: [(&str, Bench); 22] = [
     ("radius", radius::run),
     ("dns_load", dns_load::run),
     ("boost_servers", boost_servers::run),
+    ("sink", sink::run),
     ("testpmd_null", testpmd_null::run),
     ("testpmd_xdp", testpmd_xdp::run),
 ];

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 use udpath_lab::Lab;
-use udpath_rig::{Ended, Run, Running, TIMEOUT, client_and_server, program};
+use udpath_rig::{Ended, Run, Running, TIMEOUT, campaign, client_and_server, program};
 
 use crate::inside::{self, IOS, addresses, end, start};
 
@@ -298,6 +298,57 @@ fn a_flood_gets_less_than_it_sends_over_every_io() {
         // Every second one over the rate is dropped.
         let refused = total["dropped"]["refused"].as_u64().unwrap();
         assert!(refused > count("received") / 3, "{io}: {total}");
+    }
+    lab.down().unwrap();
+}
+
+/// What a forged source address gains, on the wire: docs/protocols/dns.md has these figures.
+#[test]
+fn a_flood_is_amplified_as_the_docs_say() {
+    udpath_lab::needs_root!();
+    let (zone, lab) = (Zone::new(), client_and_server("dns-factor", 2));
+    zone.write(1, &format!("big TXT{}\n", format!(" \"{}\"", "t".repeat(200)).repeat(5)));
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/protocols/dns.md");
+    let docs = fs::read_to_string(docs).unwrap();
+    let kinds = [
+        (
+            "1,000 bytes of TXT records, EDNS",
+            &["--name", "big.example.org", "--types", "TXT", "--edns", "100"][..],
+        ),
+        ("the same without EDNS", &["--name", "big.example.org", "--types", "TXT"]),
+        ("a name that does not exist", &["--name", "www.example.org", "--missing", "100", "--edns", "100"]),
+    ];
+    for (kind, words) in kinds {
+        let row = docs.lines().find_map(|line| line.strip_prefix(&format!("| {kind} |")));
+        let row = row.unwrap_or_else(|| panic!("docs/protocols/dns.md has no row for {kind}"));
+        let printed: Vec<f64> = row.split('|').filter_map(|cell| cell.trim().parse().ok()).collect();
+        let mut measured = Vec::new();
+        for limit in [&[][..], &["--responses-per-second", "5"]] {
+            let server = serve(&lab, &zone, "reuseport", limit);
+            let [address, _] = addresses(&lab);
+            let target = format!("{address}:53");
+            let load =
+                ["load", "dns", &target, "--rate", "10000", "-d", "1s", "--timeout", "200ms", "--json"];
+            // With the limit, most requests get no reply, which the load reports.
+            let _ =
+                run(&lab, "client", &program().display().to_string(), &[&load[..], words].concat()).finish();
+            let counts = end(server);
+            let bytes = |name: &str| counts["total"][name].as_u64().unwrap() as f64;
+            assert!(counts["total"]["received"].as_u64().unwrap() > 2000, "{kind}: {counts}");
+            measured.push(bytes("answered_bytes") / bytes("received_bytes"));
+        }
+        campaign::record(
+            &format!("dns amplification, {kind}"),
+            &format!("{:.2} without a limit, {:.2} with 5 responses per second", measured[0], measured[1]),
+        );
+        assert_eq!(printed.len(), 2, "{row}");
+        for (printed, measured) in printed.iter().zip(measured) {
+            // Printed with one digit; a slow machine's flood is shorter, and its first replies weigh more.
+            assert!(
+                (printed - measured).abs() < 0.051 + 0.02 * printed,
+                "{kind}: {measured}, printed as {printed}"
+            );
+        }
     }
     lab.down().unwrap();
 }
