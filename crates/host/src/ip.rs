@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::text::{Malformed, optional, wanted};
+use crate::text::{Malformed, optional};
 use crate::{Missing, Source};
 
 /// The IP layer of one network namespace.
@@ -55,26 +55,29 @@ impl IpCounters {
     }
 }
 
-/// Reads the counters. Missing IPv6 is normal.
+/// Reads the counters. Missing IPv6 is normal, and so is a capture whose files have UDP alone.
 pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Ip {
-    let v4 = wanted(source, missing, "counters of IP", "/proc/net/snmp", snmp);
-    let v6 = optional(source, missing, "counters of IPv6", "/proc/net/snmp6", snmp6);
+    let v4 = optional(source, missing, "counters of IP", "/proc/net/snmp", snmp).flatten();
+    let v6 = optional(source, missing, "counters of IPv6", "/proc/net/snmp6", snmp6).flatten();
     Ip { v4, v6 }
 }
 
-/// `/proc/net/snmp`: a line of names and a line of values.
-fn snmp(text: &str) -> Result<IpCounters, Malformed> {
+/// `/proc/net/snmp`: a line of names and a line of values. `None` without them.
+fn snmp(text: &str) -> Result<Option<IpCounters>, Malformed> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("Ip:"));
-    let (Some(names), Some(values)) = (lines.next(), lines.next()) else {
-        return Err(Malformed::new(0, "", "no two lines 'Ip:'"));
-    };
+    let Some(names) = lines.next() else { return Ok(None) };
+    let values = lines.next().unwrap_or_default();
     let named = || names.split_ascii_whitespace().zip(values.split_ascii_whitespace());
     counters(|name| named().find(|(known, _)| *known == name)?.1.parse().ok())
+        .map(Some)
         .ok_or_else(|| Malformed::new(0, values, "a counter of IP is missing"))
 }
 
-/// `/proc/net/snmp6`: a name and a value on each line.
-fn snmp6(text: &str) -> Result<IpCounters, Malformed> {
+/// `/proc/net/snmp6`: a name and a value on each line. `None` without those of IPv6.
+fn snmp6(text: &str) -> Result<Option<IpCounters>, Malformed> {
+    if !text.lines().any(|line| line.starts_with("Ip6")) {
+        return Ok(None);
+    }
     let value = |name: &str| {
         text.lines().find_map(|line| {
             let value = line.strip_prefix("Ip6")?.strip_prefix(name)?;
@@ -82,7 +85,7 @@ fn snmp6(text: &str) -> Result<IpCounters, Malformed> {
             value.starts_with(char::is_whitespace).then(|| value.trim().parse().ok())?
         })
     };
-    counters(value).ok_or_else(|| Malformed::new(0, "", "a counter of IPv6 is missing"))
+    counters(value).map(Some).ok_or_else(|| Malformed::new(0, "", "a counter of IPv6 is missing"))
 }
 
 fn counters(value: impl Fn(&str) -> Option<u64>) -> Option<IpCounters> {
@@ -113,10 +116,11 @@ Udp: 1
 
     #[test]
     fn counters_are_identified_by_name() {
-        let ip = snmp(SNMP).unwrap();
+        let ip = snmp(SNMP).unwrap().unwrap();
         assert_eq!((ip.received, ip.fragments_received, ip.reassembled), (1000, 40, 20));
         assert_eq!((ip.not_reassembled, ip.fragments_sent, ip.not_fragmented), (4, 10, 6));
         assert_eq!((ip.in_discards, ip.out_discards, ip.no_routes), (1, 2, 3));
+        assert_eq!(snmp("Udp: InDatagrams\n"), Ok(None));
         assert!(snmp("Ip: InReceives\n").is_err() && snmp("Ip: InReceives\nIp: 1\n").is_err());
     }
 
@@ -125,8 +129,9 @@ Udp: 1
         let names = ["InReceives", "InDiscards", "OutDiscards", "OutNoRoutes", "ReasmReqds", "ReasmOKs"];
         let names = names.into_iter().chain(["ReasmFails", "FragFails", "FragCreates"]);
         let text: String = names.enumerate().map(|(at, name)| format!("Ip6{name}    \t{at}\n")).collect();
-        assert_eq!(snmp6(&text).unwrap().fragments_sent, 8);
-        assert!(snmp6("Udp6InDatagrams 9\n").is_err());
+        assert_eq!(snmp6(&text).unwrap().unwrap().fragments_sent, 8);
+        assert_eq!(snmp6("Udp6InDatagrams 9\n"), Ok(None));
+        assert!(snmp6("Ip6InReceives 9\n").is_err());
     }
 
     #[test]
