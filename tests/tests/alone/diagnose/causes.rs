@@ -232,7 +232,7 @@ fn stop_one(scene: &mut Scene) {
     std::thread::sleep(std::time::Duration::from_secs(1));
 }
 
-/// Puts the server into a control group with a tenth of a CPU, which is removed with the last process in it.
+/// Puts the server into a control group with a tenth of a CPU. The group is empty once the server has ended.
 fn limit_cpu(scene: &mut Scene) {
     let folder = PathBuf::from(format!("/sys/fs/cgroup/cpu/udpath-test-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
