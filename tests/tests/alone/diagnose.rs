@@ -91,6 +91,8 @@ impl Scene {
             drop(one);
         }
         bed.down();
+        // There is none unless the server was limited.
+        let _ = std::fs::remove_dir(causes::group());
     }
 }
 

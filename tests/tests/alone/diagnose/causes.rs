@@ -232,9 +232,14 @@ fn stop_one(scene: &mut Scene) {
     std::thread::sleep(std::time::Duration::from_secs(1));
 }
 
-/// Puts the server into a control group with a tenth of a CPU. The group is empty once the server has ended.
+/// The control group of a limited server.
+pub(super) fn group() -> PathBuf {
+    PathBuf::from(format!("/sys/fs/cgroup/cpu/udpath-test-{}", std::process::id()))
+}
+
+/// Puts the server into a control group with a tenth of a CPU, which is removed with the scene.
 fn limit_cpu(scene: &mut Scene) {
-    let folder = PathBuf::from(format!("/sys/fs/cgroup/cpu/udpath-test-{}", std::process::id()));
+    let folder = group();
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("cpu.cfs_quota_us"), "10000").unwrap();
     for pid in workers(scene) {
