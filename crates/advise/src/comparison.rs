@@ -37,10 +37,13 @@ const MEDIAN: Allowance = Allowance(0.1);
 /// Allowance of the 99th percentile: a few pauses of the machine move it. Equal runs on a machine that other programs kept
 /// busy differed by up to 1.4 times. Lower and higher: as for rates.
 const TAIL: Allowance = Allowance(0.5);
-/// Largest standard error of a run's rate at which its latency is evidence: a machine that was disturbed shows it first in
-/// its rate, and a histogram does not show when its values were measured. Lower: short runs get no verdict on latency.
-/// Higher: disturbed runs get wrong ones.
+/// Largest standard error of a run's rate at which it was steady. Beyond, the machine was disturbed, and not equally in A and B:
+/// latency is no evidence then, as a histogram does not show when its values were measured. Lower: short runs get few
+/// verdicts. Higher: disturbed runs get wrong ones.
 const STEADY: f64 = 0.02;
+/// Allowance of rates if either run was not steady: two equal climbs on a machine that other programs kept busy differed by
+/// 2.1 times. Lower: disturbed runs get wrong verdicts. Higher: a service that became erratic gets none.
+const DISTURBED: Allowance = Allowance(1.0);
 /// Allowance of CPU time per datagram. Lower and higher: as for rates.
 const COST: Allowance = Allowance(0.05);
 /// Largest difference of loss that two equal runs may have, as a share of the requests. Lower: one burst that hits a full
@@ -266,6 +269,22 @@ fn origins_or_note(a: Option<&Origin>, b: Option<&Origin>, notes: &mut Vec<Strin
     };
     notes.push(format!("{missing} on which machine, kernel and settings it was measured: they may differ"));
     Vec::new()
+}
+
+/// Whether both rates are known, and steady enough for latency to be evidence.
+fn are_steady(rates: [Option<unpaired::Figure>; 2]) -> bool {
+    rates.iter().all(|rate| rate.is_some_and(|rate| rate.error() <= STEADY))
+}
+
+/// The allowance of two rates; says if it is that of disturbed runs.
+fn allowance(rates: [Option<unpaired::Figure>; 2], notes: &mut Vec<String>) -> Allowance {
+    if rates.iter().all(Option::is_some) && !are_steady(rates) {
+        let note = "the rate varied so much that only a factor of two would be a verdict, and latency is no evidence: measure \
+                    longer, or on a machine that does nothing else";
+        notes.push(note.to_owned());
+        return DISTURBED;
+    }
+    RATE
 }
 
 /// The caveats of counts that do not add up, as `A: ...`.

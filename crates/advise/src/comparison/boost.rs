@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Better, CompareResult, Figure, Kind, Pair, Pairs, RATE, Unit, check, latency, origins, origins_or_note,
+    Better, CompareResult, Figure, Kind, Pair, Pairs, Unit, allowance, check, latency, origins,
+    origins_or_note,
 };
 use crate::result::{BoostResult, RungResult, Verdict};
-use crate::statistics::unpaired;
+use crate::statistics::unpaired::{self, Allowance};
 
 /// Compares `b` with `a`.
 #[must_use]
@@ -14,7 +15,7 @@ pub fn boosts(a: &BoostResult, b: &BoostResult) -> CompareResult {
     let (mut figures, mut differs, mut notes) = (Vec::new(), Pairs::default(), Vec::new());
     match (best(a), best(b)) {
         (Some(best_a), Some(best_b)) => {
-            of_best(&mut figures, best_a, best_b);
+            of_best(&mut figures, best_a, best_b, &mut notes);
             differs.add("best rung", &best_a.name, &best_b.name);
             differs.add_maps(&settings(best_a), &settings(best_b));
             check("A", &best_a.counts, &mut notes);
@@ -25,7 +26,8 @@ pub fn boosts(a: &BoostResult, b: &BoostResult) -> CompareResult {
     }
     for rung in a.rungs.iter().filter(|rung| ran(rung)) {
         if let Some(other) = b.rungs.iter().find(|other| other.name == rung.name && ran(other)) {
-            figures.push(rate("rung", &rung.name, rung, other));
+            let allowance = allowance([trials(rung), trials(other)], &mut Vec::new());
+            figures.push(rate("rung", &rung.name, rung, other, allowance));
         }
     }
     let mut differs = differs.0;
@@ -77,18 +79,23 @@ fn machines(a: &BoostResult, b: &BoostResult, notes: &mut Vec<String>) -> Vec<Pa
     pairs.0
 }
 
-fn rate(group: &str, name: &str, a: &RungResult, b: &RungResult) -> Figure {
-    let trials = |rung: &RungResult| unpaired::Figure::of_samples(&rung.trials);
-    let figure = Figure::new(group, name, Unit::Rate, Some(a.tps), Some(b.tps));
-    figure.judged(trials(a), trials(b), RATE, Better::Higher)
+/// The rate of a rung by its trials.
+fn trials(rung: &RungResult) -> Option<unpaired::Figure> {
+    unpaired::Figure::of_samples(&rung.trials)
 }
 
-fn of_best(figures: &mut Vec<Figure>, a: &RungResult, b: &RungResult) {
-    figures.push(rate("best rung", "transactions", a, b).decisive());
+fn rate(group: &str, name: &str, a: &RungResult, b: &RungResult, allowance: Allowance) -> Figure {
+    let figure = Figure::new(group, name, Unit::Rate, Some(a.tps), Some(b.tps));
+    figure.judged(trials(a), trials(b), allowance, Better::Higher)
+}
+
+fn of_best(figures: &mut Vec<Figure>, a: &RungResult, b: &RungResult, notes: &mut Vec<String>) {
+    let rates = [trials(a), trials(b)];
+    let allowance = allowance(rates, notes);
+    figures.push(rate("best rung", "transactions", a, b, allowance).decisive());
     let cpu = |rung: &RungResult| Some(rung.cpu_ns_per_transaction).filter(|ns| *ns > 0.0);
     figures.push(Figure::new("CPU time", "of the whole machine, each", Unit::Nanoseconds, cpu(a), cpu(b)));
     figures.push(Figure::loss("loss", &a.counts, &b.counts).decisive());
     let latencies = [a, b].map(|rung| rung.latency.as_ref());
-    let rates = [a, b].map(|rung| unpaired::Figure::of_samples(&rung.trials));
     latency::add(figures, "latency, sent to answered", latencies, rates);
 }

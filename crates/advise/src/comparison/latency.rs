@@ -2,7 +2,7 @@
 
 use udpath_load::result::Latency;
 
-use super::{Allowance, Better, Figure, MEDIAN, STEADY, TAIL, Unit};
+use super::{Allowance, Better, Figure, MEDIAN, TAIL, Unit, are_steady};
 use crate::statistics::unpaired;
 
 /// A percentile: its name, its share, its value in a result, and its allowance if it is judged.
@@ -38,9 +38,4 @@ pub(super) fn add(
             _ => figure,
         });
     }
-}
-
-/// Whether both rates are known, and steady enough for latency to be evidence.
-pub(super) fn are_steady(rates: [Option<unpaired::Figure>; 2]) -> bool {
-    rates.iter().all(|rate| rate.is_some_and(|rate| rate.error() <= STEADY))
 }

@@ -2,7 +2,9 @@
 
 use udpath_load::result::{Core, Counts, LoadResult};
 
-use super::{Better, CompareResult, Figure, Kind, Pair, Pairs, RATE, Unit, check, latency, origins_or_note};
+use super::{
+    Better, CompareResult, Figure, Kind, Pair, Pairs, Unit, allowance, check, latency, origins_or_note,
+};
 use crate::statistics::unpaired;
 
 /// Compares `b` with `a`.
@@ -63,7 +65,8 @@ fn figures(a: &LoadResult, b: &LoadResult, notes: &mut Vec<String>) -> Vec<Figur
         notes.push(format!("{side} how its rate varied ({least}): run the load for 5 s or longer"));
     }
     let rate = Figure::new("rate", name, Unit::Rate, Some(a.tps), Some(b.tps));
-    let mut figures = vec![rate.judged(of_a, of_b, RATE, Better::Higher).decisive()];
+    let allowance = allowance([of_a, of_b], notes);
+    let mut figures = vec![rate.judged(of_a, of_b, allowance, Better::Higher).decisive()];
     let received = |result: &LoadResult| result.delivered.map(|delivered| delivered.per_second);
     if received(a).is_some() || received(b).is_some() {
         figures.push(Figure::new("rate", "received", Unit::Rate, received(a), received(b)));
@@ -87,13 +90,6 @@ fn figures(a: &LoadResult, b: &LoadResult, notes: &mut Vec<String>) -> Vec<Figur
         if one_way && result.delivered.is_none() { Counts::default() } else { result.counts }
     };
     figures.push(Figure::loss("loss", &known(a), &known(b)).decisive());
-    if of_a.is_some() && of_b.is_some() && !latency::are_steady([of_a, of_b]) {
-        notes.push(
-            "the rate varied so much from second to second that latency is no evidence: run longer, or on a machine that \
-             does nothing else"
-                .to_owned(),
-        );
-    }
     let intended = [a, b].map(|result| result.intended_latency.as_ref().or(result.sent_latency.as_ref()));
     // What a client sees decides. In an open loop, the path and the server alone explain it.
     latency::add(&mut figures, "latency, intended to answered", intended, [of_a, of_b]);

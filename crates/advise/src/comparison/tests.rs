@@ -83,6 +83,9 @@ fn latency_of_a_disturbed_run_is_no_evidence() {
     let disturbed = LoadResult { intended_latency: Some(latency(5.0)), series, ..load(1e5) };
     let compared = loads(&load(1e5), &disturbed);
     assert_eq!((compared.verdict, figure(&compared, "p99").verdict), (Verdict::NotShown, None));
+    // Nor is a rate, unless it is less than half.
+    assert_eq!(loads(&load(1.7e5), &disturbed).verdict, Verdict::NotShown);
+    assert_eq!(loads(&load(4e5), &disturbed).verdict, Verdict::Worse);
     assert!(
         compared.notes.iter().any(|note| note.contains("latency is no evidence")),
         "{:?}",
