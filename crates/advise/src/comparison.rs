@@ -29,25 +29,26 @@ pub use profile::profiles;
 /// Version of the JSON form of [`CompareResult`].
 pub const SCHEMA: &str = "udpath.compare/1";
 
-/// Allowance of rates between runs that were not interleaved: hash placement of flows, memory layout, neighbours of a virtual
-/// machine. Lower: two runs of one program get a verdict. Higher: a loss of that size passes.
+/// Allowance of rates between runs that were not interleaved: hash placement of flows, memory layout, neighbours of a
+/// virtual machine. Lower: two runs of one program get a verdict. Higher: a loss of that size passes.
 const RATE: Allowance = Allowance(0.03);
-/// Allowance of medians of latency and of CPU time: they follow the batching of the moment. Lower and higher: as for rates.
+/// Allowance of medians of latency and of CPU time: they follow the batching of the moment. Lower and higher: as for
+/// rates.
 const MEDIAN: Allowance = Allowance(0.1);
-/// Allowance of the 99th percentile: a few pauses of the machine move it. Equal runs on a machine that other programs kept
-/// busy differed by up to 1.4 times. Lower and higher: as for rates.
+/// Allowance of the 99th percentile: a few pauses of the machine move it. Equal runs on a machine that other programs
+/// kept busy differed by up to 1.4 times. Lower and higher: as for rates.
 const TAIL: Allowance = Allowance(0.5);
-/// Largest standard error of a run's rate at which it was steady. Beyond, the machine was disturbed, and not equally in A and B:
-/// latency is no evidence then, as a histogram does not show when its values were measured. Lower: short runs get few
-/// verdicts. Higher: disturbed runs get wrong ones.
+/// Largest standard error of a run's rate at which it was steady. Beyond, the machine was disturbed, and not equally in
+/// A and B: latency is no evidence then, as a histogram does not show when its values were measured. Lower: short runs
+/// get few verdicts. Higher: disturbed runs get wrong ones.
 const STEADY: f64 = 0.02;
-/// Allowance of rates if either run was not steady: two equal climbs on a machine that other programs kept busy differed by
-/// 2.1 times. Lower: disturbed runs get wrong verdicts. Higher: a service that became erratic gets none.
+/// Allowance of rates if either run was not steady: two equal climbs on a machine that other programs kept busy
+/// differed by 2.1 times. Lower: disturbed runs get wrong verdicts. Higher: a service that became erratic gets none.
 const DISTURBED: Allowance = Allowance(1.0);
 /// Allowance of CPU time per datagram. Lower and higher: as for rates.
 const COST: Allowance = Allowance(0.05);
-/// Largest difference of loss that two equal runs may have, as a share of the requests. Lower: one burst that hits a full
-/// buffer is a verdict. Higher: losses that clients notice pass.
+/// Largest difference of loss that two equal runs may have, as a share of the requests. Lower: one burst that hits a
+/// full buffer is a verdict. Higher: losses that clients notice pass.
 const LOSS: f64 = 0.001;
 /// Standard errors by which two losses must differ, for the error of a verdict: the normal quantile of its 0.4 %.
 const LOSS_ERRORS: f64 = 2.88;
@@ -179,7 +180,8 @@ impl Figure {
         Self { decisive: true, ..self }
     }
 
-    /// Requests without a valid reply in time, as a share: two binomial shares, by their difference. None was sent: no verdict.
+    /// Requests without a valid reply in time, as a share: two binomial shares, by their difference. None was sent: no
+    /// verdict.
     fn loss(group: &str, a: &Counts, b: &Counts) -> Self {
         let known = |counts: &Counts| (counts.sent > 0).then(|| counts.loss());
         let mut figure = Self::new(group, "not answered in time", Unit::Share, known(a), known(b));

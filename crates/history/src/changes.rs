@@ -21,18 +21,19 @@ pub struct Change {
     pub p: f64,
 }
 
-/// Largest probability of chance that a change may have. Higher: steady series show changes, as every split of every series
-/// is a test. Lower: changes need more runs before they are shown.
+/// Largest probability of chance that a change may have. Higher: steady series show changes, as every split of every
+/// series is a test. Lower: changes need more runs before they are shown.
 pub const ERROR: f64 = 0.01;
-/// Orders that are compared. Fewer: p is coarse, and changes depend on the seed. More: time, for digits that nobody needs.
+/// Orders that are compared. Fewer: p is coarse, and changes depend on the seed. More: time, for digits that nobody
+/// needs.
 const ORDERS: usize = 999;
 /// Fewest values on a side. Fewer: one odd run is a level. More: a change is seen later.
 const FEWEST: usize = 3;
 /// Seed of the orders; any will do.
 const SEED: u64 = 0x7564_7061_7468;
 
-/// The changes of level, in order. Values that are not finite are an error of the caller, and end the search without any.
-/// Takes time in the square of the number of values, some thousand times over.
+/// The changes of level, in order. Values that are not finite are an error of the caller, and end the search without
+/// any. Takes time in the square of the number of values, some thousand times over.
 #[must_use]
 pub fn changes(values: &[f64]) -> Vec<Change> {
     let mut found = Vec::new();

@@ -14,8 +14,8 @@ use crate::run::Run;
 /// Version of the JSON form of [`Listing`].
 pub const SCHEMA: &str = "udpath.history/1";
 
-/// Most runs of a series that are searched for changes, the newest. Higher: the search, which takes time in the square of
-/// it, takes seconds. Lower: changes of last year are forgotten.
+/// Most runs of a series that are searched for changes, the newest. Higher: the search, which takes time in the square
+/// of it, takes seconds. Lower: changes of last year are forgotten.
 pub const MAX_ANALYSED: usize = 200;
 
 /// What is searched for changes.

@@ -159,8 +159,8 @@ impl NewRun {
         Ok(Self { run, json })
     }
 
-    /// Keeps the text that the result was read from instead, if it is one line, as written by `--json`: so it is known again,
-    /// and loses no digit.
+    /// Keeps the text that the result was read from instead, if it is one line, as written by `--json`: so it is known
+    /// again, and loses no digit.
     #[must_use]
     pub fn with_text(self, text: String) -> Self {
         if text.contains(['\n', '\r']) { self } else { Self { json: text, ..self } }

@@ -3,9 +3,9 @@
 //! ```text
 //! run   id  at  kind  name  load  origin (JSON)  tps  p99  cpu  digest  result (the whole JSON, gzip)
 //! ```
-//! Readers open it read-only and create nothing. A writer waits for another one; each addition is a transaction, so that
-//! a crash leaves the file as it was before. `user_version` is the version of the table, `application_id` tells the file
-//! from other programs' databases.
+//! Readers open it read-only and create nothing. A writer waits for another one; each addition is a transaction, so
+//! that a crash leaves the file as it was before. `user_version` is the version of the table, `application_id` tells
+//! the file from other programs' databases.
 
 mod error;
 
@@ -29,11 +29,11 @@ pub use error::StoreError;
 const VERSION: i64 = 1;
 /// `udph` in ASCII.
 const APPLICATION: i64 = 0x7564_7068;
-/// How long to wait for another writer, whose additions take milliseconds. Shorter: a slow disk makes a second writer fail.
-/// Longer: a writer that hangs makes others hang.
+/// How long to wait for another writer, whose additions take milliseconds. Shorter: a slow disk makes a second writer
+/// fail. Longer: a writer that hangs makes others hang.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
-/// Most runs read, the newest. Higher: a file that is not ours to judge fills the memory. Lower: years of hourly runs do not
-/// fit.
+/// Most runs read, the newest. Higher: a file that is not ours to judge fills the memory. Lower: years of hourly runs
+/// do not fit.
 const MAX_RUNS: i64 = 100_000;
 /// Largest result, bytes, before compression: what `udpath report` reads at most.
 const MAX_RESULT: u64 = 256 * 1024 * 1024;
@@ -162,7 +162,8 @@ impl Store {
         }
     }
 
-    /// This store, if its file is as long as its header says: the library would miss only rows of the part that it reads.
+    /// This store, if its file is as long as its header says: the library would miss only rows of the part that it
+    /// reads.
     fn whole(self) -> Result<Self, StoreError> {
         let read = |name| self.connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
         let sizes = || Ok(read("page_count")?.saturating_mul(read("page_size")?));

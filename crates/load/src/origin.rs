@@ -1,4 +1,5 @@
-//! When and where a result was measured: enough to judge whether two results differ for another reason than the service.
+//! When and where a result was measured: enough to judge whether two results differ for another reason than the
+//! service.
 
 use std::collections::BTreeMap;
 

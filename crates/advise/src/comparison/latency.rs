@@ -8,7 +8,8 @@ use crate::statistics::unpaired;
 /// A percentile: its name, its share, its value in a result, and its allowance if it is judged.
 type Percentile = (&'static str, f64, fn(&Latency) -> u64, Option<Allowance>);
 
-/// The percentiles compared. Beyond the 99th, equal runs differ by any factor: a single pause of the machine is in them.
+/// The percentiles compared. Beyond the 99th, equal runs differ by any factor: a single pause of the machine is in
+/// them.
 const PERCENTILES: [Percentile; 5] = [
     ("p50", 0.5, |l| l.p50, Some(MEDIAN)),
     ("p90", 0.9, |l| l.p90, None),
@@ -17,8 +18,8 @@ const PERCENTILES: [Percentile; 5] = [
     ("p99.99", 0.9999, |l| l.p99_99, None),
 ];
 
-/// Adds a row for each percentile; none if either has no latency. Judged only if `rates`, the rates of A and B, are known to
-/// be steady.
+/// Adds a row for each percentile; none if either has no latency. Judged only if `rates`, the rates of A and B, are
+/// known to be steady.
 pub(super) fn add(
     figures: &mut Vec<Figure>,
     group: &str,

@@ -1,7 +1,7 @@
 //! Two profiles: CPU time per datagram, as a whole, by class and by lock.
 //!
-//! A sampler's figures have the error of chance: of N samples, one over the square root of N. It contains nothing of how the
-//! load varied, which the allowance has to cover.
+//! A sampler's figures have the error of chance: of N samples, one over the square root of N. It contains nothing of
+//! how the load varied, which the allowance has to cover.
 
 use udpath_profile::Profile;
 use udpath_profile::difference::{Difference, Pair as Costs, Unit as Per};

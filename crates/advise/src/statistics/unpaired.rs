@@ -4,10 +4,10 @@
 //! samples of A  ─▸ Figure: ln, its error, degrees of freedom ─┐
 //! samples of B  ─▸ Figure                                     ┴▸ Unpaired: B / A with its interval (Welch 1947, Yuen 1974)
 //! ```
-//! A figure's error is what its own measurement shows: the scatter of trials or of slices of a run, the chance of a sampler,
-//! the rank of a percentile. What differs from one run to the next - the memory layout of a process, the CPU a flow's hash
-//! selects, a neighbour of a virtual machine - is in none of these. So the interval is that of the two measurements, and a
-//! verdict asks it to leave 1 by more than two equal runs differ: its [`Allowance`].
+//! A figure's error is what its own measurement shows: the scatter of trials or of slices of a run, the chance of a
+//! sampler, the rank of a percentile. What differs from one run to the next - the memory layout of a process, the CPU a
+//! flow's hash selects, a neighbour of a virtual machine - is in none of these. So the interval is that of the two
+//! measurements, and a verdict asks it to leave 1 by more than two equal runs differ: its [`Allowance`].
 
 use crate::result::{Ratio, Verdict};
 
@@ -18,11 +18,11 @@ const INTERVAL_ERROR: f64 = 0.05;
 /// Degrees of freedom of an error that is computed and not estimated from a scatter: Student's t is then the normal
 /// distribution.
 const KNOWN: f64 = 1e6;
-/// Most batches that a series is cut into. More: neighbouring slices are alike, and the error comes out too small. Fewer: the
-/// quantile of Student's t makes the interval wide.
+/// Most batches that a series is cut into. More: neighbouring slices are alike, and the error comes out too small.
+/// Fewer: the quantile of Student's t makes the interval wide.
 const MAX_BATCHES: usize = 20;
-/// Shortest batch, seconds: a pause of the scheduler or of a neighbour lasts tens to hundreds of milliseconds, and must not
-/// reach into many batches.
+/// Shortest batch, seconds: a pause of the scheduler or of a neighbour lasts tens to hundreds of milliseconds, and must
+/// not reach into many batches.
 const SHORTEST_BATCH: f64 = 1.0;
 
 /// By how much a figure of two equal runs may differ, as a share: a verdict needs a larger difference.
@@ -58,8 +58,8 @@ impl Figure {
         Self::of_samples(&batches)
     }
 
-    /// A figure in proportion to a number of independent events, such as a sampler's samples: its relative error is one over
-    /// the square root of their number.
+    /// A figure in proportion to a number of independent events, such as a sampler's samples: its relative error is one
+    /// over the square root of their number.
     #[must_use]
     pub fn of_events(value: f64, events: f64) -> Option<Self> {
         let error = 1.0 / events.sqrt();
@@ -67,9 +67,9 @@ impl Figure {
         Some(Self(Estimate { middle: logarithm(value)?, error, freedom: KNOWN }))
     }
 
-    /// The quantile `share` (0 to 1) of a histogram (highest value of a bucket, count), values ascending: its error is half
-    /// the distance of the values one standard deviation of its rank below and above it. None if so few values lie beyond
-    /// that it is no more than the extreme one.
+    /// The quantile `share` (0 to 1) of a histogram (highest value of a bucket, count), values ascending: its error is
+    /// half the distance of the values one standard deviation of its rank below and above it. None if so few values lie
+    /// beyond that it is no more than the extreme one.
     #[must_use]
     pub fn of_quantile(histogram: &[(u64, u64)], share: f64) -> Option<Self> {
         let count = histogram.iter().fold(0_u64, |sum, (_, n)| sum.saturating_add(*n)) as f64;
@@ -126,8 +126,8 @@ impl Unpaired {
         self.0.ratio(INTERVAL_ERROR)
     }
 
-    /// [`Verdict::Better`] if B is shown to be higher by more than the allowance, [`Verdict::Worse`] if lower. For a cost,
-    /// see [`of_cost`].
+    /// [`Verdict::Better`] if B is shown to be higher by more than the allowance, [`Verdict::Worse`] if lower. For a
+    /// cost, see [`of_cost`].
     #[must_use]
     pub fn verdict(&self, allowance: Allowance) -> Verdict {
         self.0.verdict_beyond(allowance.0, VERDICT_ERROR)

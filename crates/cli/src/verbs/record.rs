@@ -45,8 +45,8 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Opens the history if the result is to be kept: before the measurement, so that it is not made for nothing, and before
-    /// a user namespace makes this user root.
+    /// Opens the history if the result is to be kept: before the measurement, so that it is not made for nothing, and
+    /// before a user namespace makes this user root.
     pub(crate) fn open(args: &RecordArgs) -> Result<Option<Self>, Failure> {
         let Some(name) = &args.record else { return Ok(None) };
         udpath_history::check_name(name)?;

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Progress;
 
-/// Most slices kept; beyond, neighbours are merged. Higher: an hour's run has a series larger than its histograms. Lower:
-/// slices of a long run hide its pauses.
+/// Most slices kept; beyond, neighbours are merged. Higher: an hour's run has a series larger than its histograms.
+/// Lower: slices of a long run hide its pauses.
 const MAX_SLICES: usize = 600;
 
 /// Transactions per second (one-way modes: sent) in consecutive slices of the window.
@@ -27,8 +27,8 @@ pub struct Series {
 }
 
 impl Series {
-    /// Both as one, slice by slice; none if their slices differ in length. They need not start at the same moment: their
-    /// sum is as steady as both are.
+    /// Both as one, slice by slice; none if their slices differ in length. They need not start at the same moment:
+    /// their sum is as steady as both are.
     #[must_use]
     pub fn merged(self, other: &Self) -> Option<Self> {
         // Slices end at the first wake-up after their time is over.

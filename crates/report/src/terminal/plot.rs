@@ -18,8 +18,8 @@ const NARROWEST: usize = 10;
 /// Columns of the labels at the axis: a number of three digits, and a unit.
 const LABEL: usize = 7;
 
-/// Draws `values`, which are finite, across at most `width` columns, with `marks` before the values of these indices. The
-/// newest values are drawn if there are more than dots. `label` formats the values at the axis.
+/// Draws `values`, which are finite, across at most `width` columns, with `marks` before the values of these indices.
+/// The newest values are drawn if there are more than dots. `label` formats the values at the axis.
 pub(super) fn draw(values: &[f64], marks: &[usize], width: usize, label: impl Fn(f64) -> String) -> String {
     let columns = width.saturating_sub(LABEL + 2).max(NARROWEST);
     let dots = columns * ACROSS;
