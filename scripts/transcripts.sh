@@ -221,7 +221,7 @@ CONF
 #!/bin/sh
 if old=\$(cat $folder/nsd.pid 2>/dev/null); then
     kill \$old
-    for i in \$(seq 250); do kill -0 \$old 2>/dev/null || break; sleep 0.02; done
+    for i in \$(seq 250); do readlink /proc/\$old/exe >/dev/null 2>&1 || break; sleep 0.02; done
 fi
 nsd -c $folder/nsd.conf
 SCRIPT

@@ -198,7 +198,7 @@ fn script(folder: &str, command: &str) -> String {
         "#!/bin/sh\n\
          if old=$(cat {folder}/pid 2>/dev/null); then\n\
          \tkill $old\n\
-         \tfor i in $(seq 250); do kill -0 $old 2>/dev/null || break; sleep 0.02; done\n\
+         \tfor i in $(seq 250); do readlink /proc/$old/exe >/dev/null 2>&1 || break; sleep 0.02; done\n\
          \tkill -9 $old 2>/dev/null\n\
          fi\n\
          setsid {command} > {folder}/log 2>&1 < /dev/null &\n\

@@ -38,6 +38,7 @@ use udpath_profile::Profile;
 use crate::finding::Finding;
 use crate::rule::{Observed, Rule};
 
+pub(crate) use per_packet::TRACING_ID;
 pub(crate) use programs::{OTHERS, OWN_WORK};
 pub(crate) use validity::GENERATOR;
 

@@ -12,7 +12,7 @@ use udpath_steer::CpuSet;
 
 use crate::finding::Finding;
 use crate::rule::{cpus, percent};
-use crate::rules::OWN_WORK;
+use crate::rules::{OWN_WORK, TRACING_ID};
 
 /// Below this share of the CPU time that there was a machine is idle, and its shares say little: at the default rate five
 /// seconds of two CPUs have then less than 500 samples. Higher: a service that is slow at low load passes for idle.
@@ -48,7 +48,9 @@ pub(crate) fn sentence(profile: &Profile, findings: &[Finding]) -> String {
         ),
         false => lead,
     };
-    let next = findings.iter().enumerate().find(|(at, _)| Some(*at) != own);
+    let mut others = findings.iter().enumerate().filter(|(at, _)| Some(*at) != own);
+    // Probes are mostly the profiler's own: another finding says more about the machine.
+    let next = others.clone().find(|(_, finding)| finding.id != TRACING_ID).or_else(|| others.next());
     // The lead has said what the shares are of.
     let next = next.map_or_else(String::new, |(_, finding)| {
         format!("; {}", finding.evidence.replacen(" of CPU time ", " ", 1))

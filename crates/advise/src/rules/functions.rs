@@ -163,6 +163,9 @@ pub(super) const RULES: &[Rule] = &[
 
 /// Entering and leaving the kernel: one call per datagram each way costs 10 to 20 %.
 const CALLS: f64 = 0.1;
+/// Nanoseconds per datagram that entering and leaving the kernel costs at most: 50 to 1,000, with all mitigations and
+/// audit. Lower: a slow CPU's calls seem to move nothing; higher: a program that polls seems to receive one by one.
+const ENTRY_NS: f64 = 5_000.0;
 /// Calls that move one datagram each.
 const SINGLE: [&str; 4] = ["__sys_recvfrom", "__sys_sendto", "__sys_recvmsg", "__sys_sendmsg"];
 /// Calls that move several.
@@ -183,7 +186,11 @@ fn below(profile: &Profile, functions: &[&str]) -> u64 {
 fn single_calls(profile: &Profile) -> Vec<Found> {
     let (single, batched) = (below(profile, &SINGLE), below(profile, &BATCHED));
     let share = profile.share(Class::Syscall);
-    (share >= CALLS && single > batched)
+    // Otherwise most calls find none: a program that polls.
+    let moves = profile
+        .datagrams
+        .is_none_or(|counted| share * profile.busy() as f64 <= ENTRY_NS * counted.handled() as f64);
+    (share >= CALLS && single > batched && moves)
         .then(|| {
             Found::cpu_time(share, "enters and leaves the kernel, mostly for one datagram at a time")
                 .at(Location::Machine)

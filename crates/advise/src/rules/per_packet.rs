@@ -57,7 +57,7 @@ pub(super) const RULES: &[Rule] = &[
         ],
     },
     Rule {
-        id: "tracing",
+        id: TRACING_ID,
         severity: Severity::Limit,
         look: Look::Profile(tracing),
         cause: "probes run at each event",
@@ -67,6 +67,8 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
+/// The id of probes that cost time.
+pub(crate) const TRACING_ID: &str = "tracing";
 const NARROW: &str = "stop it, or give it a narrow capture filter";
 /// What a packet socket that takes every packet asks for (`ETH_P_ALL`, linux/if_ether.h).
 const ALL: u16 = 3;

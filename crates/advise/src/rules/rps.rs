@@ -81,6 +81,8 @@ fn crosses_nodes(on: Observed<'_>) -> Vec<Found> {
 
 /// Share of a CPU in softirqs from which on it has too much of them, and part of all softirqs that it has.
 const ONE_CPU: (f64, f64) = (0.2, 0.6);
+/// Share of its time that a full CPU is idle: then it does not matter how busy others are with handing packets to it.
+const FULL: f64 = 0.05;
 
 fn one_cpu(on: Observed<'_>) -> Vec<Found> {
     let soft = |cpu: &CpuMap| cpu.time.map_or(0.0, |time| time.soft);
@@ -103,7 +105,9 @@ fn one_cpu(on: Observed<'_>) -> Vec<Found> {
             percent(its),
             percent(its / all.max(1e-9))
         );
-        let heavy = on.map.seconds.is_some() && (dropped > 0 || (its >= ONE_CPU.0 && its >= ONE_CPU.1 * all));
+        let full = cpu.time.is_some_and(|time| time.idle < FULL);
+        let busiest = its >= ONE_CPU.0 && (full || its >= ONE_CPU.1 * all);
+        let heavy = on.map.seconds.is_some() && (dropped > 0 || busiest);
         heavy.then(|| {
             Found::new(evidence)
                 .at_all(located(interface, queues))
@@ -164,6 +168,10 @@ mod tests {
             "eth0: RPS of all 2 queues steers to CPU 1 alone, which spends 60 % in softirqs, 97 % of those of all CPUs"
         );
         assert_eq!(settings(&finding), ["eth0:rps/rx-*=none"]);
+        host.map.cpus[0].time = soft(0.5);
+        assert_eq!(host.found("rps-one-cpu"), [], "others have as much, and this one has time");
+        host.map.cpus[1].time = Some(Shares { soft: 0.6, usr: 0.38, idle: 0.02, ..Shares::default() });
+        only(&host, "rps-one-cpu");
         host.map.interfaces[0].queues[0].rps = set("0-1");
         assert_eq!(host.found("rps-one-cpu"), []);
     }

@@ -117,7 +117,10 @@ fn boost() {
         ),
     ];
     all_refused(&["boost", "--lab"], cases);
-    all_refused(&["boost"], &[(&[], 2, "boost needs", "--lab: it works only in a lab")]);
+    all_refused(
+        &["boost"],
+        &[(&["--port", "1"], 2, "required arguments were not provided", "--load <LOAD>")],
+    );
 }
 
 #[test]

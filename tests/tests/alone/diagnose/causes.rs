@@ -42,6 +42,8 @@ pub(super) struct Cause {
 fn nothing(_: &mut Scene) {}
 
 const REUSEPORT: Served = Served::Udpath(&["echo", "--io", "reuseport", "--workers", "2"]);
+/// Its buffer holds what comes while real-time programs are throttled, 50 ms of each second (`sched_rt_runtime_us`).
+const SINK: Served = Served::Udpath(&["sink", "--io", "reuseport", "--workers", "1", "--rcvbuf", "8000000"]);
 const SHARED: Served = Served::Udpath(&["echo", "--io", "shared", "--workers", "2"]);
 const LIGHT: Load = Load::Udpath(&["--rate", "5k", "--flows", "32"]);
 /// A closed loop in the driver: the server takes nearly all of the CPUs, and its queues have room for all requests.
@@ -206,14 +208,11 @@ pub(super) const CAUSES: &[Cause] = &[
     Cause {
         name: "a generator that is itself the limit",
         id: "generator-limit",
-        served: Served::Udpath(&["sink", "--io", "reuseport", "--workers", "1"]),
+        served: SINK,
         load: Load::Python(&["ADDRESS", "7000", "100", "200", "0", "1"]),
         before: nothing,
         during: nothing,
-        healthy: (
-            Served::Udpath(&["sink", "--io", "reuseport", "--workers", "1"]),
-            Load::Python(&["ADDRESS", "7000", "100", "20", "10", "8"]),
-        ),
+        healthy: (SINK, Load::Python(&["ADDRESS", "7000", "100", "20", "10", "8"])),
         first: true,
     },
 ];

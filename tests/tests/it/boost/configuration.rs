@@ -46,7 +46,7 @@ impl Nsd {
             "restart",
             &format!(
                 "#!/bin/sh\nold=$(cat {here}/pid 2>/dev/null) && kill $old && \
-                 for i in $(seq 200); do kill -0 $old 2>/dev/null || break; sleep 0.02; done\n\
+                 for i in $(seq 200); do readlink /proc/$old/exe >/dev/null 2>&1 || break; sleep 0.02; done\n\
                  exec env -i PATH=\"$PATH\" nsd -c {here}/nsd.conf\n"
             ),
         );
