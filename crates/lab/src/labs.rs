@@ -71,12 +71,12 @@ pub fn list() -> Result<Vec<Listed>, Error> {
     for mut record in Record::all()? {
         // The sweep reports records that are not valid.
         let Ok(Some(contents)) = record.contents() else { continue };
-        let state = match (record.lock()?, contents.kept) {
-            (true, true) => State::Kept,
-            (true, false) => State::Stale,
-            (false, _) => State::Owned,
+        // The lock of a kept lab is only ever held for a moment.
+        let state = match (contents.kept, record.is_locked()?) {
+            (true, _) => State::Kept,
+            (false, true) => State::Owned,
+            (false, false) => State::Stale,
         };
-        record.unlock();
         // Removed while it was read.
         if record.path().exists() {
             labs.push(Listed { state, blueprint: contents.blueprint });

@@ -146,6 +146,20 @@ impl Record {
         }
     }
 
+    /// Does its owner hold the lock? Programs that ask at the same time do not disturb each other.
+    pub(crate) fn is_locked(&self) -> Result<bool, Error> {
+        match rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => {
+                self.unlock();
+                Ok(false)
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(true),
+            Err(errno) => {
+                Err(Error::system(format!("lock the record {}", self.path.display()), io::Error::from(errno)))
+            }
+        }
+    }
+
     /// Releases the lock.
     pub(crate) fn unlock(&self) {
         // It is released with the descriptor anyway.
@@ -277,5 +291,24 @@ mod tests {
         assert!(parse(&newer).unwrap_err().contains("version is 2"));
         let foreign = text().replace("-x-a\"", "-y-a\"");
         assert!(parse(&foreign).unwrap_err().contains("not the lab's own"));
+    }
+
+    #[test]
+    fn programs_that_list_at_the_same_time_are_no_owners() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("7-x.record");
+        let open = || {
+            let options = &mut OpenOptions::new();
+            Record {
+                path: path.clone(),
+                file: options.create(true).read(true).append(true).open(&path).unwrap(),
+            }
+        };
+        let (one, other, owner) = (open(), open(), open());
+        rustix::fs::flock(&one.file, FlockOperation::NonBlockingLockShared).unwrap();
+        assert!(!other.is_locked().unwrap(), "one asks as well");
+        one.unlock();
+        assert!(owner.lock().unwrap());
+        assert!(other.is_locked().unwrap());
     }
 }
