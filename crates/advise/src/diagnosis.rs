@@ -38,9 +38,6 @@ pub(crate) use order::RANKS;
 /// Version of [`Diagnosis`]'s JSON form. Raised when a field changes its meaning or goes; new fields may come without.
 pub const DIAGNOSIS_SCHEMA: &str = "udpath.diagnosis/1";
 
-/// How busy a link is from which on capacity is short: what costs CPU time then costs rate. Lower: a machine with time
-/// left has findings about costs that do not limit it. Higher: a service shortly before its limit has none.
-const SHORT: f64 = 0.8;
 /// Share of the interval that a reader waits for a CPU from which on other programs take it away. Shorter waits are those
 /// for whatever ran when a datagram came.
 const WAITED: f64 = 0.25;
@@ -115,7 +112,7 @@ impl Diagnosis {
         let own = profile.ok().map(own::own);
         let of_profile =
             profile.ok().zip(own.as_ref()).map(|(all, own)| of_profile(all, own)).unwrap_or_default();
-        let short = links.iter().any(|link| link.busy >= SHORT);
+        let short = links.iter().any(Link::is_short);
         let waited =
             map.processes.iter().flat_map(|process| &process.busiest).any(|thread| thread.waited >= WAITED);
         let findings = join(of_map, of_profile)
@@ -149,7 +146,7 @@ impl Diagnosis {
             no_capacity: capacity.as_ref().err().cloned(),
             capacity: capacity.ok(),
             links,
-            findings: order::ordered(findings),
+            findings: order::ordered(findings, arriving(map)),
             unseen,
         }
     }
@@ -159,6 +156,13 @@ impl Diagnosis {
     pub fn has_findings(&self) -> bool {
         self.findings.iter().any(|found| found.finding.severity < Severity::Note)
     }
+}
+
+/// Packets per second of the interface that receives most; none without an interval.
+fn arriving(map: &Map) -> Option<f64> {
+    let seconds = map.seconds.filter(|seconds| *seconds > 0.0)?;
+    let packets = map.interfaces.iter().filter_map(|interface| interface.packets).max()?;
+    Some(packets as f64 / seconds)
 }
 
 /// What the rules find in the service's own time, and in all of it what others do.

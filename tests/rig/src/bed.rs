@@ -21,6 +21,8 @@ const ARRIVED: u64 = 1000;
 const FIRST: [&str; 3] = ["sh", "-c", "chrt -r $0 true 2> /dev/null && exec chrt -r $0 \"$@\"; exec \"$@\""];
 /// Priority of a profile: above everything it observes.
 const PROFILE: &str = "3";
+/// Priority of a diagnosis: below the server's, which would lose datagrams while the kernel's symbols are read.
+const DIAGNOSIS: &str = "1";
 
 /// Two machines, `client` and `server`; removed on drop.
 #[derive(Debug)]
@@ -156,7 +158,7 @@ impl Bed {
     /// It does not finish in time.
     #[must_use]
     pub fn profile(&self, arguments: &[&str]) -> Ended {
-        self.observe("profile", arguments)
+        self.observe("profile", PROFILE, arguments)
     }
 
     /// Runs `udpath diagnose` on machine `server`.
@@ -165,13 +167,13 @@ impl Bed {
     /// It does not finish in time.
     #[must_use]
     pub fn diagnose(&self, arguments: &[&str]) -> Ended {
-        self.observe("diagnose", arguments)
+        self.observe("diagnose", DIAGNOSIS, arguments)
     }
 
-    fn observe(&self, verb: &str, arguments: &[&str]) -> Ended {
+    fn observe(&self, verb: &str, priority: &str, arguments: &[&str]) -> Ended {
         let arguments = [&[verb, "--netns", self.namespace()], arguments].concat();
         let mut command = Command::new(FIRST[0]);
-        command.args(&FIRST[1..]).arg(PROFILE).arg(program()).args(&arguments);
+        command.args(&FIRST[1..]).arg(priority).arg(program()).args(&arguments);
         let run =
             if self.first.is_some() { Run::of(command, &arguments.join(" ")) } else { Run::new(&arguments) };
         run.within(TIMEOUT * 2).finish()

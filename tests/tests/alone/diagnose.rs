@@ -178,7 +178,11 @@ macro_rules! causes {
             let _turn = udpath_rig::alone();
             let cause = CAUSES.iter().find(|cause| cause.id == $id).unwrap();
             undisturbed(|| arranged(cause));
-            undisturbed(|| healthy(cause));
+            // Many causes share a twin.
+            let same = |other: &&Cause| other.healthy == cause.healthy;
+            if CAUSES.iter().find(same).is_some_and(|first| first.id == cause.id) {
+                undisturbed(|| healthy(cause));
+            }
         })*
 
         /// The ids that have a test.
@@ -213,8 +217,7 @@ fn every_cause_is_tested() {
 fn a_loaded_server_in_text_with_what_it_carries() {
     udpath_lab::needs_root!();
     let _turn = udpath_rig::alone();
-    let mut scene =
-        Scene::new("text", &Served::Udpath(&["echo", "--io", "reuseport", "--workers", "2"]), true);
+    let mut scene = Scene::new("text", &causes::REUSEPORT, true);
     scene.load(&Load::Udpath(&["--rate", "5k", "--flows", "32"]));
     let ended = scene.bed.diagnose(&[&PORT.to_string(), "-d", "2s"]);
     assert_eq!(ended.code(), Some(0), "{}{}", ended.out, ended.err);
@@ -234,8 +237,7 @@ fn a_loaded_server_in_text_with_what_it_carries() {
 fn watching_prints_changes_until_interrupted() {
     udpath_lab::needs_root!();
     let _turn = udpath_rig::alone();
-    let mut scene =
-        Scene::new("watch", &Served::Udpath(&["echo", "--io", "reuseport", "--workers", "2"]), true);
+    let mut scene = Scene::new("watch", &causes::REUSEPORT, true);
     scene.load(&Load::Udpath(&["--rate", "5k", "--flows", "32"]));
     let arguments = ["diagnose", &PORT.to_string(), "-d", "500ms", "--no-profile", "--watch", "--json"];
     let watch = scene.bed.start("server", program(), &arguments);

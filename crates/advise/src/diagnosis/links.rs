@@ -17,6 +17,9 @@ use crate::rule::{number, percent};
 const SATURATED: f64 = 0.95;
 /// The same of softirqs on a CPU: the rest goes to entering and leaving them.
 const SATURATED_SOFTIRQ: f64 = 0.9;
+/// How busy a link that works is from which on capacity is short: what costs CPU time then costs rate. Lower: a machine with
+/// time left has findings about costs that do not limit it. Higher: a service shortly before its limit has none.
+const SHORT: f64 = 0.8;
 /// Share of time taken by the hypervisor from which on it is what limits. Lower: every shared machine is limited by it.
 const SATURATED_STEAL: f64 = 0.2;
 /// Share of periods in which a control group is throttled from which on its limit is what limits. A single burst may be
@@ -96,6 +99,11 @@ impl Link {
     fn new(stage: Stage, place: impl Into<String>, busy: f64, evidence: impl Into<String>) -> Self {
         let busy = if busy.is_finite() { busy.clamp(0.0, 1.0) } else { 0.0 };
         Self { stage, place: place.into(), busy, saturated: busy >= SATURATED, evidence: evidence.into() }
+    }
+
+    /// Is capacity short? A queue that is nearly full for a moment, and loses nothing, says nothing about that.
+    pub(super) fn is_short(&self) -> bool {
+        self.saturated || (!self.stage.is_queue() && self.busy >= SHORT)
     }
 
     fn saturated_from(mut self, share: f64) -> Self {

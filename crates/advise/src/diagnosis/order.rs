@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 
 use super::Diagnosed;
-use crate::finding::Severity;
+use crate::finding::{Finding, Severity};
 
 /// The ids of all findings in that order. A test compares them with the rules.
 pub(crate) const RANKS: &[&str] = &[
@@ -144,8 +144,12 @@ const EXPLAINS: &[(&str, &[&str])] = &[
     ("rps-one-cpu", &["backlog-full"]),
 ];
 
-/// The findings by weight, each symptom with what explains it.
-pub(super) fn ordered(mut findings: Vec<Diagnosed>) -> Vec<Diagnosed> {
+/// Share of what arrives below which a loss comes after what limits. Lower: a handful of packets lost on a full link comes
+/// before its cause; higher: the loss that a user asks about is not the first thing named.
+const STRAY: f64 = 0.001;
+
+/// The findings by weight, each symptom with what explains it. `arriving`: packets per second, if known.
+pub(super) fn ordered(mut findings: Vec<Diagnosed>, arriving: Option<f64>) -> Vec<Diagnosed> {
     let present: Vec<String> = findings
         .iter()
         .filter(|found| found.finding.severity < Severity::Note)
@@ -158,13 +162,16 @@ pub(super) fn ordered(mut findings: Vec<Diagnosed>) -> Vec<Diagnosed> {
         });
         found.explained_by = cause.map(|(cause, _)| (*cause).to_owned());
     }
-    findings.sort_by(compare);
+    findings.sort_by(|a, b| compare(a, b, arriving.unwrap_or(0.0) * STRAY));
     findings
 }
 
-fn compare(a: &Diagnosed, b: &Diagnosed) -> Ordering {
+/// Losses at a rate below `stray` come after what limits.
+fn compare(a: &Diagnosed, b: &Diagnosed, stray: f64) -> Ordering {
     let key = |found: &Diagnosed| {
-        (found.finding.severity == Severity::Note, found.explained_by.is_some(), rank(&found.finding.id))
+        let Finding { id, severity, rate, .. } = &found.finding;
+        let stray = *severity == Severity::Loss && rate.is_some_and(|rate| rate < stray);
+        (*severity == Severity::Note, found.explained_by.is_some(), stray && !falsifies(id), rank(id))
     };
     let size = |found: &Diagnosed| found.finding.rate.or(found.finding.share).unwrap_or(0.0);
     key(a).cmp(&key(b)).then_with(|| size(b).total_cmp(&size(a)))

@@ -92,23 +92,41 @@ fn symptoms_come_after_their_causes() {
 }
 
 #[test]
+fn a_handful_of_lost_packets_comes_after_what_limits() {
+    let first = |lost: u64| {
+        let mut host = host(0.97, 0);
+        host.map.interfaces[0].packets = Some(1_000_000);
+        host.map.processes[0].threads = 2;
+        host.map.processes[0].busiest = vec![thread(812, 0.97), thread(813, 0.97)];
+        host.map.interfaces[0].out.dropped = lost;
+        diagnosed(&host, None).findings[0].finding.id.clone()
+    };
+    assert_eq!(first(100), "shared-socket");
+    assert_eq!(first(10_000), "transmit-queue-full");
+}
+
+#[test]
 fn a_cost_limits_only_where_capacity_is_short() {
     let mut profile = of(&[
         (Softirq, Class::Netfilter, None, None, "nf_conntrack_in", 900),
         (Syscall, Class::SocketRead, None, Some("knotd"), "udp_recvmsg", 900),
     ]);
     profile.datagrams = Some(Datagrams { received: 10, sent: 10, dropped: 0 });
-    let severity = |ran| {
-        let diagnosis = diagnosed(&host(ran, 0), Some(&profile));
+    let severity = |ran, queued| {
+        let mut host = host(ran, 0);
+        host.map.sockets[0].queued = queued;
+        let diagnosis = diagnosed(&host, Some(&profile));
         let found = diagnosis.findings.iter().find(|found| found.finding.id == "netfilter").unwrap();
         (found.finding.severity, found.confidence.clone())
     };
-    let (limits, confidence) = severity(0.95);
+    let (limits, confidence) = severity(0.95, 0);
     assert_eq!(
         (limits, confidence.because.as_str()),
         (Severity::Limit, "900 of 1,800 samples, 50 % ± 2.3 %")
     );
-    assert_eq!(severity(0.2).0, Severity::Note);
+    assert_eq!(severity(0.2, 0).0, Severity::Note);
+    let buffer = host(0.2, 0).map.sockets[0].buffer.unwrap();
+    assert_eq!(severity(0.2, buffer / 10 * 9).0, Severity::Note, "a burst as the interval ends");
 }
 
 /// Two CPUs, one reader; a transaction costs 2 us in softirqs and 3 us in the program.

@@ -75,8 +75,8 @@ const ALL: u16 = 3;
 /// Packet sockets: each clones every packet.
 const PACKET_SOCKETS: f64 = 0.02;
 /// Looking for packets to merge: 60 to 80 ns for each, 2 % of the time of an echo server. It helps nothing where none are
-/// merged, and goes away by one command; 1.5 % of five seconds of two CPUs is known to half a point.
-const GRO: f64 = 0.015;
+/// merged, and goes away by one command; 1 % of five seconds of two CPUs is known to half a point.
+const GRO: f64 = 0.01;
 /// Of the time spent looking: merging, where it happens, takes more than this.
 const GRO_MERGES: f64 = 0.02;
 /// Mitigations: thunks and barriers that show as functions of their own.

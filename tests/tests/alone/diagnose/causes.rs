@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::{PORT, Scene};
 
 /// A server on the port.
+#[derive(PartialEq)]
 pub(super) enum Served {
     /// `udpath serve` with these arguments.
     Udpath(&'static [&'static str]),
@@ -16,6 +17,7 @@ pub(super) enum Served {
 }
 
 /// What the client's machine sends.
+#[derive(PartialEq)]
 pub(super) enum Load {
     /// `udpath load echo` with these arguments.
     Udpath(&'static [&'static str]),
@@ -41,7 +43,9 @@ pub(super) struct Cause {
 
 fn nothing(_: &mut Scene) {}
 
-const REUSEPORT: Served = Served::Udpath(&["echo", "--io", "reuseport", "--workers", "2"]);
+/// Its buffers hold what comes while the hypervisor runs something else.
+pub(super) const REUSEPORT: Served =
+    Served::Udpath(&["echo", "--io", "reuseport", "--workers", "2", "--rcvbuf", "8000000"]);
 /// Its buffer holds what comes while real-time programs are throttled, 50 ms of each second (`sched_rt_runtime_us`).
 const SINK: Served = Served::Udpath(&["sink", "--io", "reuseport", "--workers", "1", "--rcvbuf", "8000000"]);
 const SHARED: Served = Served::Udpath(&["echo", "--io", "shared", "--workers", "2"]);

@@ -23,7 +23,7 @@ pub(crate) const PORT: u16 = 5300;
 pub(crate) const WORKERS: usize = 2;
 /// Queries of one dnsperf run, and its number of clients.
 pub(crate) const QUERIES: u32 = 2000;
-const CLIENTS: u32 = 20;
+pub(crate) const CLIENTS: u32 = 20;
 /// A query for the SOA of example.test: one question, no recursion.
 const QUERY: &[u8] =
     b"\x12\x34\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x04test\x00\x00\x06\x00\x01";

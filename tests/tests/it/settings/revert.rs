@@ -138,8 +138,10 @@ fn a_signal_takes_an_apply_back_and_is_exit_4() {
     ]
     .map(|set| format!("--set {set}"))
     .join(" ");
-    let (mut taken_back, rounds) = (0, udpath_rig::campaign::rounds(6, 60));
-    for round in 0..rounds {
+    let (mut taken_back, mut round, wanted) = (0, 0, udpath_rig::campaign::rounds(6, 60));
+    // On a busy machine an apply may be done before the signal is sent: then another is tried.
+    while taken_back < wanted {
+        assert!(round < 10 * wanted, "of {round}, only {taken_back} were taken back");
         let signal = [Signal::INT, Signal::TERM, Signal::HUP][round as usize % 3];
         let state = place.state.path().join(round.to_string());
         let mut command: Command = place.command("sh");
@@ -176,10 +178,10 @@ fn a_signal_takes_an_apply_back_and_is_exit_4() {
             code => panic!("{signal:?}: {code:?} {}", said.err),
         }
         assert_eq!(place.shell(look).fine().out, before, "{signal:?}");
+        round += 1;
     }
-    assert!(taken_back > rounds / 2, "{taken_back} of {rounds} were taken back");
     udpath_rig::campaign::record(
         "applies ended by a signal",
-        &format!("{rounds}, taken back or whole: {rounds}"),
+        &format!("{round}, taken back or whole: {round}, of these taken back: {taken_back}"),
     );
 }
