@@ -9,13 +9,13 @@
 //! ```
 //! Each claim is judged under each condition. Kernel sockets send no live frames, so their claim has two.
 
-mod climbing;
+pub(crate) mod climbing;
 
 use anyhow::Result;
 use udpath_advise::ladder::{Settings, Step, ladder};
 use udpath_serve::Io;
 
-use self::climbing::{FLOWS, INFLIGHT, QUEUES, WORKERS, climb, race};
+use self::climbing::{Effort, FLOWS, INFLIGHT, QUEUES, TRIAL, WORKERS, climb, race};
 use crate::claim::{Bound, Claim, Unit, Verdict};
 use crate::results::Results;
 
@@ -41,7 +41,7 @@ pub(crate) fn run(results: &mut Results) -> Result<()> {
 fn rungs(results: &mut Results, held: &mut Held, moderation: u32, shared: Settings) -> Result<()> {
     let rungs = ladder(&Io::KERNEL, QUEUES);
     eprintln!("  kernel sockets, moderation {moderation} us");
-    let climbed = climb(rungs.clone(), moderation)?;
+    let climbed = climb(rungs.clone(), moderation, &Effort::usual(TRIAL))?;
     let mut best = shared;
     for rung in climbed.rungs.iter().filter(|rung| rung.kept) {
         // The first of them is `one-queue`, which later rungs do not build upon.

@@ -14,19 +14,36 @@ use udpath_protocols::echo::EchoLoad;
 use crate::bed::udpath;
 
 /// Queues of the link, and workers of the servers.
-pub(super) const QUEUES: u32 = 2;
-pub(super) const WORKERS: usize = 2;
+pub(crate) const QUEUES: u32 = 2;
+pub(crate) const WORKERS: usize = 2;
 /// Flows, and requests in flight in each: as in `udpath boost`.
-pub(super) const FLOWS: u32 = 64;
-pub(super) const INFLIGHT: u32 = 6;
-/// Length of a trial: as in `udpath boost`.
-const TRIAL: Duration = Duration::from_millis(500);
-/// Sufficient half-width of an interval, and the most blocks of four trials.
-const WIDTH: f64 = 0.015;
-const BLOCKS: usize = 16;
+pub(crate) const FLOWS: u32 = 64;
+pub(crate) const INFLIGHT: u32 = 6;
+/// Length of a trial, milliseconds: as in `udpath boost`.
+pub(crate) const TRIAL: u64 = 500;
+
+/// How much a climb measures.
+pub(crate) struct Effort {
+    /// Length of a trial.
+    trial: Duration,
+    /// Sufficient half-width of an interval, and the most blocks of four trials.
+    bound: (f64, usize),
+}
+
+impl Effort {
+    /// As `udpath boost` climbs, with trials of so many milliseconds.
+    pub(crate) const fn usual(trial: u64) -> Self {
+        Self { trial: Duration::from_millis(trial), bound: (0.015, 16) }
+    }
+
+    /// As few trials as a verdict needs.
+    pub(crate) const fn least(trial: u64) -> Self {
+        Self { trial: Duration::from_millis(trial), bound: (0.5, 3) }
+    }
+}
 
 /// Climbs `rungs` over a link with XPS on both ends.
-pub(super) fn climb(rungs: Vec<Rung>, moderation: u32) -> Result<BoostResult> {
+pub(crate) fn climb(rungs: Vec<Rung>, moderation: u32, effort: &Effort) -> Result<BoostResult> {
     let config = Config {
         program: udpath()?.into(),
         queues: QUEUES,
@@ -38,8 +55,8 @@ pub(super) fn climb(rungs: Vec<Rung>, moderation: u32) -> Result<BoostResult> {
         size: 100,
         flows: FLOWS,
         inflight: INFLIGHT,
-        trial: TRIAL,
-        bound: Bound::new(WIDTH, BLOCKS)?,
+        trial: effort.trial,
+        bound: Bound::new(effort.bound.0, effort.bound.1)?,
         engine: Engine::Kernel,
         ipv6: false,
         profile: false,
@@ -64,13 +81,13 @@ pub(super) fn climb(rungs: Vec<Rung>, moderation: u32) -> Result<BoostResult> {
 }
 
 /// `other` over `one`.
-pub(super) fn race(one: Settings, other: Settings, moderation: u32) -> Result<Ratio> {
+pub(crate) fn race(one: Settings, other: Settings, moderation: u32) -> Result<Ratio> {
     let rung = |name: &'static str, settings| Rung {
         name: name.into(),
         change: "exactly these settings".into(),
         step: Step::Exactly(settings),
     };
-    let result = climb(vec![rung("one", one), rung("other", other)], moderation)?;
+    let result = climb(vec![rung("one", one), rung("other", other)], moderation, &Effort::usual(TRIAL))?;
     let raced = result.rungs.get(1).context("two equal settings are not a race")?;
     let note = || raced.note.clone().unwrap_or_else(|| "it failed".into());
     anyhow::ensure!(raced.verdict != Verdict::Failed, "{}", note());
@@ -78,6 +95,6 @@ pub(super) fn race(one: Settings, other: Settings, moderation: u32) -> Result<Ra
 }
 
 /// The ratio of a rung.
-pub(super) fn ratio(rung: &RungResult) -> Ratio {
+pub(crate) fn ratio(rung: &RungResult) -> Ratio {
     Ratio { ratio: rung.ratio, low: rung.ratio_low, high: rung.ratio_high }
 }

@@ -152,7 +152,11 @@ impl Step {
     /// True if it needs AF_XDP on a link of one queue.
     #[must_use]
     pub fn needs_one_queue(self) -> bool {
-        matches!(self, Self::OneQueue | Self::Steer)
+        match self {
+            Self::OneQueue | Self::Steer => true,
+            Self::Exactly(settings) => settings.io == Io::Xdp && settings.one_queue,
+            _ => false,
+        }
     }
 
     /// True if it changes receive steering, which only root of the initial user namespace may.
