@@ -77,7 +77,7 @@ pub fn boost(
     }
     let napi = napi(&lab, config)?;
     let climb = Climb { lab: &lab, config, protocol, stop, watch };
-    let ClimbResult { rungs, best, gain, profiles, warnings } = climb.run()?;
+    let ClimbResult { rungs, best, gain, profiles, diagnoses, warnings } = climb.run()?;
     drop(napi);
     let machine = facts(config.queues, link(config));
     lab.down()?;
@@ -104,6 +104,7 @@ pub fn boost(
         warnings,
         command: config.command.clone(),
         profiles,
+        diagnoses,
         running: None,
         origin: None,
     })

@@ -11,7 +11,7 @@ use udpath_serve::Io;
 use crate::config::{Config, Event};
 use crate::ladder::{Rung, Settings, Step};
 use crate::machine::{line_rate_10g, wire_bytes};
-use crate::result::{Profiles, Ratio, RungResult, Verdict};
+use crate::result::{Profiles, Ratio, RungDiagnosis, RungResult, Verdict};
 use crate::server_under_test::{FAST, NARROW, RSS_OFF, SERVER, ServerUnderTest};
 use crate::statistics::{Comparison, State};
 use crate::trial::{self, Trials};
@@ -35,6 +35,7 @@ pub(crate) struct ClimbResult {
     pub(crate) best: String,
     pub(crate) gain: Ratio,
     pub(crate) profiles: Option<Profiles>,
+    pub(crate) diagnoses: Vec<RungDiagnosis>,
     pub(crate) warnings: Vec<String>,
 }
 
@@ -165,18 +166,21 @@ impl Climb<'_> {
             self.fill(result, trials);
         }
         let best = best.as_ref().map(|(_, best)| best);
-        let profiles = if self.config.profile { Some(self.profiles(&first, best)?) } else { None };
+        let (profiles, diagnoses) = match self.config.profile {
+            true => self.profiles(&first, best).map(|(profiles, diagnoses)| (Some(profiles), diagnoses))?,
+            false => (None, Vec::new()),
+        };
         let warnings = warnings(&results);
-        Ok(ClimbResult { rungs: results, best: name, gain, profiles, warnings })
+        Ok(ClimbResult { rungs: results, best: name, gain, profiles, diagnoses, warnings })
     }
 
-    /// Profiles the first and the best rung. Stops at the first that cannot be sampled: the reason holds for both.
+    /// Profiles and diagnoses the first and the best rung. Stops at the first that cannot be sampled: the reason holds for both.
     fn profiles(
         &mut self,
         first: &ServerUnderTest,
         best: Option<&ServerUnderTest>,
-    ) -> Result<Profiles, Error> {
-        let mut profiles = Profiles::default();
+    ) -> Result<(Profiles, Vec<RungDiagnosis>), Error> {
+        let (mut profiles, mut diagnoses) = (Profiles::default(), Vec::new());
         for server in [Some(first), best].into_iter().flatten() {
             (self.watch)(&Event::Profile { name: &server.name });
             let taken = profiled::profile(self.lab, self.config, self.protocol, server, self.stop);
@@ -185,14 +189,18 @@ impl Climb<'_> {
             }
             let place = if profiles.first.is_none() { &mut profiles.first } else { &mut profiles.best };
             match taken {
-                Ok(profile) => *place = Some(Box::new(profile)),
+                Ok((profile, diagnosis)) => {
+                    *place = Some(Box::new(profile));
+                    let rung = server.name.clone();
+                    diagnoses.extend(diagnosis.map(|diagnosis| RungDiagnosis { rung, diagnosis }));
+                }
                 Err(reason) => {
                     profiles.absent = Some(format!("{}: {reason}", server.name));
                     break;
                 }
             }
         }
-        Ok(profiles)
+        Ok((profiles, diagnoses))
     }
 
     fn start(

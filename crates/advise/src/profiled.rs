@@ -1,8 +1,9 @@
-//! Profiles a rung: an extra trial that is not scored, with every CPU sampled.
+//! Profiles and diagnoses a rung: an extra trial that is not scored, with every CPU sampled.
 //!
 //! ```text
 //!  load       ── warm-up ──┬──────────────── window ───────────────┬─ stopped
 //!  sampling                └─ symbols ──┬─ LENGTH at RATE ──┬──────┘
+//!  snapshots                            └───────────────────┘             for the diagnosis
 //!  replies so far    ·     ·     ·     ·│    ·     ·     ·  │·          Tally: replies within the sampled time
 //! ```
 //! It runs after the ladder is decided, so no scored trial is disturbed. Costs are divided by the load's own count: the
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use error_reporter::Report;
 use udpath_host::Snapshot;
+use udpath_host::map::Selection;
 use udpath_host::source::Folder;
 use udpath_lab::Lab;
 use udpath_load::Progress;
@@ -27,6 +29,7 @@ use udpath_profile::profile::Datagrams;
 use udpath_profile::recorder::{Moment, RATE, Wanted};
 
 use crate::config::Config;
+use crate::diagnosis::Diagnosis;
 use crate::judged::ProfileResult;
 use crate::server_under_test::ServerUnderTest;
 use crate::trial;
@@ -38,7 +41,7 @@ const LENGTH: Duration = Duration::from_millis(2500);
 /// second on a machine busy with the load, and seconds on a large one.
 const MAX_LOAD: Duration = Duration::from_secs(30);
 
-/// The profile of an extra trial of `server`.
+/// The profile of an extra trial of `server`, and what limited it.
 ///
 /// # Errors
 /// The reason why there is none; the climb is still valid. `stop` ends it early, and the caller has to check it.
@@ -48,7 +51,7 @@ pub(crate) fn profile(
     protocol: &dyn Protocol,
     server: &ServerUnderTest,
     stop: &AtomicBool,
-) -> Result<ProfileResult, String> {
+) -> Result<(ProfileResult, Option<Diagnosis>), String> {
     let plan = Plan { duration: MAX_LOAD, ..trial::plan(config, server.address) };
     let over = &AtomicBool::new(false);
     let (opened, window) = mpsc::channel();
@@ -76,7 +79,7 @@ pub(crate) fn profile(
         (loaded, sampler.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
     // The error of the sampling comes first: it ends the load as well.
-    let (mut profile, begin, end) = sampled?;
+    let Sampled { mut profile, snapshots, begin, end } = sampled?;
     loaded.map_err(|error| Report::new(error).to_string())?;
     let replies = tally.between(begin, end).filter(|replies| *replies > 0);
     let replies = replies.ok_or("the server answered nothing while it was sampled")?;
@@ -87,16 +90,30 @@ pub(crate) fn profile(
             .to_owned(),
     );
     let focus = Focus { port: Some(server.address.port()), pids: vec![server.pid()] };
-    Ok(profile.about(focus).into())
+    let profile = profile.about(focus);
+    let diagnosis = snapshots.and_then(|[before, now]| {
+        let port = Selection::Port(server.address.port());
+        // It fails if nothing has the port any more: then there is nothing to say.
+        Diagnosis::new(&now, Some(&before), &port, Ok(&profile)).ok()
+    });
+    Ok((profile.into(), diagnosis))
 }
 
-/// Samples inside the server's machine once the window is open; also returns when sampling began and ended.
+/// A profile, the machine when sampling began and ended, and when that was.
+struct Sampled {
+    profile: Profile,
+    snapshots: Option<[Snapshot; 2]>,
+    begin: Instant,
+    end: Instant,
+}
+
+/// Samples inside the server's machine once the window is open.
 fn sample(
     lab: &Lab,
     server: &ServerUnderTest,
     window: &mpsc::Receiver<()>,
     over: &AtomicBool,
-) -> Result<(Profile, Instant, Instant), String> {
+) -> Result<Sampled, String> {
     window.recv().map_err(|_| "the load ended before it could be sampled".to_owned())?;
     let measured = lab.machine(server.machine).and_then(|machine| {
         machine.run(|| {
@@ -105,12 +122,21 @@ fn sample(
             // All CPUs: sampling the server's threads alone would miss the softirqs, where most of the cost is.
             let wanted = Wanted { cpus: before.cpus.online.clone(), pid: None, length: LENGTH, rate: RATE };
             let (mut begin, mut end) = (Instant::now(), Instant::now());
+            let (mut first, mut last) = (None, None);
+            // A snapshot takes some milliseconds, which are not part of the sampled time.
             let at = |moment| match moment {
-                Moment::Begin => begin = Instant::now(),
-                Moment::End => end = Instant::now(),
+                Moment::Begin => {
+                    first = Some(Snapshot::read(&source));
+                    begin = Instant::now();
+                }
+                Moment::End => {
+                    end = Instant::now();
+                    last = Some(Snapshot::read(&source));
+                }
             };
             let measured = udpath_profile::measure(&wanted, &BTreeSet::new(), &source, before, over, at);
-            measured.map(|profile| (profile, begin, end))
+            let snapshots = first.zip(last).map(<[Snapshot; 2]>::from);
+            measured.map(|profile| Sampled { profile, snapshots, begin, end })
         })
     });
     let measured = measured.map_err(|error| Report::new(error).to_string())?;

@@ -5,6 +5,7 @@ use udpath_load::cpu::CpuUse;
 use udpath_load::origin::Origin;
 use udpath_load::result::{Counts, Latency};
 
+use crate::diagnosis::Diagnosis;
 use crate::finding::Finding;
 use crate::judged::ProfileResult;
 
@@ -43,12 +44,24 @@ pub struct BoostResult {
     /// Profiles of the first and the best rung; none with `--no-profile`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profiles: Option<Profiles>,
+    /// What limited the first and the best rung under load; empty if they were not looked at.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub diagnoses: Vec<RungDiagnosis>,
     /// Of a server that was running already: what was found, and what helps; none of a climb in a lab.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<Running>,
     /// When and where it was measured, if the program that ran it says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
+}
+
+/// What limited a rung.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RungDiagnosis {
+    /// The rung's name.
+    pub rung: String,
+    /// What was seen of it.
+    pub diagnosis: Diagnosis,
 }
 
 /// A running server that was boosted from outside.

@@ -5,13 +5,13 @@ pub(crate) mod history;
 pub(crate) mod load;
 pub(crate) mod running;
 
-use udpath_advise::ProfileResult;
-use udpath_advise::result::{BoostResult, LeftOut, Profiles, Ratio, RungResult, Verdict};
+use udpath_advise::result::{BoostResult, LeftOut, Profiles, Ratio, RungDiagnosis, RungResult, Verdict};
+use udpath_advise::{ProfileResult, Severity};
 use udpath_load::cpu::CpuUse;
 use udpath_load::result::Latency;
 use udpath_profile::Profile;
 
-use crate::units;
+use crate::{finding, units};
 
 /// The kept rung: the one named in the result, or else the last one kept, or else the first.
 pub(crate) fn best(result: &BoostResult) -> Option<&RungResult> {
@@ -235,6 +235,25 @@ pub(crate) fn profiled(result: &BoostResult) -> Vec<(&str, &ProfileResult)> {
     let first = result.rungs.first().map(|rung| rung.name.as_str()).zip(profiles.first.as_deref());
     let best = best(result).map(|rung| rung.name.as_str()).zip(profiles.best.as_deref());
     first.into_iter().chain(best).collect()
+}
+
+/// Findings shown of the first rung. More: the first screen is full of them.
+const FINDINGS: usize = 3;
+
+/// What limited the first rung, what was wrong with it, and what limited the best.
+pub(crate) fn limits(result: &BoostResult) -> Vec<String> {
+    let mut out = Vec::new();
+    for (at, RungDiagnosis { rung, diagnosis }) in result.diagnoses.iter().enumerate() {
+        let name = shortened(&one_line(rung), 24);
+        out.push(format!("{name}: {}", diagnosis.headline));
+        let wrong = diagnosis
+            .findings
+            .iter()
+            .filter(|found| found.finding.severity != Severity::Note && found.explained_by.is_none());
+        let wrong = wrong.take(if at == 0 { FINDINGS } else { 0 });
+        out.extend(wrong.map(|found| format!("{name}: {}", finding::text(&found.finding))));
+    }
+    out
 }
 
 /// A rung that was left out, and the reason, as one line.

@@ -21,6 +21,7 @@ use super::target::{Served, Target};
 use super::truth::{Counters, Packets, Places};
 use super::{RunningConfig, RunningError};
 use crate::config::Event;
+use crate::diagnosis::Diagnosis;
 use crate::result::Profiles;
 use crate::search::{Bed, Candidate, Purpose, Race, Trouble};
 use crate::statistics::{Bound, Comparison};
@@ -47,6 +48,8 @@ pub(super) struct RunningBed<'a> {
     pub(super) interfaces: (String, String),
     /// As found.
     pub(super) evidence: Evidence,
+    /// What limits it with everything that was kept.
+    pub(super) at_last: Option<Diagnosis>,
     pub(super) groups: Groups,
     /// Places in `groups`, in the order in which they are tried.
     order: Vec<Candidate>,
@@ -103,6 +106,7 @@ impl<'a> RunningBed<'a> {
             target,
             interfaces,
             evidence,
+            at_last: None,
             groups: Groups::default(),
             order: Vec::new(),
             trials: BTreeMap::new(),
@@ -112,8 +116,8 @@ impl<'a> RunningBed<'a> {
             refused: (0, None),
             racing: (0, String::new(), (0, 0)),
         };
-        let Evidence { snapshot, map, findings, .. } = &bed.evidence;
-        let found = candidates::of_findings(findings);
+        let Evidence { snapshot, map, .. } = &bed.evidence;
+        let found = candidates::of_findings(bed.evidence.findings());
         let offered = candidates::of_machine(snapshot, map, &bed.interfaces.1, &bed.target);
         bed.groups.configure(&bed.target, config);
         for group in found.into_iter().chain(offered) {
@@ -188,7 +192,9 @@ impl<'a> RunningBed<'a> {
             let name = self.name(kept);
             (self.watch)(&Event::Profile { name: &name });
             self.make(kept)?;
-            match self.load().evidence(&self.target)?.profile {
+            let evidence = self.load().evidence(&self.target)?;
+            self.at_last = Some(evidence.diagnosis);
+            match evidence.profile {
                 Ok(profile) => profiles.best = Some(profile),
                 Err(reason) => profiles.absent = Some(format!("{name}: {reason}")),
             }
@@ -235,7 +241,7 @@ impl Bed for RunningBed<'_> {
             let name = self.name(kept);
             (self.watch)(&Event::Profile { name: &name });
             let evidence = self.load().evidence(&self.target)?;
-            let new: Vec<Candidate> = candidates::of_findings(&evidence.findings)
+            let new: Vec<Candidate> = candidates::of_findings(evidence.findings())
                 .into_iter()
                 .filter_map(|group| self.groups.add(group, self.config, self.machine))
                 .collect();

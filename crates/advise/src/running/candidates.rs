@@ -40,12 +40,10 @@ const FLOWS: u32 = 32_768;
 /// Busy polling of a socket, microseconds: net.core.busy_poll's documented value. Longer: CPUs spin where they could work.
 const BUSY_POLL: u32 = 50;
 
-/// The remedies of findings, largest losses first; those of notes are not worth a race.
-pub(super) fn of_findings(findings: &[Finding]) -> Vec<Group> {
-    let mut wanted: Vec<&Finding> =
-        findings.iter().filter(|finding| finding.severity != Severity::Note).collect();
-    wanted.sort_by_key(|finding| finding.severity);
-    let groups = wanted.into_iter().filter_map(|finding| {
+/// The remedies of findings, in their order; those of notes are not worth a race.
+pub(super) fn of_findings<'a>(findings: impl Iterator<Item = &'a Finding>) -> Vec<Group> {
+    let wanted = findings.filter(|finding| finding.severity != Severity::Note);
+    let groups = wanted.filter_map(|finding| {
         let remedy = finding.remedies.iter().find(|remedy| matches!(remedy, Remedy::Changes { .. }))?;
         Some(Group::new(&finding.id, remedy.what(), remedy.settings().to_vec()))
     });
@@ -206,11 +204,12 @@ mod tests {
                 },
             ],
         };
-        let groups = of_findings(&[
+        let findings = [
+            finding("c", Severity::Loss, &["eth0:ring/rx=1024"]),
             finding("a", Severity::Limit, &["eth0:qdisc=mq"]),
             finding("b", Severity::Note, &["eth0:qdisc=mq"]),
-            finding("c", Severity::Loss, &["eth0:ring/rx=1024"]),
-        ]);
+        ];
+        let groups = of_findings(findings.iter());
         let names: Vec<&str> = groups.iter().map(|group| group.name.as_str()).collect();
         assert_eq!(names, ["c", "a"]);
         assert_eq!(groups[0].requests, ["eth0:ring/rx=1024"]);

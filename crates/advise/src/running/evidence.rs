@@ -1,4 +1,4 @@
-//! What is seen of a running server under load: a map of the interval, a profile, and what the rules find in both.
+//! What is seen of a running server under load: a map of the interval, a profile, and the diagnosis of both.
 //!
 //! ```text
 //!  load      ── started ──┬───────────────────────────┬─ stopped
@@ -13,12 +13,13 @@ use std::time::Duration;
 
 use error_reporter::Report;
 use udpath_host::Snapshot;
-use udpath_host::map::Map;
+use udpath_host::map::{Map, Selection};
 use udpath_host::source::Folder;
 use udpath_load::Progress;
 use udpath_profile::facts::Focus;
-use udpath_profile::recorder::{RATE, Wanted};
+use udpath_profile::recorder::{Moment, RATE, Wanted};
 
+use crate::diagnosis::Diagnosis;
 use crate::finding::Finding;
 use crate::judged::ProfileResult;
 use crate::rules;
@@ -34,8 +35,15 @@ pub(super) struct Evidence {
     pub(super) map: Map,
     /// The profile, or why there is none.
     pub(super) profile: Result<Box<ProfileResult>, String>,
-    /// What the rules find in both, the most severe first.
-    pub(super) findings: Vec<Finding>,
+    /// What limits it.
+    pub(super) diagnosis: Diagnosis,
+}
+
+impl Evidence {
+    /// What is wrong, by weight.
+    pub(super) fn findings(&self) -> impl Iterator<Item = &Finding> {
+        self.diagnosis.findings.iter().map(|found| &found.finding)
+    }
 }
 
 /// Looks at the server of `focus` while `load` runs; `load` gets a progress to call and a flag that ends it.
@@ -72,23 +80,26 @@ pub(super) fn under_load<E: Send>(
 fn look(focus: Focus, over: &AtomicBool) -> Evidence {
     let source = Folder::live();
     let before = Snapshot::read(&source);
+    let selection = focus.port.map_or(Selection::All, Selection::Port);
     // All CPUs: sampling the server's threads alone would miss the softirqs, where most of the cost is.
     let wanted = Wanted { cpus: before.cpus.online.clone(), pid: None, length: LENGTH, rate: RATE };
-    let measured = udpath_profile::measure(&wanted, &BTreeSet::new(), &source, before.clone(), over, |_| ());
+    let (mut begin, mut end) = (before.clone(), None);
+    let at = |moment| match moment {
+        Moment::Begin => begin = Snapshot::read(&source),
+        Moment::End => end = Some(Snapshot::read(&source)),
+    };
+    let measured = udpath_profile::measure(&wanted, &BTreeSet::new(), &source, before, over, at);
     if measured.is_err() {
         thread::sleep(LENGTH);
     }
-    let snapshot = Snapshot::read(&source);
-    let map = Map::whole(&snapshot, Some(&before));
-    let mut findings = rules::of_map(&snapshot, &map);
-    let profile = match measured {
-        Ok(profile) => {
-            let profile = ProfileResult::from(profile.about(focus));
-            findings.extend(profile.findings.iter().cloned());
-            Ok(Box::new(profile))
-        }
-        Err(error) => Err(Report::new(error).to_string()),
-    };
-    findings.sort_by_key(|finding| finding.severity);
-    Evidence { snapshot, map, profile, findings }
+    let snapshot = end.unwrap_or_else(|| Snapshot::read(&source));
+    let map = Map::whole(&snapshot, Some(&begin));
+    let profile =
+        measured.map(|profile| profile.about(focus)).map_err(|error| Report::new(error).to_string());
+    let of = profile.as_ref().map_err(String::as_str);
+    // A server that has ended has no socket at the port: then all of the machine is diagnosed.
+    let diagnosis = Diagnosis::new(&snapshot, Some(&begin), &selection, of)
+        .unwrap_or_else(|_| Diagnosis::of(&map, rules::of_map(&snapshot, &map), of));
+    let profile = profile.map(|profile| Box::new(ProfileResult::from(profile)));
+    Evidence { snapshot, map, profile, diagnosis }
 }

@@ -5,8 +5,11 @@ use udpath_load::result::Counts;
 
 use super::bed::{AS_FOUND, RunningBed};
 use super::{RunningConfig, Start};
+use crate::diagnosis::Diagnosis;
 use crate::machine::{facts, line_rate_10g, wire_bytes};
-use crate::result::{BoostResult, Helps, LoadSummary, Profiles, Ratio, RungResult, Running, SCHEMA, Verdict};
+use crate::result::{
+    BoostResult, Helps, LoadSummary, Profiles, Ratio, RungDiagnosis, RungResult, Running, SCHEMA, Verdict,
+};
 use crate::search::{Candidate, Found, Purpose, Race};
 use crate::trial::Trials;
 
@@ -70,18 +73,30 @@ pub(super) fn result(
         command: config.command.clone(),
         profiles,
         origin: None,
+        diagnoses: diagnoses(bed),
         running: Some(Running {
             server: bed.target.name(),
             pids: bed.target.pids(),
             port: bed.target.port,
             interface,
-            findings: bed.evidence.findings.clone(),
+            findings: bed.evidence.findings().cloned().collect(),
             kept: found.kept.iter().map(helps).collect(),
             applies: Vec::new(),
             out_of_time: found.out_of_time,
             refused_trials: bed.refused.0,
         }),
     }
+}
+
+/// What limited the server as found, and with everything that was kept.
+fn diagnoses(bed: &RunningBed<'_>) -> Vec<RungDiagnosis> {
+    let found = Some((AS_FOUND, &bed.evidence.diagnosis));
+    let last = bed.at_last.as_ref().map(|diagnosis| (ALL_KEPT, diagnosis));
+    let of = |(rung, diagnosis): (&str, &Diagnosis)| RungDiagnosis {
+        rung: rung.to_owned(),
+        diagnosis: diagnosis.clone(),
+    };
+    found.into_iter().chain(last).map(of).collect()
 }
 
 /// What was measured without any change.

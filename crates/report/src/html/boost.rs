@@ -16,6 +16,7 @@ use crate::{units, words};
 struct Page<'a> {
     head: Head<'a>,
     warnings: Vec<String>,
+    limits: Vec<String>,
     helps: Vec<[String; 3]>,
     apply: String,
     rungs: Vec<Row<'a>>,
@@ -77,6 +78,7 @@ pub(crate) fn page<'a>(result: &'a BoostResult) -> String {
             .cloned()
             .chain(result.left_out.iter().map(words::left_out))
             .collect(),
+        limits: words::limits(result),
         helps: helps(result),
         apply: result.running.as_ref().map_or_else(String::new, applied),
         rungs: result.rungs.iter().map(|rung| row(rung, is_best(rung))).collect(),

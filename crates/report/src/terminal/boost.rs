@@ -91,6 +91,13 @@ fn head(result: &BoostResult, style: Style, which: Notes) -> String {
         out += &style.wrapped(Paint::Dim, &words::left_out(rung), 2);
     }
     out += &notes(result, style, which);
+    let limits = words::limits(result);
+    if !limits.is_empty() {
+        out.push('\n');
+    }
+    for limit in limits {
+        out += &style.wrapped(Paint::Plain, &limit, 2);
+    }
     if let Some(running) = &result.running {
         out = out + "\n" + &running::text(running, style);
     }

@@ -1,22 +1,14 @@
 //! What helps a running server, as text: each group of settings with what it adds, and the command that applies them.
 
-use udpath_advise::Severity;
 use udpath_advise::result::Running;
 
 use super::table::{Cell, Table};
 use super::{Paint, Style};
-use crate::{finding, words};
-
-/// Findings shown. More: the first screen is full of them.
-const FINDINGS: usize = 3;
+use crate::words;
 
 /// The section.
 pub(crate) fn text(running: &Running, style: Style) -> String {
     let mut out = String::new();
-    let wrong = running.findings.iter().filter(|finding| finding.severity != Severity::Note);
-    for found in wrong.take(FINDINGS) {
-        out += &style.wrapped(Paint::Plain, &format!("as found: {}", finding::text(found)), 2);
-    }
     if !running.kept.is_empty() {
         let mut table = Table::with(vec![Cell::new("what helps"), Cell::new(""), Cell::new("")]);
         for helps in &running.kept {
