@@ -102,6 +102,18 @@ impl Kind {
     }
 }
 
+/// The load's shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// 64 flows, two requests in flight each.
+    Usual,
+    /// 16 flows, four requests in flight each, and of the names only a few.
+    Other,
+}
+
+/// How many of the names the other load asks for.
+const FEW: usize = 100;
+
 /// A running server, which a script restarts; ended when dropped.
 pub(super) struct Daemon {
     kind: Kind,
@@ -126,6 +138,8 @@ impl Daemon {
         }
         put("zone", &zone)?;
         put("queries", &queries)?;
+        let few: String = queries.lines().take(FEW).flat_map(|line| [line, "\n"]).collect();
+        put("few-queries", &few)?;
         put("users", "user  Cleartext-Password := \"password\"\n")?;
         put("secret", SECRET)?;
         let (name, text, mut command) = kind.configuration(&folder);
@@ -156,13 +170,18 @@ impl Daemon {
         Ok(daemon)
     }
 
+    /// Its UDP port.
+    pub(super) const fn port(&self) -> u16 {
+        self.kind.port()
+    }
+
     /// A file of its folder.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// The load, as for `udpath load`.
-    pub(super) fn load(&self, lab: &Lab) -> Result<Vec<String>> {
+    pub(super) fn load(&self, lab: &Lab, shape: Shape) -> Result<Vec<String>> {
         let target = format!("{}:{}", lab.address_of("server", "client")?.ipv4, self.kind.port());
         let file = |name: &str| self.path(name).display().to_string();
         let words = match self.kind {
@@ -171,11 +190,18 @@ impl Daemon {
                 vec!["radius".into(), target, "--secret-file".into(), secret, "--users".into(), users]
             }
             Kind::Chronyd => vec!["ntp".into(), target],
-            _ => vec!["dns".into(), target, "--queries".into(), file("queries")],
+            _ => {
+                let names = if shape == Shape::Usual { "queries" } else { "few-queries" };
+                vec!["dns".into(), target, "--queries".into(), file(names)]
+            }
         };
         // FreeRADIUS's requests are authenticated one by one, which the driver cannot do.
         let engine = if self.kind == Kind::Freeradius { "xdp" } else { "kernel" };
-        let more = ["--flows", "64", "--inflight", "2", "--timeout", "200ms", "--engine", engine];
+        let [flows, inflight] = match shape {
+            Shape::Usual => ["64", "2"],
+            Shape::Other => ["16", "4"],
+        };
+        let more = ["--flows", flows, "--inflight", inflight, "--timeout", "200ms", "--engine", engine];
         Ok(words.into_iter().chain(more.map(String::from)).collect())
     }
 }
