@@ -3,8 +3,10 @@
 # to benches/results/soak.txt, which is committed. Takes more than an hour on two cores; run nothing else.
 #
 #     scripts/soak.sh                                  everything
-#     scripts/soak.sh --test kill --test boots         only these test binaries; the results say so
+#     scripts/soak.sh --test kill --test boots         only these test binaries: the other figures stay
 #     scripts/soak.sh --test alone accounting::        only these tests of one
+#
+# Each figure names the commit that it was measured with.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,10 +25,16 @@ if [ ! -s "$work/figures" ]; then
     echo "soak: no campaign reported a figure; $results is unchanged" >&2
     exit 1
 fi
+commit=$(git rev-parse --short=12 HEAD)$(git diff --quiet HEAD -- . || echo ' with local changes')
+sed -i "s/\$/ [$commit]/" "$work/figures"
+# A run of some tests leaves the figures of the others.
+if [ $# -gt 0 ] && [ -f "$results" ]; then
+    sed '1,/^$/d' "$results" | awk -F': ' 'NR == FNR { new[$1]; next } !($1 in new)' "$work/figures" - > "$work/kept"
+    cat "$work/kept" >> "$work/figures"
+fi
 {
-    echo "# make soak: the figures of every campaign, one per line."
-    echo "commit: $(git rev-parse --short=12 HEAD)$(git diff --quiet HEAD -- . || echo ' with local changes')"
-    echo "tests run: ${*:-all}"
+    echo "# make soak: the figures of every campaign, one per line, each with its commit."
+    echo "tests run last: ${*:-all}"
     echo "kernel: $(uname -sr)"
     echo "CPUs: $(nproc)"
     if [ "$status" -eq 0 ]; then echo "tests: all passed"; else echo "tests: FAILED"; fi

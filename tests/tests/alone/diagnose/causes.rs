@@ -51,7 +51,7 @@ const SINK: Served = Served::Udpath(&["sink", "--io", "reuseport", "--workers", 
 const SHARED: Served = Served::Udpath(&["echo", "--io", "shared", "--workers", "2"]);
 const LIGHT: Load = Load::Udpath(&["--rate", "5k", "--flows", "32"]);
 /// A closed loop in the driver: the server takes nearly all of the CPUs, and its queues have room for all requests.
-const FULL: Load = Load::Udpath(&["--engine", "kernel", "--flows", "64", "--inflight", "2"]);
+pub(super) const FULL: Load = Load::Udpath(&["--engine", "kernel", "--flows", "64", "--inflight", "2"]);
 
 pub(super) const CAUSES: &[Cause] = &[
     Cause {

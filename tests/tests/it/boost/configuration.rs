@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -135,13 +136,19 @@ fn killed_in_a_trial_of_it_undo_brings_the_old_one_back() {
     udpath_lab::needs_root!();
     let nsd = Nsd::new("boost-config-kill");
     let (before, restart, state) = (nsd.configuration(), nsd.path("restart"), nsd.path("journal"));
-    let boost = nsd.boost(&["--allow", "config,restart", "--restart", &restart]).start();
-    awaited("the new configuration", TIMEOUT * 2, || (nsd.configuration() != before).then_some(()));
-    boost.signal(Signal::KILL);
-    assert_eq!(boost.finish().code(), None, "ended by the signal");
     let server = nsd.lab.machine("server").unwrap().namespace().to_owned();
-    let undo = Run::new(&["undo", "--netns", &server, "--state", &state]).finish();
-    assert_eq!(undo.code(), Some(0), "{}", undo.err);
-    assert_eq!(nsd.configuration(), before);
-    awaited("nsd to answer again", TIMEOUT, || nsd.answers().then_some(()));
+    let kills = udpath_rig::campaign::rounds(1, 30);
+    for kill in 0..kills {
+        let boost = nsd.boost(&["--allow", "config,restart", "--restart", &restart]).start();
+        awaited("the new configuration", TIMEOUT * 2, || (nsd.configuration() != before).then_some(()));
+        // At other moments each time: while it restarts, in a trial, while it is put back.
+        std::thread::sleep(Duration::from_millis(u64::from(kill) * 137 % 1_000));
+        boost.signal(Signal::KILL);
+        assert_eq!(boost.finish().code(), None, "ended by the signal");
+        let undo = Run::new(&["undo", "--netns", &server, "--state", &state]).finish();
+        assert_eq!(undo.code(), Some(0), "{}", undo.err);
+        assert_eq!(nsd.configuration(), before);
+        awaited("nsd to answer again", TIMEOUT, || nsd.answers().then_some(()));
+    }
+    udpath_rig::campaign::record("kills of boost on nsd", &format!("{kills}, configurations left: 0"));
 }

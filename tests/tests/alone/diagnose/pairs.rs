@@ -1,0 +1,65 @@
+//! Two causes at once: both are named.
+
+use udpath_rig::campaign;
+
+use super::causes::{CAUSES, Cause, FULL, Load, REUSEPORT};
+use super::{Scene, Wrong, severe, undisturbed};
+
+/// Causes that can be arranged beside each other: what is sent and what is set do not exclude each other.
+const SEVEN: [&str; 7] = [
+    "shared-socket",
+    "packet-sockets",
+    "netfilter",
+    "rps-one-cpu",
+    "checksum-errors",
+    "no-listener",
+    "fragments",
+];
+
+fn cause(id: &str) -> &'static Cause {
+    CAUSES.iter().find(|cause| cause.id == id).unwrap()
+}
+
+/// What is wrong with the diagnosis of both at once; nothing if both are named.
+fn both(pair: [&'static Cause; 2]) -> Option<Wrong> {
+    let served =
+        pair.iter().map(|cause| &cause.served).find(|served| **served != REUSEPORT).unwrap_or(&REUSEPORT);
+    let mut scene = Scene::new("pair", served, false);
+    for cause in pair {
+        (cause.before)(&mut scene);
+    }
+    // What costs CPU time shows only on a loaded server; what is sent besides is sent by programs of its own.
+    scene.load(&FULL);
+    for cause in pair {
+        if let Load::Python(_) = cause.load {
+            let main = scene.load.take();
+            scene.load(&cause.load);
+            let more = std::mem::replace(&mut scene.load, main);
+            scene.others.extend(more);
+        }
+    }
+    let (ended, json) = scene.diagnose();
+    scene.end();
+    let found = severe(&json);
+    let named = pair.iter().all(|cause| found.contains(&cause.id)) && ended.code() == Some(1);
+    (!named).then(|| {
+        let [one, other] = pair.map(|cause| cause.id);
+        Wrong::new(format!("{one} and {other}: found {found:?}: {json:#}"), &json)
+    })
+}
+
+#[test]
+fn both_of_two_causes_are_named() {
+    udpath_lab::needs_root!();
+    udpath_rig::needs_cpus!(2);
+    let _turn = udpath_rig::alone();
+    let all: Vec<[&Cause; 2]> = (0..SEVEN.len())
+        .flat_map(|one| (one + 1..SEVEN.len()).map(move |other| [one, other].map(|at| cause(SEVEN[at]))))
+        .collect();
+    let few = campaign::rounds(3, all.len() as u32) as usize;
+    let pairs: Vec<_> = all.iter().step_by(all.len() / few).collect();
+    let wrong: Vec<String> = pairs.iter().filter_map(|pair| undisturbed(|| both(**pair))).collect();
+    let figure = format!("{} of {}", pairs.len() - wrong.len(), pairs.len());
+    campaign::record("pairs of causes, both named", &figure);
+    assert!(wrong.is_empty(), "{figure}: {}", wrong.concat());
+}
