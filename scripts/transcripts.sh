@@ -192,7 +192,7 @@ CONF
 scene_own_nsd() {
     command -v nsd >/dev/null || fail "nsd not found; run scripts/setup.sh"
     two_machines
-    local folder=$work/nsd command status
+    local folder=$work/nsd command status shown
     mkdir -p "$folder"
     {
         printf '$ORIGIN example.\n$TTL 60\n@ SOA ns admin 1 60 60 60 60\n@ NS ns\nns A 10.0.0.2\n'
@@ -228,11 +228,18 @@ SCRIPT
     chmod +x "$folder/restart-nsd"
     udpath lab exec "$lab/server" -- "$folder/restart-nsd" > "$work/out" 2>&1 || fail "nsd: $(cat "$work/out")"
     for command; do
+        # Several pages show the same search, which takes a minute and has other figures each time.
+        shown=$work/nsd-$(cksum <<< "$command" | cut -d' ' -f1)
+        if [ -s "$shown" ]; then
+            print "$command" "$shown"
+            continue
+        fi
         status=0
         (cd "$folder" && udpath lab exec "$lab/server" -- bash -c "${command//docs\/client/$lab/client}") \
             > "$work/out" 2> "$work/err" || status=$?
         [ "$status" -le 1 ] || fail "$page: '$command' exits with $status: $(head -c 2000 "$work/err")"
         sed -i "s|$folder|/etc/nsd|g" "$work/out"
+        cp "$work/out" "$shown"
         print "$command" "$work/out"
     done
     kill "$(cat "$folder/nsd.pid")"

@@ -62,4 +62,4 @@ pub use error::{ConfigError, Error};
 pub use finding::{Finding, Location, Remedy, Severity};
 pub use judged::{MAP_SCHEMA, MapResult, PROFILE_SCHEMA, ProfileResult};
 pub use machine::{line_rate_10g, wire_bytes};
-pub use running::{Allow, RunningConfig, RunningError, Served, boost_running};
+pub use running::{Allow, LoadConfig, RunningConfig, RunningError, Served, Traffic, boost_running};

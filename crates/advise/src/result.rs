@@ -139,10 +139,14 @@ pub struct Machine {
     pub link: String,
 }
 
+/// The engine of a [`LoadSummary`] where no load was sent: the server had the traffic of its clients, and figures are datagrams
+/// per second of CPU time instead of transactions per second.
+pub const LIVE: &str = "live";
+
 /// The load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LoadSummary {
-    /// `kernel` or `socket`.
+    /// `kernel`, `socket` or another engine's name; [`LIVE`].
     pub engine: String,
     /// Number of flows.
     pub flows: u32,

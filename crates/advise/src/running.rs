@@ -6,8 +6,8 @@
 //!  groups.rs      those resolved against the machine, and the server's own configuration
 //!  bed.rs         makes a set of candidates effective (tune's temporary changes), and measures it
 //!  truth.rs       compares the load's counts with the counters of the interfaces at both ends
-//!  evidence.rs    a profile and a map under load, and the rules' findings
-//!  load.rs        the load, run where it is sent from
+//!  evidence.rs    a profile and a map under load, and the diagnosis of both
+//!  traffic.rs     what goes to the server in a trial: load.rs, a load run where it is sent from, or live.rs, what clients send
 //!  keep.rs        applies what helps
 //!  story.rs       from races to the result
 //! ```
@@ -20,9 +20,11 @@ mod error;
 mod evidence;
 mod groups;
 mod keep;
+pub(crate) mod live;
 mod load;
 mod story;
 mod target;
+mod traffic;
 mod truth;
 
 use std::path::PathBuf;
@@ -45,19 +47,45 @@ use bed::RunningBed;
 pub use error::RunningError;
 pub use target::Served;
 
+/// What the server is measured under.
+#[derive(Debug)]
+pub enum Traffic {
+    /// A load, the same in every trial: transactions per second are compared.
+    Load(LoadConfig),
+    /// What its clients send anyway, in trials of this length: datagrams per second of CPU time are compared.
+    Live(Duration),
+}
+
+/// A load.
+pub struct LoadConfig {
+    /// Where it is sent from.
+    pub from: Place,
+    /// The load of every trial; its duration is a trial's.
+    pub plan: LoadPlan,
+    /// Its engine.
+    pub engine: Engine,
+    /// What is sent.
+    pub protocol: Box<dyn Protocol>,
+}
+
+impl std::fmt::Debug for LoadConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { from, plan, engine, protocol } = self;
+        let mut load = f.debug_struct("LoadConfig");
+        load.field("from", from).field("plan", plan).field("engine", engine);
+        load.field("protocol", &protocol.name()).finish()
+    }
+}
+
 /// What to boost, and how.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct RunningConfig {
     /// The server.
     pub served: Served,
     /// Where it runs: settings are changed there.
     pub place: Place,
-    /// Where the load is sent from.
-    pub from: Place,
-    /// The load of every trial; its duration is a trial's.
-    pub plan: LoadPlan,
-    /// The load's engine.
-    pub engine: Engine,
+    /// What it is measured under.
+    pub traffic: Traffic,
     /// When a comparison ends.
     pub bound: Bound,
     /// No race begins after this time. The measurement of the gain comes on top.
@@ -94,14 +122,13 @@ pub struct Allow {
 /// is as found.
 pub fn boost_running(
     config: &RunningConfig,
-    protocol: &dyn Protocol,
     watch: &mut (dyn FnMut(&Event<'_>) + Send),
     stop: &AtomicBool,
 ) -> Result<BoostResult, RunningError> {
     let begin = Instant::now();
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let at = Start { begin, started };
-    inside(&config.place, || climb(config, protocol, watch, stop, &at))?
+    inside(&config.place, || climb(config, watch, stop, &at))?
 }
 
 /// When it began.
@@ -114,7 +141,6 @@ struct Start {
 /// In the server's network namespace.
 fn climb(
     config: &RunningConfig,
-    protocol: &dyn Protocol,
     watch: &mut (dyn FnMut(&Event<'_>) + Send),
     stop: &AtomicBool,
     start: &Start,
@@ -127,7 +153,7 @@ fn climb(
         notes.push(format!("restored what an earlier boost that was killed had left (apply {})", undone.id));
     }
     let changes = Temporary::begin(&machine, &lock)?;
-    let mut bed = RunningBed::new(config, protocol, &machine, changes, watch, stop)?;
+    let mut bed = RunningBed::new(config, &machine, changes, watch, stop)?;
     let found = search(&mut bed, config.bound);
     let found = match found {
         Ok(found) => found,

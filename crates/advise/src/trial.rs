@@ -13,6 +13,7 @@ use udpath_steer::CpuSet;
 
 use crate::Error;
 use crate::config::Config;
+use crate::running::live::Seen;
 use crate::server_under_test::{CLIENT, ServerUnderTest};
 
 /// Warm-up of a trial as a share of its length, and its bounds. Shorter: the first trial after a change of settings
@@ -111,6 +112,23 @@ impl Trials {
         for warning in trial.warnings.iter().chain(&trial.generator.reasons) {
             self.warn(warning);
         }
+    }
+
+    /// Adds one trial of live traffic: its figure is datagrams per second of CPU time.
+    pub(crate) fn add_seen(&mut self, seen: &Seen) {
+        self.tps.push(seen.per_cpu_second());
+        let arrived = seen.delivered + seen.dropped;
+        let counts = Counts {
+            sent: arrived,
+            ok: seen.delivered,
+            received: seen.delivered,
+            lost: seen.dropped,
+            ..Counts::default()
+        };
+        self.counts.add(&counts);
+        self.completed += seen.delivered as f64;
+        self.busy_seconds += seen.cpu;
+        add_cpus(&mut self.cpus, &seen.cpus);
     }
 
     /// Adds the trials of the same rung from another comparison.

@@ -5,7 +5,9 @@ pub(crate) mod history;
 pub(crate) mod load;
 pub(crate) mod running;
 
-use udpath_advise::result::{BoostResult, LeftOut, Profiles, Ratio, RungDiagnosis, RungResult, Verdict};
+use udpath_advise::result::{
+    BoostResult, LIVE, LeftOut, Profiles, Ratio, RungDiagnosis, RungResult, Verdict,
+};
 use udpath_advise::{ProfileResult, Severity};
 use udpath_load::cpu::CpuUse;
 use udpath_load::result::Latency;
@@ -39,8 +41,9 @@ pub(crate) fn costs(rung: &RungResult) -> [String; 7] {
         return [units::NONE; 7].map(str::to_owned);
     }
     [
-        units::mbits(rung.wire_mbits),
-        units::share_in_column(rung.line_share),
+        // Unknown of live traffic.
+        if rung.wire_mbits > 0.0 { units::mbits(rung.wire_mbits) } else { units::NONE.to_owned() },
+        if rung.wire_mbits > 0.0 { units::share_in_column(rung.line_share) } else { units::NONE.to_owned() },
         latency(rung, |latency| latency.p50),
         latency(rung, |latency| latency.p99),
         latency(rung, |latency| latency.p99_9),
@@ -118,9 +121,22 @@ fn setting(key: &str, value: &str) -> String {
     }
 }
 
+/// Was the server measured under its clients' traffic?
+pub(crate) fn is_live(result: &BoostResult) -> bool {
+    result.load.engine == LIVE
+}
+
+/// What the figures of a climb count.
+pub(crate) fn unit(result: &BoostResult) -> &'static str {
+    if is_live(result) { "datagrams per second of CPU time" } else { "transactions/s" }
+}
+
 /// The load of a climb, in words.
 pub(crate) fn load(result: &BoostResult) -> String {
     let l = &result.load;
+    if is_live(result) {
+        return format!("what clients sent, trials of {}", units::duration(l.trial_seconds));
+    }
     format!(
         "{} engine, {} {}, {} in flight, {} bytes of payload ({} on the wire), trials of {}",
         l.engine,

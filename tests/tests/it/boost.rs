@@ -5,9 +5,11 @@
 //! the loop runs many times faster, beyond any noise of the machine.
 
 mod configuration;
+mod live;
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -141,9 +143,13 @@ fn ended_by_a_signal_it_restores_everything() {
 fn killed_its_changes_are_undone_by_the_next_start() {
     udpath_lab::needs_root!();
     let bed = Bed::new("boost-kill");
-    for how in ["undo", "boost"] {
+    let kills = udpath_rig::campaign::rounds(2, 30);
+    for kill in 0..kills {
+        let how = if kill % 2 == 0 { "undo" } else { "boost" };
         let boost = bed.boost(&[]).start();
         changed(&bed);
+        // At other moments of a search each time: in a trial, between two, while settings change.
+        std::thread::sleep(Duration::from_millis(u64::from(kill) * 137 % 1_000));
         boost.signal(Signal::KILL);
         assert_eq!(boost.finish().code(), None, "ended by the signal");
         if how == "undo" {
@@ -156,6 +162,7 @@ fn killed_its_changes_are_undone_by_the_next_start() {
         }
         assert_eq!(bed.settings(), Bed::arranged(), "after {how}");
     }
+    udpath_rig::campaign::record("kills of boost on udpath's server", &format!("{kills}, settings left: 0"));
 }
 
 #[test]

@@ -5,9 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use error_reporter::Report;
-use udpath_host::namespace::{Place, inside};
-use udpath_load::result::LoadResult;
-use udpath_load::template::Protocol;
 use udpath_tune::settings::Setting;
 use udpath_tune::undo::Undone;
 use udpath_tune::{Live, Temporary, Value};
@@ -16,9 +13,8 @@ use super::candidates;
 use super::evidence::Evidence;
 use super::groups::{self, Groups};
 use super::keep::Kept;
-use super::load::Load;
 use super::target::{Served, Target};
-use super::truth::{Counters, Packets, Places};
+use super::traffic::{Measured, Refused, Sent};
 use super::{RunningConfig, RunningError};
 use crate::config::Event;
 use crate::diagnosis::Diagnosis;
@@ -36,13 +32,12 @@ pub(super) const AS_FOUND: &str = "as found";
 /// The bed.
 pub(super) struct RunningBed<'a> {
     pub(super) config: &'a RunningConfig,
-    protocol: &'a dyn Protocol,
     machine: &'a Live,
     changes: Temporary<'a>,
     watch: &'a mut (dyn FnMut(&Event<'_>) + Send),
     stop: &'a AtomicBool,
     deadline: Instant,
-    from: Place,
+    traffic: Sent<'a>,
     pub(super) target: Target,
     /// The interfaces that the load leaves by and arrives on.
     pub(super) interfaces: (String, String),
@@ -70,39 +65,24 @@ impl<'a> RunningBed<'a> {
     /// Finds the server, loads it once, and lists what can be tried.
     pub(super) fn new(
         config: &'a RunningConfig,
-        protocol: &'a dyn Protocol,
         machine: &'a Live,
         changes: Temporary<'a>,
         watch: &'a mut (dyn FnMut(&Event<'_>) + Send),
         stop: &'a AtomicBool,
     ) -> Result<Self, RunningError> {
-        // `Here` is where the caller was before it entered the server's namespace.
-        let from = match (&config.from, &config.place) {
-            (Place::Here, Place::Here) => Place::Here,
-            (Place::Here, _) => Place::Process(std::process::id()),
-            (from, _) => from.clone(),
-        };
         let target = Target::find(config.served)?;
-        let load = Load { config, protocol, from: &from, stop };
-        let (there, here) = (Counters::read(), inside(&from, Counters::read)?);
-        load.warm()?;
-        let (there_now, here_now) = (Counters::read(), inside(&from, Counters::read)?);
-        let silent = || RunningError::Silent(target.name());
-        let interfaces = (
-            here_now.busiest(&here, |packets| packets.sent).ok_or_else(silent)?,
-            there_now.busiest(&there, |packets| packets.received).ok_or_else(silent)?,
-        );
+        let traffic = Sent::new(config, stop);
+        let interfaces = traffic.interfaces(&target)?;
         watch(&Event::Profile { name: AS_FOUND });
-        let evidence = load.evidence(&target)?;
+        let evidence = traffic.evidence(&target)?;
         let mut bed = Self {
             config,
-            protocol,
             machine,
             changes,
             watch,
             stop,
             deadline: Instant::now(),
-            from: from.clone(),
+            traffic,
             target,
             interfaces,
             evidence,
@@ -156,24 +136,6 @@ impl<'a> RunningBed<'a> {
         Ok(())
     }
 
-    fn load(&self) -> Load<'_> {
-        Load { config: self.config, protocol: self.protocol, from: &self.from, stop: self.stop }
-    }
-
-    /// One trial of what is in effect, refused if the counts of the places do not agree.
-    fn measured(&self) -> Result<Result<LoadResult, String>, RunningError> {
-        let (out, there) = (&self.interfaces.0, &self.interfaces.1);
-        let (before, sender) = (Counters::read(), inside(&self.from, Counters::read)?);
-        let result = self.load().trial()?;
-        let (after, sent) = (Counters::read(), inside(&self.from, Counters::read)?);
-        let places = Places {
-            generator: Packets { received: result.counts.received, sent: result.counts.sent },
-            sender: (out.clone(), sent.since(&sender, out)),
-            server: (there.clone(), after.since(&before, there)),
-        };
-        Ok(places.check().map(|()| result))
-    }
-
     /// The profiles of the server as found and with `kept`.
     pub(super) fn profiles(&mut self, kept: &[Candidate]) -> Result<Option<Profiles>, RunningError> {
         if !self.config.profile {
@@ -192,7 +154,7 @@ impl<'a> RunningBed<'a> {
             let name = self.name(kept);
             (self.watch)(&Event::Profile { name: &name });
             self.make(kept)?;
-            let evidence = self.load().evidence(&self.target)?;
+            let evidence = self.traffic.evidence(&self.target)?;
             self.at_last = Some(evidence.diagnosis);
             match evidence.profile {
                 Ok(profile) => profiles.best = Some(profile),
@@ -240,7 +202,7 @@ impl Bed for RunningBed<'_> {
             self.make(kept)?;
             let name = self.name(kept);
             (self.watch)(&Event::Profile { name: &name });
-            let evidence = self.load().evidence(&self.target)?;
+            let evidence = self.traffic.evidence(&self.target)?;
             let new: Vec<Candidate> = candidates::of_findings(evidence.findings())
                 .into_iter()
                 .filter_map(|group| self.groups.add(group, self.config, self.machine))
@@ -258,15 +220,11 @@ impl Bed for RunningBed<'_> {
     fn trial(&mut self, on: &[Candidate]) -> Result<f64, Trouble<RunningError>> {
         if self.on != on {
             self.make(on).map_err(|error| Trouble::Candidate(Report::new(error).to_string()))?;
-            // Not scored: a server that answers nothing shows in the trial.
-            match self.load().warm() {
-                Ok(_) | Err(RunningError::Silent(_)) => {}
-                Err(error) => return Err(Trouble::Fatal(error)),
-            }
+            self.traffic.warm().map_err(Trouble::Fatal)?;
         }
         let mut untrue = 0;
         let result = loop {
-            let measured = self.measured();
+            let measured = self.traffic.trial(&self.target, &self.interfaces, !on.is_empty());
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Trouble::Fatal(RunningError::Interrupted));
             }
@@ -275,7 +233,8 @@ impl Bed for RunningBed<'_> {
             }
             match measured {
                 Ok(Ok(result)) => break Some(result),
-                Ok(Err(why)) => {
+                Ok(Err(Refused::Change(why))) => return Err(Trouble::Candidate(why)),
+                Ok(Err(Refused::Trial(why))) => {
                     untrue += 1;
                     self.refused = (self.refused.0 + 1, Some(why.clone()));
                     if untrue == UNTRUE {
@@ -288,8 +247,13 @@ impl Bed for RunningBed<'_> {
                 Err(error) => return Err(Trouble::Fatal(error)),
             }
         };
-        let tps = result.as_ref().map_or(0.0, |result| result.tps);
-        self.trials.entry(on.to_vec()).or_default().add(result.as_ref());
+        let tps = result.as_ref().map_or(0.0, Measured::figure);
+        let trials = self.trials.entry(on.to_vec()).or_default();
+        match &result {
+            Some(Measured::Live(seen)) => trials.add_seen(seen),
+            Some(Measured::Load(result)) => trials.add(Some(result)),
+            None => trials.add(None),
+        }
         let (_, name, blocks) = &self.racing;
         (self.watch)(&Event::Trial { name, tps, blocks: *blocks, interval: None });
         Ok(tps)

@@ -28,6 +28,12 @@ pub enum RunningError {
     /// The load could not be run.
     #[error("cannot measure the server")]
     Load(#[source] udpath_load::Error),
+    /// The kernel's counters cannot be read.
+    #[error("cannot read the kernel's counters of datagrams and CPU time")]
+    Counters(#[source] std::io::Error),
+    /// Clients sent nothing.
+    #[error("no datagram arrived for {0} within a trial: --live measures what clients send")]
+    Quiet(String),
     /// The load got no reply.
     #[error("{0} answered nothing: check that the load suits the server and that its requests reach it")]
     Silent(String),

@@ -77,7 +77,8 @@ pub(super) fn under_load<E: Send>(
     })
 }
 
-fn look(focus: Focus, over: &AtomicBool) -> Evidence {
+/// Looks at the server of `focus`, until `over` at most.
+pub(super) fn look(focus: Focus, over: &AtomicBool) -> Evidence {
     let source = Folder::live();
     let before = Snapshot::read(&source);
     let selection = focus.port.map_or(Selection::All, Selection::Port);

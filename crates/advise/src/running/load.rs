@@ -7,34 +7,43 @@ use udpath_host::namespace::{Place, inside};
 use udpath_load::Progress;
 use udpath_load::plan::Plan;
 use udpath_load::result::LoadResult;
-use udpath_load::template::Protocol;
 use udpath_profile::facts::Focus;
 
 use super::evidence::{self, Evidence};
-use super::target::Target;
-use super::{RunningConfig, RunningError};
+use super::truth::{Counters, Packets, Places};
+use super::{LoadConfig, RunningError};
 
 /// Load before a trial that follows a change, as a share of the trial's length, and its bounds. Shorter: the trial measures the
 /// change itself. Longer: time that could go into more trials.
-const WARMUP_SHARE: f64 = 0.2;
-const WARMUP: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+pub(super) const WARMUP_SHARE: f64 = 0.2;
+pub(super) const WARMUP: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 /// Limit of the load during which evidence is collected; it normally ends with the sampling. Shorter: on a large machine
 /// reading the kernel's symbols takes seconds.
 const EVIDENCE: Duration = Duration::from_secs(30);
 
 /// The load, run where it is sent from.
-#[derive(Clone, Copy)]
 pub(super) struct Load<'a> {
-    pub(super) config: &'a RunningConfig,
-    pub(super) protocol: &'a dyn Protocol,
-    pub(super) from: &'a Place,
+    pub(super) config: &'a LoadConfig,
+    pub(super) from: Place,
     pub(super) stop: &'a AtomicBool,
 }
 
 impl Load<'_> {
-    /// One trial's load.
-    pub(super) fn trial(&self) -> Result<LoadResult, RunningError> {
-        self.run_until(&self.config.plan, &mut |_| (), self.stop)
+    /// One trial's load, refused if the counts of the places do not agree.
+    pub(super) fn checked(
+        &self,
+        interfaces: &(String, String),
+    ) -> Result<Result<LoadResult, String>, RunningError> {
+        let (out, there) = interfaces;
+        let (before, sender) = (Counters::read(), inside(&self.from, Counters::read)?);
+        let result = self.run_until(&self.config.plan, &mut |_| (), self.stop)?;
+        let (after, sent) = (Counters::read(), inside(&self.from, Counters::read)?);
+        let places = Places {
+            generator: Packets { received: result.counts.received, sent: result.counts.sent },
+            sender: (out.clone(), sent.since(&sender, out)),
+            server: (there.clone(), after.since(&before, there)),
+        };
+        Ok(places.check().map(|()| result))
     }
 
     /// The load before a trial that follows a change.
@@ -43,9 +52,17 @@ impl Load<'_> {
         self.run_until(&Plan { duration, ..self.config.plan.clone() }, &mut |_| (), self.stop)
     }
 
-    /// What is seen of the server under load.
-    pub(super) fn evidence(&self, target: &Target) -> Result<Evidence, RunningError> {
-        let focus = Focus { port: Some(target.port), pids: target.pids() };
+    /// The interfaces that it leaves by and arrives on; `None` if it arrives nowhere.
+    pub(super) fn interfaces(&self) -> Result<Option<(String, String)>, RunningError> {
+        let (there, here) = (Counters::read(), inside(&self.from, Counters::read)?);
+        self.warm()?;
+        let (there_now, here_now) = (Counters::read(), inside(&self.from, Counters::read)?);
+        let out = here_now.busiest(&here, |packets| packets.sent);
+        Ok(out.zip(there_now.busiest(&there, |packets| packets.received)))
+    }
+
+    /// What is seen of the server under it.
+    pub(super) fn evidence(&self, focus: Focus) -> Result<Evidence, RunningError> {
         let plan = Plan { duration: EVIDENCE, ..self.config.plan.clone() };
         evidence::under_load(focus, self.stop, |watch, over| self.run_until(&plan, watch, over).map(drop))
     }
@@ -57,7 +74,7 @@ impl Load<'_> {
         stop: &AtomicBool,
     ) -> Result<LoadResult, RunningError> {
         let engine = self.config.engine;
-        match inside(self.from, || udpath_load::run(plan, engine, self.protocol, watch, stop))? {
+        match inside(&self.from, || udpath_load::run(plan, engine, &*self.config.protocol, watch, stop))? {
             Ok(result) if result.unanswered() => Err(RunningError::Silent(result.targets.join(", "))),
             Ok(result) => Ok(result),
             Err(udpath_load::Error::Cut { result, .. }) => Ok(*result),

@@ -4,11 +4,12 @@ use udpath_load::plan::Arrivals;
 use udpath_load::result::Counts;
 
 use super::bed::{AS_FOUND, RunningBed};
-use super::{RunningConfig, Start};
+use super::{LoadConfig, RunningConfig, Start, Traffic};
 use crate::diagnosis::Diagnosis;
 use crate::machine::{facts, line_rate_10g, wire_bytes};
 use crate::result::{
-    BoostResult, Helps, LoadSummary, Profiles, Ratio, RungDiagnosis, RungResult, Running, SCHEMA, Verdict,
+    BoostResult, Helps, LIVE, LoadSummary, Profiles, Ratio, RungDiagnosis, RungResult, Running, SCHEMA,
+    Verdict,
 };
 use crate::search::{Candidate, Found, Purpose, Race};
 use crate::trial::Trials;
@@ -41,12 +42,6 @@ pub(super) fn result(
             contribution: found.races.iter().find(without).and_then(|race| race.ratio).map(inverse),
         }
     };
-    let (size, ipv6) =
-        (config.plan.size as u32, config.plan.targets.iter().any(std::net::SocketAddr::is_ipv6));
-    let inflight = match config.plan.arrivals {
-        Arrivals::Closed { inflight } => inflight * config.plan.flows,
-        Arrivals::Open { .. } | Arrivals::Ramp { .. } => 0,
-    };
     let interface = bed.interfaces.1.clone();
     let queues = bed.evidence.map.interfaces.iter().find(|found| found.name == interface);
     let queues = queues.map_or(1, |found| found.rx_queues as u32);
@@ -56,15 +51,7 @@ pub(super) fn result(
         started: start.started,
         seconds: start.begin.elapsed().as_secs_f64(),
         machine: facts(queues, link(bed, queues)),
-        load: LoadSummary {
-            engine: config.engine.to_string(),
-            flows: config.plan.flows,
-            inflight,
-            size,
-            wire_bytes: wire_bytes(size, ipv6),
-            line_rate_tps: line_rate_10g(size, ipv6),
-            trial_seconds: config.plan.duration.as_secs_f64(),
-        },
+        load: summary(&config.traffic),
         rungs,
         left_out: bed.groups.left_out.clone(),
         best: if found.kept.is_empty() { AS_FOUND } else { ALL_KEPT }.to_owned(),
@@ -85,6 +72,36 @@ pub(super) fn result(
             out_of_time: found.out_of_time,
             refused_trials: bed.refused.0,
         }),
+    }
+}
+
+/// What the server was measured under.
+fn summary(traffic: &Traffic) -> LoadSummary {
+    match traffic {
+        Traffic::Load(LoadConfig { plan, engine, .. }) => {
+            let (size, ipv6) = (plan.size as u32, plan.targets.iter().any(std::net::SocketAddr::is_ipv6));
+            LoadSummary {
+                engine: engine.to_string(),
+                flows: plan.flows,
+                inflight: match plan.arrivals {
+                    Arrivals::Closed { inflight } => inflight * plan.flows,
+                    Arrivals::Open { .. } | Arrivals::Ramp { .. } => 0,
+                },
+                size,
+                wire_bytes: wire_bytes(size, ipv6),
+                line_rate_tps: line_rate_10g(size, ipv6),
+                trial_seconds: plan.duration.as_secs_f64(),
+            }
+        }
+        Traffic::Live(length) => LoadSummary {
+            engine: LIVE.into(),
+            flows: 0,
+            inflight: 0,
+            size: 0,
+            wire_bytes: 0,
+            line_rate_tps: 0.0,
+            trial_seconds: length.as_secs_f64(),
+        },
     }
 }
 
@@ -140,9 +157,10 @@ pub(super) fn rung(bed: &RunningBed<'_>, race: &Race) -> RungResult {
 fn filled(bed: &RunningBed<'_>, on: &[Candidate], name: String, change: String) -> RungResult {
     let none = Trials::default();
     let trials = bed.trials.get(on).unwrap_or(&none);
-    let (size, ipv6) =
-        (bed.config.plan.size as u32, bed.config.plan.targets.iter().any(std::net::SocketAddr::is_ipv6));
     let tps = trials.median_tps();
+    // Of live traffic the sizes are not known.
+    let load = summary(&bed.config.traffic);
+    let share = if load.line_rate_tps > 0.0 { tps / load.line_rate_tps } else { 0.0 };
     RungResult {
         name,
         change,
@@ -153,8 +171,8 @@ fn filled(bed: &RunningBed<'_>, on: &[Candidate], name: String, change: String) 
             .map(|(setting, value)| (setting.to_string(), value.to_string()))
             .collect(),
         tps,
-        wire_mbits: tps * f64::from(wire_bytes(size, ipv6)) * 8.0 / 1e6,
-        line_share: tps / line_rate_10g(size, ipv6),
+        wire_mbits: tps * f64::from(load.wire_bytes) * 8.0 / 1e6,
+        line_share: share,
         ratio: SAME.ratio,
         ratio_low: SAME.low,
         ratio_high: SAME.high,
@@ -179,15 +197,28 @@ fn inverse(ratio: Ratio) -> Ratio {
 /// Where the load arrives.
 fn link(bed: &RunningBed<'_>, queues: u32) -> String {
     let (out, there) = &bed.interfaces;
+    let live = matches!(bed.config.traffic, Traffic::Live(_));
     let kind = bed.evidence.map.interfaces.iter().find(|found| found.name == *there);
     let kind = kind.map_or_else(String::new, |found| format!(" ({}, {queues} receive queues)", found.kind));
-    format!("sent on {out}, received on {there}{kind}")
+    if live {
+        format!("received on {there}{kind}")
+    } else {
+        format!("sent on {out}, received on {there}{kind}")
+    }
 }
 
 /// Caveats that apply to all figures.
 fn warnings(bed: &RunningBed<'_>, found: &Found) -> Vec<String> {
     let mut warnings = vec![
-        "load generator and server share this machine's CPUs; compare rungs, not absolute rates".to_owned(),
+        match bed.config.traffic {
+            Traffic::Load(_) => {
+                "load generator and server share this machine's CPUs; compare rungs, not absolute rates"
+            }
+            Traffic::Live(_) => {
+                "CPU time of softirqs and interrupts is all of this machine's; compare rungs, not absolute rates"
+            }
+        }
+        .to_owned(),
     ];
     if found.out_of_time {
         warnings.push(

@@ -85,14 +85,14 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunningArgs {
     /// Boost the running server on this UDP port
-    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..), requires = "load",
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..), requires = "traffic",
           conflicts_with = "lab")]
     pub(crate) port: Option<u16>,
     /// Boost this running process, in its own network namespace
-    #[arg(long, value_name = "PID", conflicts_with_all = ["lab", "port"], requires = "load")]
+    #[arg(long, value_name = "PID", conflicts_with_all = ["lab", "port"], requires = "traffic")]
     pub(crate) pid: Option<u32>,
     /// Boost the processes of this running systemd unit, such as nsd.service
-    #[arg(long, value_name = "UNIT", conflicts_with_all = ["lab", "port", "pid"], requires = "load")]
+    #[arg(long, value_name = "UNIT", conflicts_with_all = ["lab", "port", "pid"], requires = "traffic")]
     pub(crate) unit: Option<String>,
     /// With --port: the server is in this network namespace, or in this machine of a lab [default: the caller's]
     #[arg(long, value_name = "NAME|LAB/MACHINE", requires = "port")]
@@ -101,25 +101,30 @@ pub(crate) struct RunningArgs {
     #[arg(long, value_name = "NAME|LAB/MACHINE", requires = "load")]
     pub(crate) from: Option<String>,
     /// Begin no further comparison after this time; measuring the gain comes on top
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = value::duration, requires = "load")]
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = value::duration, requires = "traffic")]
     pub(crate) budget: Duration,
     /// Also try changes that lower security, changes of the server's configuration files, and restarts of the server
     /// (configuration needs both)
     #[arg(long, value_name = "security,config,restart", value_delimiter = ',',
-          value_parser = ["security", "config", "restart"], requires = "load")]
+          value_parser = ["security", "config", "restart"], requires = "traffic")]
     pub(crate) allow: Vec<String>,
     /// Restart the server with this shell command [default: systemd restarts its unit]
-    #[arg(long, value_name = "COMMAND", requires = "load")]
+    #[arg(long, value_name = "COMMAND", requires = "traffic")]
     pub(crate) restart: Option<String>,
     /// Apply what was shown to help, as `udpath apply` does; otherwise everything is as found at the end
-    #[arg(long, requires = "load")]
+    #[arg(long, requires = "traffic")]
     pub(crate) keep: bool,
     /// Journal folder
     #[arg(long, value_name = "DIR", default_value = DIRECTORY)]
     pub(crate) state: PathBuf,
+    /// Send nothing: measure what the server's clients send anyway, in trials of at least 1 s, by the datagrams that a second
+    /// of CPU time carries
+    #[arg(long, group = "traffic",
+          conflicts_with_all = ["queues", "moderation", "io", "workers", "size", "flows", "inflight", "engine", "ipv6"])]
+    pub(crate) live: bool,
     /// The load of every trial, as for `udpath load`: PROTOCOL ADDR:PORT [OPTION...]. The last option: everything after it
     /// belongs to the load
-    #[arg(long, value_name = "LOAD", num_args = 1.., allow_hyphen_values = true,
+    #[arg(long, value_name = "LOAD", num_args = 1.., allow_hyphen_values = true, group = "traffic",
           conflicts_with_all = ["queues", "moderation", "io", "workers", "size", "flows", "inflight", "engine", "ipv6"])]
     pub(crate) load: Vec<OsString>,
 }

@@ -40,7 +40,7 @@ pub(crate) fn run(args: &Args) -> Done {
     }
     let record = Recorder::open(&args.record)?;
     let stop = Arc::new(AtomicBool::new(false));
-    let mut watcher = Watcher::new();
+    let mut watcher = Watcher::new(args.running.live);
     let mut result = match running::task(args, command())? {
         Some(task) => {
             terminal::stop_on_signals(&stop)?;
@@ -137,11 +137,13 @@ struct Watcher {
     line: StatusLine,
     /// The rung being measured: its step, its name and what it is compared with.
     title: String,
+    /// Figures are of what clients send.
+    live: bool,
 }
 
 impl Watcher {
-    fn new() -> Self {
-        Self { line: StatusLine::new(), title: String::new() }
+    fn new(live: bool) -> Self {
+        Self { line: StatusLine::new(), title: String::new(), live }
     }
 
     fn show(&mut self, event: &Event<'_>) {
@@ -151,9 +153,9 @@ impl Watcher {
                 self.title = format!("[{step}/{steps}] {name}{against}");
                 "starting".to_owned()
             }
-            Event::Trial { tps, blocks, interval, .. } => trial_line(*tps, *blocks, *interval),
+            Event::Trial { tps, blocks, interval, .. } => trial_line(*tps, *blocks, *interval, self.live),
             // On a terminal the result follows; a log gets a line per rung.
-            Event::Done(rung) if !self.line.is_live() => return eprintln!("{}", rung_line(rung)),
+            Event::Done(rung) if !self.line.is_live() => return eprintln!("{}", rung_line(rung, self.live)),
             Event::Done(_) => return self.line.clear(),
             Event::Profile { name } if !self.line.is_live() => return eprintln!("{}", profiling_line(name)),
             Event::Profile { name } => {

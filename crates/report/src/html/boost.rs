@@ -19,6 +19,7 @@ struct Page<'a> {
     limits: Vec<String>,
     helps: Vec<[String; 3]>,
     apply: String,
+    unit: &'static str,
     rungs: Vec<Row<'a>>,
     ladder_chart: String,
     cpu_rows: Vec<CpuRow>,
@@ -81,6 +82,7 @@ pub(crate) fn page<'a>(result: &'a BoostResult) -> String {
         limits: words::limits(result),
         helps: helps(result),
         apply: result.running.as_ref().map_or_else(String::new, applied),
+        unit: words::unit(result),
         rungs: result.rungs.iter().map(|rung| row(rung, is_best(rung))).collect(),
         ladder_chart: svg::both(|paper| ladder::draw(result, paper)),
         cpu_rows: cpu_rows(result.rungs.iter().map(|rung| (rung.name.as_str(), rung.cpus.as_slice()))),
@@ -136,7 +138,8 @@ fn latencies(result: &BoostResult) -> impl Iterator<Item = (&RungResult, &Latenc
 fn headline(result: &BoostResult) -> String {
     match (result.rungs.first(), words::best(result)) {
         (Some(first), Some(best)) if !std::ptr::eq(first, best) && result.gain.low > 1.0 => {
-            format!("{}× the transactions per second", units::ratio(result.gain.ratio))
+            let what = if words::is_live(result) { words::unit(result) } else { "transactions per second" };
+            format!("{}× the {what}", units::ratio(result.gain.ratio))
         }
         (Some(_), Some(_)) => "No faster configuration was found".to_owned(),
         _ => "Nothing was measured".to_owned(),
@@ -155,8 +158,13 @@ fn figures(result: &BoostResult) -> Vec<Figure> {
     };
     let p99 = |rung: &RungResult| words::latency(rung, |latency| latency.p99);
     let cost = |rung: &RungResult| units::time(rung.cpu_ns_per_transaction);
+    let rate =
+        Figure { what: words::unit(result), value: units::tps(best.tps), note: was(units::tps(first.tps)) };
+    if words::is_live(result) {
+        return vec![rate];
+    }
     vec![
-        Figure { what: "transactions/s", value: units::tps(best.tps), note: was(units::tps(first.tps)) },
+        rate,
         Figure { what: "99 % answered within", value: p99(best), note: was(p99(first)) },
         Figure { what: "CPU per transaction", value: cost(best), note: was(cost(first)) },
         Figure {
@@ -194,7 +202,10 @@ fn row(rung: &RungResult, is_best: bool) -> Row<'_> {
 
 fn facts(result: &BoostResult) -> Vec<(&'static str, String)> {
     let (m, l) = (&result.machine, &result.load);
-    let line_rate = format!("10 GbE carries {} transactions/s of this size", units::tps(l.line_rate_tps));
+    let line_rate = match words::is_live(result) {
+        true => "unknown: sizes of live traffic differ".to_owned(),
+        false => format!("10 GbE carries {} transactions/s of this size", units::tps(l.line_rate_tps)),
+    };
     vec![
         ("machine", format!("{}, Linux {}", m.hostname, m.kernel)),
         ("CPUs", format!("{} × {}", m.cpus, m.cpu_model)),

@@ -6,7 +6,7 @@ use udpath_advise::result::{BoostResult, RungResult, Verdict};
 use udpath_profile::difference::Difference;
 
 use super::table::{Cell, Table};
-use super::{Paint, Style, bar, cpu_headings, cpu_lines, difference, running};
+use super::{Paint, Style, bar, cpu_headings, cpu_lines, difference, progress, running};
 use crate::{units, words};
 
 /// Lines of the summary: a terminal of 40 less the command, the line about the HTML report, and the next prompt.
@@ -165,7 +165,7 @@ fn warnings(result: &BoostResult, style: Style) -> String {
 /// Rates, ratios and verdicts; `bar_width` 0 leaves the bars out.
 fn ladder(result: &BoostResult, bar_width: usize, is_best: impl Fn(&RungResult) -> bool) -> Table {
     let highest = result.rungs.iter().map(|r| r.tps).fold(0.0, f64::max);
-    let mut headings = vec![Cell::new("rung"), Cell::right("tps")];
+    let mut headings = vec![Cell::new("rung"), Cell::right(progress::unit(words::is_live(result)))];
     if bar_width > 0 {
         headings.push(Cell::new(""));
     }

@@ -30,19 +30,26 @@ pub fn probe_line(probe: &Probe) -> String {
     format!("{:>8}/s  {}: {}", units::tps(probe.rate), super::search::verdict(probe.verdict), probe.reason)
 }
 
-/// A trial of a climb, within `blocks` (done, most) of four trials.
+/// A trial of a climb, within `blocks` (done, most) of four trials. `live`: of what clients send.
 #[must_use]
-pub fn trial_line(tps: f64, blocks: (usize, usize), interval: Option<Ratio>) -> String {
+pub fn trial_line(tps: f64, blocks: (usize, usize), interval: Option<Ratio>, live: bool) -> String {
+    let unit = unit(live);
     let ratio = interval.map_or_else(String::new, |ratio| format!("  × {}", units::interval(ratio)));
-    format!("{:>7} tps  block {} of at most {}{ratio}", units::tps(tps), blocks.0 + 1, blocks.1)
+    format!("{:>7} {unit}  block {} of at most {}{ratio}", units::tps(tps), blocks.0 + 1, blocks.1)
 }
 
-/// A rung of a climb that is done.
+/// What a climb's figures count, in little room.
+pub(crate) const fn unit(live: bool) -> &'static str {
+    if live { "per CPU s" } else { "tps" }
+}
+
+/// A rung of a climb that is done. `live`: of what clients send.
 #[must_use]
-pub fn rung_line(rung: &RungResult) -> String {
+pub fn rung_line(rung: &RungResult, live: bool) -> String {
+    let unit = unit(live);
     let kept = if rung.verdict == Verdict::Better { ", kept" } else { "" };
     let (name, tps) = (words::name(rung), units::tps(rung.tps));
-    format!("{name:<RUNG_NAME$} {tps:>7} tps  {}{kept}", words::outcome(rung))
+    format!("{name:<RUNG_NAME$} {tps:>7} {unit}  {}{kept}", words::outcome(rung))
 }
 
 /// A rung of a climb that is being profiled.

@@ -9,21 +9,20 @@ use crate::units;
 pub(crate) fn conclusion(result: &BoostResult, running: &Running) -> String {
     let Some(found) = result.rungs.first() else { return "Nothing was measured.".to_owned() };
     let server = format!("{} on port {}", running.server, running.port);
+    let unit = super::unit(result);
     let tried = result.rungs.len().saturating_sub(1);
     if running.kept.is_empty() {
         let tps = units::tps(found.tps);
-        return format!(
-            "{server}: {tps} transactions/s as found; none of {tried} changes was shown to help."
-        );
+        return format!("{server}: {tps} {unit} as found; none of {tried} changes was shown to help.");
     }
     let gain = units::interval(result.gain).replacen(' ', "× ", 1);
     let names: Vec<&str> = running.kept.iter().map(|helps| helps.name.as_str()).collect();
     let with = names.join(", ");
     match super::best(result) {
         Some(best) if best.tps > 0.0 => {
-            format!("{server}: {} transactions/s, {gain} as found, with {with}.", units::tps(best.tps))
+            format!("{server}: {} {unit}, {gain} as found, with {with}.", units::tps(best.tps))
         }
-        _ => format!("{server}: {gain} the transactions/s as found, with {with}."),
+        _ => format!("{server}: {gain} the {unit} as found, with {with}."),
     }
 }
 

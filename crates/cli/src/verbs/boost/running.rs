@@ -2,18 +2,18 @@
 
 use std::ffi::OsString;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches};
 use udpath_advise::result::BoostResult;
 use udpath_advise::statistics::Bound;
-use udpath_advise::{Allow, Event, RunningConfig, Served, boost_running};
+use udpath_advise::{Allow, Event, LoadConfig, RunningConfig, Served, Traffic, boost_running};
 use udpath_host::namespace::Place;
 use udpath_host::source::Folder;
 use udpath_host::{Map, Snapshot};
 use udpath_load::plan::Mode;
-use udpath_load::template::Protocol;
 
 use crate::args::boost::{Args, LoadLine};
 use crate::args::load::{self, task};
@@ -26,10 +26,12 @@ const FLOWS: u32 = 64;
 /// receive buffers of 212,992 bytes, the kernel's default, hold 256 datagrams, and the rest is lost.
 const IN_FLIGHT: u32 = 192;
 
-/// A server to boost, and its load.
+/// Shortest trial of live traffic. Shorter: CPU time is counted in ticks of 10 ms, too coarse for a gain of a few per cent.
+const LIVE_TRIAL: Duration = Duration::from_secs(1);
+
+/// A server to boost, and its traffic.
 pub(super) struct Task {
     config: RunningConfig,
-    protocol: Box<dyn Protocol>,
 }
 
 impl Task {
@@ -39,7 +41,7 @@ impl Task {
         watch: &mut (dyn FnMut(&Event<'_>) + Send),
         stop: &AtomicBool,
     ) -> Result<BoostResult, Failure> {
-        Ok(boost_running(&self.config, &*self.protocol, watch, stop).map_err(anyhow::Error::from)?)
+        Ok(boost_running(&self.config, watch, stop).map_err(anyhow::Error::from)?)
     }
 }
 
@@ -53,27 +55,24 @@ pub(super) fn task(args: &Args, command: String) -> Result<Option<Task>, Failure
             let pid = pid_of(unit)?;
             (Served::Process(pid), Place::Process(pid))
         }
-        _ if running.load.is_empty() => return Ok(None),
+        _ if running.load.is_empty() && !running.live => return Ok(None),
         _ => {
-            return Err(Failure::Usage(
-                "--load is for a running server: name it with --port, --pid or --unit".into(),
-            ));
+            let option = if running.live { "--live" } else { "--load" };
+            return Err(Failure::Usage(format!(
+                "{option} is for a running server: name it with --port, --pid or --unit"
+            )));
         }
     };
-    let load = parsed(&running.load)?;
-    let protocol = crate::verbs::load::protocol(&load)?;
-    let task = task::task(&load, &*protocol).map_err(|why| Failure::Usage(format!("--load: {why}")))?;
-    let mut plan = task.plan;
-    plan.duration = args.duration;
-    plan.check().map_err(|why| Failure::Usage(format!("--load: {why}")))?;
+    let traffic = match running.live {
+        true => Traffic::Live(args.duration.max(LIVE_TRIAL)),
+        false => Traffic::Load(load(args)?),
+    };
     let bound = Bound::new(args.bound / 100.0, args.blocks).map_err(Failure::usage)?.for_verdict();
     let allowed = |what: &str| running.allow.iter().any(|allowed| allowed == what);
     let config = RunningConfig {
         served,
         place: at,
-        from: namespace(running.from.as_deref())?,
-        plan,
-        engine: task.engine,
+        traffic,
         bound,
         budget: running.budget,
         allow: Allow {
@@ -87,7 +86,19 @@ pub(super) fn task(args: &Args, command: String) -> Result<Option<Task>, Failure
         profile: !args.no_profile,
         command: Some(command),
     };
-    Ok(Some(Task { config, protocol }))
+    Ok(Some(Task { config }))
+}
+
+/// The load that the arguments describe.
+fn load(args: &Args) -> Result<LoadConfig, Failure> {
+    let running = &args.running;
+    let load = parsed(&running.load)?;
+    let protocol = crate::verbs::load::protocol(&load)?;
+    let task = task::task(&load, &*protocol).map_err(|why| Failure::Usage(format!("--load: {why}")))?;
+    let mut plan = task.plan;
+    plan.duration = args.duration;
+    plan.check().map_err(|why| Failure::Usage(format!("--load: {why}")))?;
+    Ok(LoadConfig { from: namespace(running.from.as_deref())?, plan, engine: task.engine, protocol })
 }
 
 /// A network namespace by its name, or by that of a lab's machine, `LAB/MACHINE`; the caller's without either.

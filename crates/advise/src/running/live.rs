@@ -1,0 +1,215 @@
+//! Live traffic: what clients send anyway, and what it costs this machine.
+//!
+//! ```text
+//!  counters ──────── a trial ──────── counters
+//!  UDP: delivered, dropped · CPU time: the server's threads, softirqs and interrupts
+//!
+//!  figure = datagrams delivered / seconds of CPU time: what one CPU could carry
+//! ```
+//! Nothing is sent. The rate is the clients', so a trial is comparable only with one at a similar rate: after a jump it is
+//! repeated. A change under which the machine drops more than before is refused, whatever it saves.
+
+use std::fs;
+use std::io;
+use std::time::{Duration, Instant};
+
+use udpath_host::udp::{self, UdpCounters};
+use udpath_load::cpu::{CpuTimes, CpuUse};
+
+/// Largest change of the rate from one trial to the next, as a share of the larger one. Smaller: ordinary traffic is never
+/// comparable. Larger: the cost of a datagram, which falls as the rate grows, passes for a gain.
+const JUMP: f64 = 0.25;
+/// How much more of the datagrams than as found may be dropped, as a share. Smaller: one burst refuses a change. Larger: what
+/// saves CPU time by losing datagrams passes for a gain.
+const MORE_LOSS: f64 = 0.001;
+/// Dropped datagrams that are too few to judge.
+const FEW: u64 = 16;
+
+/// Counters at one moment, of the caller's network namespace.
+#[derive(Debug)]
+pub(crate) struct LiveCounters {
+    at: Instant,
+    udp: UdpCounters,
+    cpus: CpuTimes,
+    /// Nanoseconds that the server's threads ran.
+    ran: u64,
+}
+
+impl LiveCounters {
+    /// As the kernel has them now; `pids` are the server's processes.
+    pub(crate) fn read(pids: &[u32]) -> io::Result<Self> {
+        Ok(Self { at: Instant::now(), udp: udp_counters()?, cpus: CpuTimes::now()?, ran: ran(pids) })
+    }
+
+    /// What happened since `earlier`.
+    pub(crate) fn since(&self, earlier: &Self) -> Seen {
+        let udp = self.udp.since(&earlier.udp);
+        let cpus = self.cpus.since(&earlier.cpus, TICKS);
+        let softirqs: f64 = cpus.iter().map(|cpu| (cpu.soft + cpu.irq) * cpu.seconds).sum();
+        let ran = self.ran.saturating_sub(earlier.ran) as f64 / 1e9;
+        Seen {
+            seconds: self.at.duration_since(earlier.at).as_secs_f64(),
+            delivered: udp.in_datagrams,
+            dropped: udp.rcvbuf_errors.saturating_add(udp.mem_errors.unwrap_or(0)),
+            cpu: ran + softirqs,
+            cpus,
+        }
+    }
+}
+
+/// Clock ticks per second of /proc/stat (`USER_HZ`, the same on every architecture that Linux has UDP servers on).
+const TICKS: f64 = 100.0;
+
+/// IPv4 and IPv6 together.
+fn udp_counters() -> io::Result<UdpCounters> {
+    let wrong = |error: udpath_host::Malformed| io::Error::new(io::ErrorKind::InvalidData, error.to_string());
+    let v4 = udp::snmp(&fs::read_to_string("/proc/thread-self/net/snmp")?).map_err(wrong)?;
+    // A kernel without IPv6 has none.
+    let v6 = fs::read_to_string("/proc/thread-self/net/snmp6").ok().and_then(|text| udp::snmp6(&text).ok());
+    let v6 = v6.unwrap_or_default();
+    Ok(UdpCounters {
+        in_datagrams: v4.in_datagrams + v6.in_datagrams,
+        rcvbuf_errors: v4.rcvbuf_errors + v6.rcvbuf_errors,
+        mem_errors: v4.mem_errors.zip(v6.mem_errors).map(|(one, other)| one + other).or(v4.mem_errors),
+        ..v4
+    })
+}
+
+/// Nanoseconds that the threads of these processes ran; threads that have ended count no more.
+fn ran(pids: &[u32]) -> u64 {
+    let threads = pids.iter().filter_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).ok());
+    let of_thread = |thread: io::Result<fs::DirEntry>| -> Option<u64> {
+        let text = fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse().ok()
+    };
+    threads.flatten().filter_map(of_thread).sum()
+}
+
+/// A trial of live traffic.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    /// Its length.
+    pub(crate) seconds: f64,
+    /// Datagrams that reached a socket's reader.
+    pub(crate) delivered: u64,
+    /// Datagrams that a full socket, or the memory of all of them, had no room for.
+    pub(crate) dropped: u64,
+    /// Seconds of CPU time of the server's threads, softirqs and interrupts.
+    pub(crate) cpu: f64,
+    pub(crate) cpus: Vec<CpuUse>,
+}
+
+impl Seen {
+    /// Datagrams delivered per second of CPU time.
+    pub(crate) fn per_cpu_second(&self) -> f64 {
+        if self.cpu > 0.0 { self.delivered as f64 / self.cpu } else { 0.0 }
+    }
+
+    /// Datagrams that arrived per second.
+    fn rate(&self) -> f64 {
+        (self.delivered + self.dropped) as f64 / self.seconds.max(1e-9)
+    }
+
+    /// Why it cannot be compared with the trial before; `None` if it can.
+    pub(crate) fn jumped(&self, before: &Self) -> Option<String> {
+        let (now, then) = (self.rate(), before.rate());
+        ((now - then).abs() > JUMP * now.max(then))
+            .then(|| format!("the traffic went from {then:.0} to {now:.0} datagrams/s between two trials"))
+    }
+}
+
+/// All trials of one set of changes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Losses {
+    delivered: u64,
+    dropped: u64,
+}
+
+impl Losses {
+    pub(crate) fn add(&mut self, seen: &Seen) {
+        self.delivered += seen.delivered;
+        self.dropped += seen.dropped;
+    }
+
+    fn share(self) -> f64 {
+        self.dropped as f64 / (self.delivered + self.dropped).max(1) as f64
+    }
+
+    /// Why a change is refused; `None` if it drops no more than `found`.
+    pub(crate) fn refuses(self, found: Self) -> Option<String> {
+        let more = self.dropped > FEW && self.share() > found.share() + MORE_LOSS;
+        more.then(|| {
+            let per_cent = |losses: Self| losses.share() * 100.0;
+            format!("it drops {:.2} % of the datagrams, {:.2} % as found", per_cent(self), per_cent(found))
+        })
+    }
+}
+
+/// Waits for a trial's length, or until `stop`.
+pub(crate) fn wait(length: Duration, stop: &std::sync::atomic::AtomicBool) {
+    /// How soon a stop is noticed.
+    const POLL: Duration = Duration::from_millis(20);
+    let until = Instant::now() + length;
+    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        std::thread::sleep(left.min(POLL));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(delivered: u64, dropped: u64, cpu: f64) -> Seen {
+        Seen { seconds: 2.0, delivered, dropped, cpu, cpus: Vec::new() }
+    }
+
+    #[test]
+    fn the_figure_is_datagrams_per_second_of_cpu_time() {
+        assert_eq!(seen(1_000, 0, 0.5).per_cpu_second(), 2_000.0);
+        assert_eq!(seen(0, 0, 0.0).per_cpu_second(), 0.0);
+    }
+
+    #[test]
+    fn a_jump_of_the_rate_makes_trials_incomparable() {
+        assert_eq!(seen(1_000, 0, 1.0).jumped(&seen(800, 0, 1.0)), None);
+        assert_eq!(seen(800, 200, 1.0).jumped(&seen(1_000, 0, 1.0)), None, "what was dropped has arrived");
+        assert_eq!(
+            seen(1_000, 0, 1.0).jumped(&seen(700, 0, 1.0)).unwrap(),
+            "the traffic went from 350 to 500 datagrams/s between two trials"
+        );
+    }
+
+    #[test]
+    fn what_saves_time_by_losing_datagrams_is_refused() {
+        let of = |delivered, dropped| {
+            let mut losses = Losses::default();
+            losses.add(&seen(delivered, dropped, 1.0));
+            losses
+        };
+        let found = of(100_000, 100);
+        assert_eq!(of(100_000, 150).refuses(found), None);
+        assert_eq!(of(1_000, 10).refuses(found), None, "too few to judge");
+        assert_eq!(
+            of(95_000, 5_000).refuses(found).unwrap(),
+            "it drops 5.00 % of the datagrams, 0.10 % as found"
+        );
+    }
+
+    #[test]
+    fn the_kernels_counters_are_read() {
+        let before = LiveCounters::read(&[std::process::id()]).unwrap();
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = socket.local_addr().unwrap();
+        // Longer than a tick of the clock, at which the kernel counts a thread's time.
+        while before.at.elapsed() < Duration::from_millis(100) {
+            socket.send_to(&[7], to).unwrap();
+            socket.recv(&mut [0; 8]).unwrap();
+        }
+        let seen = LiveCounters::read(&[std::process::id()]).unwrap().since(&before);
+        assert!(seen.delivered >= 100 && seen.cpu > 0.0 && seen.seconds > 0.0, "{seen:?}");
+    }
+}
