@@ -46,7 +46,8 @@ fn serve(lab: &Lab, arguments: &[&str]) -> Running {
     // All threads of the process.
     let mut inside = lab.machine("server").unwrap().command("nice");
     inside.args(["-n", "19"]).arg(program());
-    inside.args(["serve", "echo", "--json", "--bind", "0.0.0.0:7000"]).args(arguments);
+    // A message of several replies (GSO) would be one packet in the link's counters.
+    inside.args(["serve", "echo", "--json", "--no-gso", "--bind", "0.0.0.0:7000"]).args(arguments);
     let mut server = Run::of(inside, &arguments.join(" ")).within(TIMEOUT * 2).start_with(|c| lab.spawn(c));
     server.says("ready io=");
     server

@@ -98,6 +98,18 @@ fn search(target: SocketAddr, run: Duration, process: Process) -> FindMax {
     find_max(&plan, &limits, &mut carry_out, &mut |probe| println!("{probe:?}")).unwrap()
 }
 
+/// Searches again if this machine stood still while the generator should have sent: 3,300 requests per second are no limit of it.
+fn undisturbed(searched: impl Fn() -> FindMax) -> FindMax {
+    let mut found = searched();
+    for _ in 0..3 {
+        if found.end != End::Generator {
+            break;
+        }
+        found = searched();
+    }
+    found
+}
+
 #[test]
 fn a_known_capacity_is_found_within_3_percent() {
     let _turn = udpath_rig::alone();
@@ -110,9 +122,12 @@ fn a_known_capacity_is_found_within_3_percent() {
         first_of_all();
         for _ in 0..rounds {
             for (capacity, excess) in [(3300.0, Excess::Drops), (2650.0, Excess::Waits)] {
-                let server = Server::start(capacity, run, excess);
-                let found = search(server.address, run, Process::Constant);
-                server.stop();
+                let found = undisturbed(|| {
+                    let server = Server::start(capacity, run, excess);
+                    let found = search(server.address, run, Process::Constant);
+                    server.stop();
+                    found
+                });
                 let rate = found.max_rate.expect("a rate is held");
                 let off = rate / capacity - 1.0;
                 assert!(off.abs() < 0.03, "{excess:?}: {rate:.0}/s found of {capacity}/s: {found:#?}");

@@ -12,9 +12,6 @@ use super::{halt, lab, pin, serve, sockets, unnamed};
 
 /// Requests queued when the server is signalled: fewer than a worker's backlog and a receive buffer hold.
 const QUEUED: usize = 400;
-/// The same for sockets: fewer than a veth's ring holds (256 frames, `VETH_RING_SIZE`). While other programs keep the
-/// receiving side's softirqs waiting, the ring drops what exceeds it, and a socket that sends does not learn of that.
-const QUEUED_AT_SOCKETS: usize = 200;
 
 /// How long other programs take the CPU time during shutdown.
 const STARVED: Duration = Duration::from_millis(300);
@@ -53,8 +50,7 @@ fn queued_requests_are_answered_before_the_end() {
             // Each flow's receive buffer holds all of its answers.
             let sockets = sockets(&lab, 8);
             halt(&server);
-            let queued = if arguments.contains(&"xdp") { QUEUED } else { QUEUED_AT_SOCKETS };
-            for number in 0..queued {
+            for number in 0..QUEUED {
                 sockets[number % sockets.len()].send(&(number as u32).to_le_bytes()).unwrap();
             }
             // Other programs take the CPU time, so that workers finish at different moments.
@@ -66,7 +62,7 @@ fn queued_requests_are_answered_before_the_end() {
             let counts = end_after_signal(server);
             hogs.into_iter().for_each(|hog| hog.join().unwrap());
             let link = Link::at_rest(&lab, &before, count(&counts["total"], "answered"));
-            assert_eq!(unnamed(&what, &counts, queued as u64, link), 0, "{what}: {counts}");
+            assert_eq!(unnamed(&what, &counts, QUEUED as u64, link), 0, "{what}: {counts}");
             let mut answers = BTreeSet::new();
             for socket in &sockets {
                 socket.set_nonblocking(true).unwrap();
@@ -75,10 +71,10 @@ fn queued_requests_are_answered_before_the_end() {
                     answers.insert(room[..len].to_vec());
                 }
             }
-            asked += queued;
-            missing += queued - answers.len();
-            assert_eq!(answers.len(), queued, "{what}: {counts}");
-            assert_eq!(count(&counts["total"], "answered"), queued as u64, "{what}");
+            asked += QUEUED;
+            missing += QUEUED - answers.len();
+            assert_eq!(answers.len(), QUEUED, "{what}: {counts}");
+            assert_eq!(count(&counts["total"], "answered"), QUEUED as u64, "{what}");
         }
     }
     campaign::record("requests queued at SIGTERM", &format!("{asked}, without an answer: {missing}"));

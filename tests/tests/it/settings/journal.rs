@@ -139,33 +139,42 @@ impl Drop for Named {
     }
 }
 
-/// The kernel reuses the inode of a deleted namespace for a new one.
-#[test]
-fn another_namespace_of_the_same_inode_is_left_alone() {
-    udpath_lab::needs_root!();
-    let state = tempfile::tempdir().unwrap();
-    let run = |arguments: &[&str], name: &str| {
-        let mut command = Command::new(program());
-        command.args(arguments).args(["--state", state.path().to_str().unwrap(), "--netns", name]);
-        Said::from(command.stdin(Stdio::null()).output().unwrap())
-    };
-    let first = Named::new("first");
-    run(&["apply", "--set", "sysctl:net.ipv4.ip_default_ttl=70"], &first.0).fine();
-    let inode = first.inode();
-    drop(first);
-    // The kernel assigns the lowest free number; those below it are held, and other programs may take it for a while.
+/// A namespace with this inode. The kernel assigns the lowest free number, which is free some time after its namespace was
+/// removed; those below it are held.
+fn of_inode(inode: u64) -> Option<Named> {
     let mut held = Vec::new();
-    let second = (0..100).find_map(|round| {
+    (0..40).find_map(|round| {
         let next = Named::new(&round.to_string());
         if next.inode() == inode {
             return Some(next);
         }
         held.push(next);
-        // Half a minute in total: another test's lab may hold the number for that long.
+        // Five seconds in total.
         std::thread::sleep(Duration::from_millis(6 * round));
         None
+    })
+}
+
+/// The kernel reuses the inode of a deleted namespace for a new one.
+#[test]
+fn another_namespace_of_the_same_inode_is_left_alone() {
+    udpath_lab::needs_root!();
+    let run = |state: &tempfile::TempDir, arguments: &[&str], name: &str| {
+        let mut command = Command::new(program());
+        command.args(arguments).args(["--state", state.path().to_str().unwrap(), "--netns", name]);
+        Said::from(command.stdin(Stdio::null()).output().unwrap())
+    };
+    // Another test's lab may take the number, and keep it for a minute: then another number is tried.
+    let found = (0..8).find_map(|_| {
+        let state = tempfile::tempdir().unwrap();
+        let first = Named::new("first");
+        run(&state, &["apply", "--set", "sysctl:net.ipv4.ip_default_ttl=70"], &first.0).fine();
+        let inode = first.inode();
+        drop(first);
+        Some((state, of_inode(inode)?))
     });
-    let second = second.expect("the inode is used again");
+    let (state, second) = found.expect("an inode is used again");
+    let run = |arguments: &[&str], name: &str| run(&state, arguments, name);
     let name = second.0.as_str();
     assert_eq!(second.ttl("echo 70 > /proc/sys/net/ipv4/ip_default_ttl;"), "70");
     run(&["status"], name).refused(1, "udpath undo --forget 1");
