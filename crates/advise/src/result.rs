@@ -79,6 +79,9 @@ pub struct Running {
     pub findings: Vec<Finding>,
     /// What helps, in the order in which it was found.
     pub kept: Vec<Helps>,
+    /// How the server was restarted, if systemd did not do it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart: Option<String>,
     /// The applies that make it stay, with `--keep`, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub applies: Vec<u64>,

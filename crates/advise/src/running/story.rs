@@ -37,7 +37,9 @@ pub(super) fn result(
         Helps {
             name: prepared.group.name.clone(),
             what: prepared.group.what.clone(),
-            settings: prepared.values.iter().map(|(setting, value)| format!("{setting}={value}")).collect(),
+            // As requested: threads and sockets by their port, a configuration by its knobs, so that they hold after a
+            // restart.
+            settings: prepared.group.requests.clone(),
             shell: prepared.values.iter().map(|(setting, value)| setting.shell(value)).collect(),
             contribution: found.races.iter().find(without).and_then(|race| race.ratio).map(inverse),
         }
@@ -68,6 +70,7 @@ pub(super) fn result(
             interface,
             findings: bed.evidence.findings().cloned().collect(),
             kept: found.kept.iter().map(helps).collect(),
+            restart: config.restart.clone(),
             applies: Vec::new(),
             out_of_time: found.out_of_time,
             refused_trials: bed.refused.0,

@@ -37,7 +37,13 @@ pub(crate) fn contribution(helps: &Helps) -> String {
 pub(crate) fn command(running: &Running) -> Option<String> {
     let settings = running.kept.iter().flat_map(|helps| &helps.settings);
     let set: Vec<String> = settings.map(|setting| format!("--set {}", shell_quoted(setting))).collect();
-    (!set.is_empty() && running.applies.is_empty()).then(|| format!("udpath apply {}", set.join(" ")))
+    let configured =
+        running.kept.iter().flat_map(|helps| &helps.settings).any(|setting| setting.starts_with("service:"));
+    let consent = if configured { " --allow config --allow restart" } else { "" };
+    let restart = running.restart.as_deref().filter(|_| configured);
+    let restart = restart.map_or_else(String::new, |restart| format!(" --restart {}", shell_quoted(restart)));
+    (!set.is_empty() && running.applies.is_empty())
+        .then(|| format!("udpath apply {}{consent}{restart}", set.join(" ")))
 }
 
 /// How the machine was left.
@@ -48,4 +54,41 @@ pub(crate) fn left(running: &Running) -> String {
     // The last first.
     let undo: Vec<String> = running.applies.iter().rev().map(|id| format!("`udpath undo {id}`")).collect();
     format!("applied; {} takes it back", undo.join(", then "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_is_applied_with_consent() {
+        let helps = |settings: &[&str]| Helps {
+            name: "a".into(),
+            what: "b".into(),
+            settings: settings.iter().map(|setting| (*setting).to_owned()).collect(),
+            shell: Vec::new(),
+            contribution: None,
+        };
+        let mut running = Running {
+            server: "nsd".into(),
+            pids: vec![1],
+            port: 53,
+            interface: "eth0".into(),
+            findings: Vec::new(),
+            kept: vec![helps(&["eth0:napi/threaded=on"])],
+            restart: Some("systemctl restart nsd".into()),
+            applies: Vec::new(),
+            out_of_time: false,
+            refused_trials: 0,
+        };
+        assert_eq!(command(&running).unwrap(), "udpath apply --set eth0:napi/threaded=on");
+        running.kept.push(helps(&["service:53:server-count=2"]));
+        assert_eq!(
+            command(&running).unwrap(),
+            "udpath apply --set eth0:napi/threaded=on --set service:53:server-count=2 --allow config --allow restart \
+             --restart 'systemctl restart nsd'"
+        );
+        running.applies.push(1);
+        assert_eq!(command(&running), None);
+    }
 }
