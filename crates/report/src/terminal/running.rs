@@ -15,7 +15,6 @@ pub(crate) fn text(running: &Running, style: Style) -> String {
             let cells = [helps.name.clone(), helps.what.clone(), words::running::contribution(helps)];
             table.row(cells.map(Cell::new).into());
         }
-        out.push('\n');
         out += &table.text(style);
     }
     if let Some(command) = words::running::command(running) {
