@@ -5,7 +5,7 @@
  *   net:netif_receive_skb ──> sock:sk_data_ready ──> sock:sock_recv_length
  *      │ sampled: a slot         │ tail of the queue    │ no longer in the queue: this call read it
  *      ▼                         ▼                      ▼
- *   slots[skb] ........... lines[socket] ........... sockets[bound] += both times; the slot is freed
+ *   slots[skb] ........... lines[socket] ........... sockets[bound] += both times, and their sum; the slot is freed
  *                                    skb:kfree_skb: dropped, the slot is freed
  *
  * sk_data_ready names the socket but not the datagram; the datagram is the one at the tail of its queue. When a call
@@ -60,6 +60,7 @@ struct spread {
 struct delays {
 	struct spread to_socket;
 	struct spread to_reader;
+	struct spread whole; /* both together */
 };
 
 MAP(sockets, HASH, 256, struct bound, struct delays);
@@ -295,6 +296,7 @@ static __always_inline void count(struct slot *slot, struct sampler *sampler)
 	}
 	add(&delays->to_socket, slot->enqueued - slot->entered);
 	add(&delays->to_reader, now - slot->enqueued);
+	add(&delays->whole, now - slot->entered);
 }
 
 /* Is it in a queue? Packets about to be freed are in singly linked lists, by `next`. */

@@ -46,6 +46,7 @@ impl Effort {
 pub(crate) fn climb(rungs: Vec<Rung>, moderation: u32, effort: &Effort) -> Result<BoostResult> {
     let config = Config {
         program: udpath()?.into(),
+        service: Vec::new(),
         queues: QUEUES,
         xps: true,
         moderation,

@@ -10,7 +10,7 @@ use udpath_load::template::Protocol;
 use crate::climb::{Climb, ClimbResult, FIRST_PORT};
 use crate::config::{Config, Event};
 use crate::ladder::Step;
-use crate::machine::{facts, line_rate_10g, wire_bytes};
+use crate::machine::{facts, line_rate_10g, mean_size, wire_bytes};
 use crate::result::{BoostResult, LoadSummary, SCHEMA};
 use crate::server_under_test::{CLIENT, FAST, NARROW, RSS_OFF, SERVER};
 use crate::{ConfigError, Error, trial};
@@ -81,7 +81,7 @@ pub fn boost(
     drop(napi);
     let machine = facts(config.queues, link(config));
     lab.down()?;
-    let size = config.size as u32;
+    let size = mean_size(protocol, config.size);
     Ok(BoostResult {
         schema: SCHEMA.into(),
         version: env!("CARGO_PKG_VERSION").into(),
@@ -89,6 +89,7 @@ pub fn boost(
         seconds: begin.elapsed().as_secs_f64(),
         machine,
         load: LoadSummary {
+            protocol: protocol.name().to_owned(),
             engine: config.engine.to_string(),
             flows: config.flows,
             inflight: config.flows * config.inflight,

@@ -10,7 +10,7 @@ use udpath_serve::Io;
 
 use crate::config::{Config, Event};
 use crate::ladder::{Rung, Settings, Step};
-use crate::machine::{line_rate_10g, wire_bytes};
+use crate::machine::{line_rate_10g, mean_size, wire_bytes};
 use crate::result::{Profiles, Ratio, RungDiagnosis, RungResult, Verdict};
 use crate::server_under_test::{FAST, NARROW, RSS_OFF, SERVER, ServerUnderTest};
 use crate::statistics::{Comparison, State};
@@ -307,7 +307,7 @@ impl Climb<'_> {
 
     /// Fills in the figures of its trials. A failed rung keeps its note.
     fn fill(&self, result: &mut RungResult, trials: &Trials) {
-        let size = self.config.size as u32;
+        let size = mean_size(self.protocol, self.config.size);
         result.tps = trials.median_tps();
         result.wire_mbits = result.tps * f64::from(wire_bytes(size, self.config.ipv6)) * 8.0 / 1e6;
         result.line_share = result.tps / line_rate_10g(size, self.config.ipv6);

@@ -1,5 +1,6 @@
 //! The configuration of a climb, and the progress it reports.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,6 +15,8 @@ use crate::statistics::Bound;
 pub struct Config {
     /// The program whose `serve` runs the servers: this one.
     pub program: PathBuf,
+    /// Options of the servers' service, such as its zone.
+    pub service: Vec<OsString>,
     /// Receive and transmit queues of the link.
     pub queues: u32,
     /// Each CPU sends on its own queue of the link, at both ends (XPS): this stands for RSS. Needs root in the initial

@@ -3,6 +3,7 @@
 use std::fs;
 
 use rustix::system::uname;
+use udpath_load::template::Protocol;
 
 use crate::result::Machine;
 
@@ -33,6 +34,11 @@ fn memory(meminfo: &str) -> u64 {
     value(meminfo, "MemTotal")
         .and_then(|v| v.split_ascii_whitespace().next()?.parse::<u64>().ok())
         .map_or(0, |kib| kib * 1024)
+}
+
+/// Payload of a request on average, bytes: `size`, unless the protocol's options say how long its requests are.
+pub(crate) fn mean_size(protocol: &dyn Protocol, size: usize) -> u32 {
+    protocol.lengths().map_or(size, |lengths| lengths.mean) as u32
 }
 
 /// Bytes one UDP datagram of `size` payload bytes takes on an Ethernet wire: headers, FCS, preamble and gap, and the

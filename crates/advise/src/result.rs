@@ -149,13 +149,16 @@ pub const LIVE: &str = "live";
 /// The load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LoadSummary {
+    /// Its protocol; empty for [`LIVE`], and in results that are older than this field.
+    #[serde(default)]
+    pub protocol: String,
     /// `kernel`, `socket` or another engine's name; [`LIVE`].
     pub engine: String,
     /// Number of flows.
     pub flows: u32,
     /// Requests in flight over all flows.
     pub inflight: u32,
-    /// Payload bytes.
+    /// Payload bytes; where requests differ in length, their mean.
     pub size: u32,
     /// Bytes one request takes on an Ethernet wire: headers, FCS, preamble and gap included.
     pub wire_bytes: u32,
@@ -234,7 +237,7 @@ pub struct RungResult {
     pub counts: Counts,
     /// Share of requests without a valid reply in time.
     pub loss: f64,
-    /// Latency over all its trials, sent -> answered.
+    /// Latency over all its trials, sent -> answered; of live traffic: from the stack to the reader, of a sample.
     pub latency: Option<Latency>,
     /// Busy CPU time of the whole machine per transaction, nanoseconds; generator included.
     pub cpu_ns_per_transaction: f64,

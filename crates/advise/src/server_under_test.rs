@@ -64,6 +64,7 @@ impl ServerUnderTest {
         let mut command = lab.machine(machine)?.command(&config.program);
         command
             .args(["serve", protocol.name(), "--json"])
+            .args(&config.service)
             .args(["--bind", &address.to_string()])
             .args(["--io", settings.io.name()])
             .args(["--workers", &settings.workers.to_string()])

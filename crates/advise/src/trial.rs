@@ -126,6 +126,16 @@ impl Trials {
             ..Counts::default()
         };
         self.counts.add(&counts);
+        let delays = seen.delays.as_ref().and_then(|delays| {
+            let buckets: Vec<_> =
+                delays.lengths.iter().map(|length| (length.below_ns - 1, length.count)).collect();
+            let shortest = buckets.first()?.0;
+            Latency::from_buckets(buckets, shortest, delays.longest_ns, delays.mean_ns())
+        });
+        self.latency = match (self.latency.take(), delays) {
+            (Some(sum), Some(one)) => Some(sum.merged(&one)),
+            (sum, one) => sum.or(one),
+        };
         self.completed += seen.delivered as f64;
         self.busy_seconds += seen.cpu;
         add_cpus(&mut self.cpus, &seen.cpus);

@@ -21,6 +21,7 @@ mod record;
 pub(crate) mod report;
 pub(crate) mod revert;
 pub(crate) mod serve;
+mod server_options;
 mod settings;
 pub(crate) mod show;
 pub(crate) mod status;

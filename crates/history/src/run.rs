@@ -92,9 +92,20 @@ impl NewRun {
     /// See [`RunError`].
     pub fn of_boost(result: &BoostResult, name: &str, origin: Option<Origin>) -> Result<Self, RunError> {
         let load = &result.load;
+        // Older results have none, and keep their series.
+        let protocol = match load.protocol.as_str() {
+            "" | "echo" => String::new(),
+            other => format!(" {other},"),
+        };
         let load = format!(
-            "best rung, {} engine, {} flows, {} in flight, {} bytes, trials of {} s; {}",
-            load.engine, load.flows, load.inflight, load.size, load.trial_seconds, result.machine.link
+            "best rung,{} {} engine, {} flows, {} in flight, {} bytes, trials of {} s; {}",
+            protocol,
+            load.engine,
+            load.flows,
+            load.inflight,
+            load.size,
+            load.trial_seconds,
+            result.machine.link
         );
         let ran = |verdict| verdict != Verdict::Failed;
         let best = result.rungs.iter().rev().find(|rung| rung.name == result.best && ran(rung.verdict));

@@ -36,7 +36,7 @@ use crate::symbols::kernel::Kernel;
 
 use drops::Reasons;
 
-pub use delays::Delays;
+pub use delays::{DelayMeter, Delays};
 pub use drops::Drops;
 pub use locks::Locks;
 pub use socket::Socket;

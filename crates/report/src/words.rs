@@ -137,8 +137,9 @@ pub(crate) fn load(result: &BoostResult) -> String {
     if is_live(result) {
         return format!("what clients sent, trials of {}", units::duration(l.trial_seconds));
     }
+    let protocol = if l.protocol.is_empty() { String::new() } else { format!("{}, ", l.protocol) };
     format!(
-        "{} engine, {} {}, {} in flight, {} bytes of payload ({} on the wire), trials of {}",
+        "{protocol}{} engine, {} {}, {} in flight, {} bytes of payload ({} on the wire), trials of {}",
         l.engine,
         units::count(l.flows.into()),
         plural(l.flows, "flow"),

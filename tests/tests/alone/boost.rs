@@ -156,6 +156,44 @@ fn a_link_with_one_queue_is_climbed_too() {
     host.is_as_before(&[ended.pid]);
 }
 
+/// The ladder with another service than echo: every rung's server has what the load asks for.
+#[test]
+fn every_service_climbs() {
+    udpath_lab::needs_root!();
+    let _alone = alone();
+    let host = Host::now();
+    let mut pids = Vec::new();
+    // The longest ladder for one, the shortest for the others. A request of generated names is shorter than a buffer for it.
+    let services: [(&[&str], &[&str], std::ops::Range<u64>); 3] = [
+        (&["dns", "--name", "h{}.example.org", "--names", "1000"], &["--queues", "2", "--io", "xdp"], 20..60),
+        (&["ntp"], &["--queues", "1", "--io", "shared"], 48..49),
+        (&["radius"], &["--queues", "1", "--io", "shared"], 40..200),
+    ];
+    for (service, ladder, sizes) in services {
+        let arguments = [&SHORT[..], &["--no-profile"], ladder, &["--serve"], service].concat();
+        let ended = Run::new(&arguments).within(CLIMB).finish();
+        assert_eq!(ended.code(), Some(0), "{service:?}: {}", ended.err);
+        let result: Value = serde_json::from_str(&ended.out).unwrap();
+        assert_eq!(result["load"]["protocol"], service[0]);
+        let size = result["load"]["size"].as_u64().unwrap();
+        assert!(sizes.contains(&size), "{service:?}: {size} bytes");
+        for rung in result["rungs"].as_array().unwrap() {
+            let counts = &rung["counts"];
+            assert!(rung["tps"].as_f64().unwrap() > 0.0, "{service:?}: {rung}");
+            // Refused: an error of the protocol, such as a name that the zone does not have.
+            assert_eq!(
+                (&counts["corrupt"], &counts["refused"]),
+                (&0.into(), &0.into()),
+                "{service:?}: {rung}"
+            );
+        }
+        let last = result["rungs"].as_array().unwrap().last().unwrap();
+        assert_eq!(last["name"], if service[0] == "dns" { "busy-poll" } else { "gso" });
+        pids.push(ended.pid);
+    }
+    host.is_as_before(&pids);
+}
+
 /// The page in a browser without any network.
 #[test]
 fn the_page_renders_in_a_browser_without_a_network() {

@@ -52,6 +52,9 @@ fn settings(rung: &RungResult) -> BTreeMap<String, String> {
 /// What differs in the loads and in the link that carries them.
 fn unlike(a: &BoostResult, b: &BoostResult) -> Vec<Pair> {
     let mut pairs = Pairs::default();
+    if ![a, b].iter().any(|result| result.load.protocol.is_empty()) {
+        pairs.add("protocol", &a.load.protocol, &b.load.protocol);
+    }
     pairs.add("engine", &a.load.engine, &b.load.engine);
     pairs.add("flows", a.load.flows, b.load.flows);
     pairs.add("in flight", a.load.inflight, b.load.inflight);

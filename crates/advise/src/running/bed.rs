@@ -37,7 +37,7 @@ pub(super) struct RunningBed<'a> {
     watch: &'a mut (dyn FnMut(&Event<'_>) + Send),
     stop: &'a AtomicBool,
     deadline: Instant,
-    traffic: Sent<'a>,
+    pub(super) traffic: Sent<'a>,
     pub(super) target: Target,
     /// The interfaces that the load leaves by and arrives on.
     pub(super) interfaces: (String, String),
@@ -224,7 +224,7 @@ impl Bed for RunningBed<'_> {
         }
         let mut untrue = 0;
         let result = loop {
-            let measured = self.traffic.trial(&self.target, &self.interfaces, !on.is_empty());
+            let measured = self.traffic.trial(&self.target, &self.interfaces, on);
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Trouble::Fatal(RunningError::Interrupted));
             }

@@ -3,11 +3,13 @@
 //! ```text
 //!  counters ──────── a trial ──────── counters
 //!  UDP: delivered, dropped · CPU time: the server's threads, softirqs and interrupts
+//!  a sample of the server's datagrams: from the stack to the reader
 //!
 //!  figure = datagrams delivered / seconds of CPU time: what one CPU could carry
 //! ```
 //! Nothing is sent. The rate is the clients', so a trial is comparable only with one at a similar rate: after a jump it is
-//! repeated. A change under which the machine drops more than before is refused, whatever it saves.
+//! repeated. A change under which the machine drops more than before, or under which datagrams take longer, is refused,
+//! whatever it saves ([`SideEffects`]).
 
 use std::fs;
 use std::io;
@@ -15,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use udpath_host::udp::{self, UdpCounters};
 use udpath_load::cpu::{CpuTimes, CpuUse};
+use udpath_profile::trace::Times;
 
 /// Largest change of the rate from one trial to the next, as a share of the larger one. Smaller: ordinary traffic is never
 /// comparable. Larger: the cost of a datagram, which falls as the rate grows, passes for a gain.
@@ -24,6 +27,12 @@ const JUMP: f64 = 0.25;
 const MORE_LOSS: f64 = 0.001;
 /// Dropped datagrams that are too few to judge.
 const FEW: u64 = 16;
+/// How much longer than as found datagrams may take, by their ninth decile: as a share, and by nanoseconds on top. Smaller:
+/// noise of a shared machine refuses changes. Larger: what saves CPU time by letting datagrams wait passes for a gain. Not
+/// the 99th percentile: of the some thousand datagrams that are followed it moves by half from trial to trial.
+const MORE_DELAY: (f64, f64) = (0.25, 20_000.0);
+/// Trials after which delays are judged. Fewer: one disturbed trial refuses a change. More: clients wait longer.
+const DELAY_TRIALS: u32 = 4;
 
 /// Counters at one moment, of the caller's network namespace.
 #[derive(Debug)]
@@ -33,12 +42,14 @@ pub(crate) struct LiveCounters {
     cpus: CpuTimes,
     /// Nanoseconds that the server's threads ran.
     ran: u64,
+    /// How long the server's datagrams took, where that is measured.
+    delays: Option<Times>,
 }
 
 impl LiveCounters {
     /// As the kernel has them now; `pids` are the server's processes.
-    pub(crate) fn read(pids: &[u32]) -> io::Result<Self> {
-        Ok(Self { at: Instant::now(), udp: udp_counters()?, cpus: CpuTimes::now()?, ran: ran(pids) })
+    pub(crate) fn read(pids: &[u32], delays: Option<Times>) -> io::Result<Self> {
+        Ok(Self { at: Instant::now(), udp: udp_counters()?, cpus: CpuTimes::now()?, ran: ran(pids), delays })
     }
 
     /// What happened since `earlier`.
@@ -53,6 +64,7 @@ impl LiveCounters {
             dropped: udp.rcvbuf_errors.saturating_add(udp.mem_errors.unwrap_or(0)),
             cpu: ran + softirqs,
             cpus,
+            delays: self.delays.as_ref().zip(earlier.delays.as_ref()).map(|(now, then)| now.since(then)),
         }
     }
 }
@@ -97,6 +109,8 @@ pub(crate) struct Seen {
     /// Seconds of CPU time of the server's threads, softirqs and interrupts.
     pub(crate) cpu: f64,
     pub(crate) cpus: Vec<CpuUse>,
+    /// Of a sample of the datagrams: from entering the stack to the reader. None where it cannot be measured.
+    pub(crate) delays: Option<Times>,
 }
 
 impl Seen {
@@ -118,29 +132,53 @@ impl Seen {
     }
 }
 
-/// All trials of one set of changes.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Losses {
+/// What clients feel of a set of changes, over all its trials.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SideEffects {
+    trials: u32,
     delivered: u64,
     dropped: u64,
+    delays: Times,
 }
 
-impl Losses {
+impl SideEffects {
     pub(crate) fn add(&mut self, seen: &Seen) {
+        self.trials += 1;
         self.delivered += seen.delivered;
         self.dropped += seen.dropped;
+        if let Some(delays) = &seen.delays {
+            self.delays.add(delays);
+        }
     }
 
-    fn share(self) -> f64 {
+    fn loss(&self) -> f64 {
         self.dropped as f64 / (self.delivered + self.dropped).max(1) as f64
     }
 
-    /// Why a change is refused; `None` if it drops no more than `found`.
-    pub(crate) fn refuses(self, found: Self) -> Option<String> {
-        let more = self.dropped > FEW && self.share() > found.share() + MORE_LOSS;
-        more.then(|| {
-            let per_cent = |losses: Self| losses.share() * 100.0;
-            format!("it drops {:.2} % of the datagrams, {:.2} % as found", per_cent(self), per_cent(found))
+    /// The time that nine of ten datagrams did not exceed, nanoseconds; none before there are enough trials.
+    fn delay(&self) -> Option<f64> {
+        let ninth = self.delays.quantile_ns(0.9).filter(|_| self.trials >= DELAY_TRIALS);
+        ninth.map(|ns| ns as f64)
+    }
+
+    /// Why a change is refused; `None` if it drops no more than `found`, and no datagram takes longer.
+    pub(crate) fn refuses(&self, found: &Self) -> Option<String> {
+        if self.dropped > FEW && self.loss() > found.loss() + MORE_LOSS {
+            let per_cent = |of: &Self| of.loss() * 100.0;
+            return Some(format!(
+                "it drops {:.2} % of the datagrams, {:.2} % as found",
+                per_cent(self),
+                per_cent(found)
+            ));
+        }
+        let (now, then) = (self.delay()?, found.delay()?);
+        (now > then * (1.0 + MORE_DELAY.0) + MORE_DELAY.1).then(|| {
+            let us = |ns: f64| ns / 1e3;
+            format!(
+                "one datagram in ten takes more than {:.0} us from the stack to its reader, {:.0} us as found",
+                us(now),
+                us(then)
+            )
         })
     }
 }
@@ -161,10 +199,12 @@ pub(crate) fn wait(length: Duration, stop: &std::sync::atomic::AtomicBool) {
 
 #[cfg(test)]
 mod tests {
+    use udpath_profile::trace::Length;
+
     use super::*;
 
     fn seen(delivered: u64, dropped: u64, cpu: f64) -> Seen {
-        Seen { seconds: 2.0, delivered, dropped, cpu, cpus: Vec::new() }
+        Seen { seconds: 2.0, delivered, dropped, cpu, cpus: Vec::new(), delays: None }
     }
 
     #[test]
@@ -186,11 +226,11 @@ mod tests {
     #[test]
     fn what_saves_time_by_losing_datagrams_is_refused() {
         let of = |delivered, dropped| {
-            let mut losses = Losses::default();
-            losses.add(&seen(delivered, dropped, 1.0));
-            losses
+            let mut effects = SideEffects::default();
+            effects.add(&seen(delivered, dropped, 1.0));
+            effects
         };
-        let found = of(100_000, 100);
+        let found = &of(100_000, 100);
         assert_eq!(of(100_000, 150).refuses(found), None);
         assert_eq!(of(1_000, 10).refuses(found), None, "too few to judge");
         assert_eq!(
@@ -200,8 +240,29 @@ mod tests {
     }
 
     #[test]
+    fn what_saves_time_by_letting_datagrams_wait_is_refused() {
+        let of = |trials: u32, us: u64| {
+            let lengths =
+                vec![Length { below_ns: 1_000, count: 80 }, Length { below_ns: us * 1_000, count: 20 }];
+            let delays = Times { count: 100, ns: us * 20_000, longest_ns: us * 1_000, lengths };
+            let mut effects = SideEffects::default();
+            (0..trials)
+                .for_each(|_| effects.add(&Seen { delays: Some(delays.clone()), ..seen(1_000, 0, 1.0) }));
+            effects
+        };
+        let found = &of(4, 100);
+        assert_eq!(of(4, 140).refuses(found), None, "noise");
+        assert_eq!(of(3, 900).refuses(found), None, "too few trials");
+        assert_eq!(
+            of(4, 900).refuses(found).unwrap(),
+            "one datagram in ten takes more than 900 us from the stack to its reader, 100 us as found"
+        );
+        assert_eq!(of(4, 900).refuses(&SideEffects::default()), None, "not measured as found");
+    }
+
+    #[test]
     fn the_kernels_counters_are_read() {
-        let before = LiveCounters::read(&[std::process::id()]).unwrap();
+        let before = LiveCounters::read(&[std::process::id()], None).unwrap();
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let to = socket.local_addr().unwrap();
         // Longer than a tick of the clock, at which the kernel counts a thread's time.
@@ -209,7 +270,7 @@ mod tests {
             socket.send_to(&[7], to).unwrap();
             socket.recv(&mut [0; 8]).unwrap();
         }
-        let seen = LiveCounters::read(&[std::process::id()]).unwrap().since(&before);
+        let seen = LiveCounters::read(&[std::process::id()], None).unwrap().since(&before);
         assert!(seen.delivered >= 100 && seen.cpu > 0.0 && seen.seconds > 0.0, "{seen:?}");
     }
 }

@@ -6,7 +6,7 @@ use udpath_load::result::Counts;
 use super::bed::{AS_FOUND, RunningBed};
 use super::{LoadConfig, RunningConfig, Start, Traffic};
 use crate::diagnosis::Diagnosis;
-use crate::machine::{facts, line_rate_10g, wire_bytes};
+use crate::machine::{facts, line_rate_10g, mean_size, wire_bytes};
 use crate::result::{
     BoostResult, Helps, LIVE, LoadSummary, Profiles, Ratio, RungDiagnosis, RungResult, Running, SCHEMA,
     Verdict,
@@ -81,9 +81,11 @@ pub(super) fn result(
 /// What the server was measured under.
 fn summary(traffic: &Traffic) -> LoadSummary {
     match traffic {
-        Traffic::Load(LoadConfig { plan, engine, .. }) => {
-            let (size, ipv6) = (plan.size as u32, plan.targets.iter().any(std::net::SocketAddr::is_ipv6));
+        Traffic::Load(LoadConfig { plan, engine, protocol, .. }) => {
+            let size = mean_size(&**protocol, plan.size);
+            let ipv6 = plan.targets.iter().any(std::net::SocketAddr::is_ipv6);
             LoadSummary {
+                protocol: protocol.name().to_owned(),
                 engine: engine.to_string(),
                 flows: plan.flows,
                 inflight: match plan.arrivals {
@@ -97,6 +99,7 @@ fn summary(traffic: &Traffic) -> LoadSummary {
             }
         }
         Traffic::Live(length) => LoadSummary {
+            protocol: String::new(),
             engine: LIVE.into(),
             flows: 0,
             inflight: 0,
@@ -228,6 +231,7 @@ fn warnings(bed: &RunningBed<'_>, found: &Found) -> Vec<String> {
             "the budget ended the search: not every candidate was tried; --budget gives it more".into(),
         );
     }
+    warnings.extend(bed.traffic.unmeasured());
     if let (refused, Some(why)) = &bed.refused {
         let trials = if *refused == 1 { "1 trial was" } else { "some trials were" };
         warnings.push(format!("{trials} refused ({refused} in all): {why}"));

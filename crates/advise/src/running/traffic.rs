@@ -1,18 +1,23 @@
 //! What goes to the server while it is measured: a load of udpath's own, or what its clients send.
 
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use error_reporter::Report;
 use udpath_host::namespace::Place;
 use udpath_load::result::LoadResult;
 use udpath_profile::facts::Focus;
+use udpath_profile::trace::{DelayMeter, Times};
 
 use super::evidence::{self, Evidence};
-use super::live::{self, LiveCounters, Losses, Seen};
+use super::live::{self, LiveCounters, Seen, SideEffects};
 use super::load::{Load, WARMUP, WARMUP_SHARE};
 use super::target::Target;
 use super::truth::Counters;
 use super::{RunningConfig, RunningError, Traffic};
+use crate::search::Candidate;
 
 /// A trial's outcome.
 #[derive(Debug)]
@@ -47,7 +52,7 @@ pub(super) enum Sent<'a> {
     /// A load, run for each trial.
     Load(Load<'a>),
     /// What clients send.
-    Live(LiveTraffic<'a>),
+    Live(Box<LiveTraffic<'a>>),
 }
 
 /// What clients send, as it was so far.
@@ -56,10 +61,10 @@ pub(super) struct LiveTraffic<'a> {
     stop: &'a AtomicBool,
     /// The trial before.
     last: Option<Seen>,
-    /// With nothing changed.
-    found: Losses,
-    /// Of the change that is measured.
-    losses: Losses,
+    /// How long datagrams take inside the machine, or why that is not measured.
+    meter: Result<DelayMeter, String>,
+    /// By what was changed; nothing: as found.
+    effects: BTreeMap<Vec<Candidate>, SideEffects>,
 }
 
 impl<'a> Sent<'a> {
@@ -75,14 +80,21 @@ impl<'a> Sent<'a> {
                 };
                 Self::Load(Load { config: load, from, stop })
             }
-            Traffic::Live(length) => Self::Live(LiveTraffic {
+            Traffic::Live(length) => Self::Live(Box::new(LiveTraffic {
                 length: *length,
                 stop,
                 last: None,
-                found: Losses::default(),
-                losses: Losses::default(),
-            }),
+                meter: DelayMeter::start().map_err(|error| Report::new(error).to_string()),
+                effects: BTreeMap::new(),
+            })),
         }
+    }
+
+    /// What is not measured, and why.
+    pub(super) fn unmeasured(&self) -> Option<String> {
+        let Self::Live(live) = self else { return None };
+        let why = live.meter.as_ref().err()?;
+        Some(format!("how long datagrams take inside this machine was not judged: {why}"))
     }
 
     /// The interfaces that it leaves by and arrives on; live traffic only arrives.
@@ -109,7 +121,6 @@ impl<'a> Sent<'a> {
                 Err(error) => return Err(error),
             },
             Self::Live(live) => {
-                live.losses = Losses::default();
                 live::wait(live.length.mul_f64(WARMUP_SHARE).clamp(WARMUP.0, WARMUP.1), live.stop);
             }
         }
@@ -125,29 +136,39 @@ impl<'a> Sent<'a> {
         }
     }
 
-    /// One trial; `changed`: of a change rather than of what was found.
+    /// One trial of these changes; none: of what was found.
     pub(super) fn trial(
         &mut self,
         target: &Target,
         interfaces: &(String, String),
-        changed: bool,
+        on: &[Candidate],
     ) -> Result<Result<Measured, Refused>, RunningError> {
         match self {
             Self::Load(load) => {
                 let result = load.checked(interfaces)?;
                 Ok(result.map(|result| Measured::Load(Box::new(result))).map_err(Refused::Trial))
             }
-            Self::Live(live) => live.trial(target, changed),
+            Self::Live(live) => live.trial(target, on),
         }
     }
 }
 
 impl LiveTraffic<'_> {
     fn counters(&self, target: &Target) -> Result<LiveCounters, RunningError> {
-        LiveCounters::read(&target.pids()).map_err(RunningError::Counters)
+        LiveCounters::read(&target.pids(), self.delays(target)).map_err(RunningError::Counters)
     }
 
-    fn trial(&mut self, target: &Target, changed: bool) -> Result<Result<Measured, Refused>, RunningError> {
+    /// How long the server's datagrams took so far.
+    fn delays(&self, target: &Target) -> Option<Times> {
+        let netns = std::fs::metadata("/proc/thread-self/ns/net").ok()?.ino() as u32;
+        self.meter.as_ref().ok()?.read(target.port, netns).ok()
+    }
+
+    fn trial(
+        &mut self,
+        target: &Target,
+        on: &[Candidate],
+    ) -> Result<Result<Measured, Refused>, RunningError> {
         let before = self.counters(target)?;
         live::wait(self.length, self.stop);
         let seen = self.counters(target)?.since(&before);
@@ -155,13 +176,11 @@ impl LiveTraffic<'_> {
         if let Some(why) = last.and_then(|last| seen.jumped(&last)) {
             return Ok(Err(Refused::Trial(why)));
         }
-        if changed {
-            self.losses.add(&seen);
-            if let Some(why) = self.losses.refuses(self.found) {
-                return Ok(Err(Refused::Change(why)));
-            }
-        } else {
-            self.found.add(&seen);
+        self.effects.entry(on.to_vec()).or_default().add(&seen);
+        if let ([_, ..], Some(found), Some(changed)) = (on, self.effects.get(&[][..]), self.effects.get(on))
+            && let Some(why) = changed.refuses(found)
+        {
+            return Ok(Err(Refused::Change(why)));
         }
         Ok(Ok(Measured::Live(seen)))
     }

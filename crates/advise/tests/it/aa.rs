@@ -38,6 +38,7 @@ fn equal_rungs_get_no_verdict() {
     let names = (0..=repetitions).map(|at| if at == 0 { "first".into() } else { format!("equal-{at}") });
     let config = Config {
         program: program(),
+        service: Vec::new(),
         queues: 2,
         xps: true,
         moderation: 75,

@@ -33,6 +33,7 @@ fn a_server_that_dies_fails_its_rung_alone() {
 
     let config = Config {
         program: short_lived,
+        service: Vec::new(),
         queues: 2,
         xps: true,
         moderation: 75,

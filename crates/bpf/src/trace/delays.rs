@@ -13,7 +13,7 @@ const POWERS: usize = 33;
 const BUCKETS: usize = SUB * (POWERS + 1);
 /// Words of `struct spread`, `struct delays` and `struct sampler`.
 const SPREAD: usize = 3 + BUCKETS;
-const DELAYS: usize = 2 * SPREAD;
+const DELAYS: usize = 3 * SPREAD;
 const SAMPLER: usize = 10;
 
 /// The upper bound of a bucket, exclusive, in nanoseconds; the bound of the previous bucket is the lower one, and the
@@ -56,6 +56,8 @@ pub struct SocketDelays {
     pub to_socket: Delay,
     /// From there to the end of the call that read it.
     pub to_reader: Delay,
+    /// Both together, of each datagram.
+    pub whole: Delay,
 }
 
 /// A distribution of delays.
@@ -111,12 +113,8 @@ impl Tracer for SkbDelays {
 
 impl SocketDelays {
     fn parse(bound: &[u64; Bound::WORDS], words: &[u64; DELAYS]) -> Self {
-        let (to_socket, to_reader) = words.split_at(SPREAD);
-        Self {
-            bound: Bound::parse(bound),
-            to_socket: Delay::parse(to_socket),
-            to_reader: Delay::parse(to_reader),
-        }
+        let spread = |at: usize| Delay::parse(&words[at * SPREAD..(at + 1) * SPREAD]);
+        Self { bound: Bound::parse(bound), to_socket: spread(0), to_reader: spread(1), whole: spread(2) }
     }
 }
 
@@ -147,14 +145,16 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_has_both_delays() {
+    fn a_socket_has_both_delays_and_their_sum() {
         let mut words = [0; DELAYS];
         words[..3].copy_from_slice(&[1, 500, 400]);
         words[SPREAD..SPREAD + 3].copy_from_slice(&[2, 900, 600]);
         words[SPREAD + 3 + 7] = 2;
+        words[2 * SPREAD..2 * SPREAD + 3].copy_from_slice(&[2, 1400, 1000]);
         let found = SocketDelays::parse(&[0, 0, 2 << 48 | 7 << 32], &words);
         assert_eq!((found.bound.port, found.to_socket.count, found.to_socket.ns), (7, 1, 500));
         assert_eq!((found.to_reader.count, found.to_reader.longest, found.to_reader.buckets[7]), (2, 600, 2));
         assert_eq!(found.to_reader.buckets.len(), BUCKETS);
+        assert_eq!((found.whole.ns, found.whole.longest), (1400, 1000));
     }
 }

@@ -19,10 +19,15 @@ const TRIAL: RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::fr
 /// Arguments of `udpath boost`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Climb the ladder of a server of udpath's own in a lab, two network namespaces joined by a veth pair: what happens
+    /// Climb the ladder with a server of udpath's own in a lab, two network namespaces joined by a veth pair: what happens
     /// when no server is named
     #[arg(long)]
     pub(crate) lab: bool,
+    /// Climb with this service of udpath's own and the load of these options, as for `udpath load`: SERVICE [OPTION...]. The
+    /// last option: everything after it belongs to the load [default: echo]
+    #[arg(long, value_name = "SERVICE", num_args = 1.., allow_hyphen_values = true,
+          conflicts_with_all = ["port", "pid", "unit", "live", "load"])]
+    pub(crate) serve: Vec<OsString>,
     #[command(flatten)]
     pub(crate) running: RunningArgs,
     /// Receive and transmit queues of the link [default: one per CPU, at most 8]
@@ -39,9 +44,9 @@ pub(crate) struct Args {
     /// Worker threads of the server [default: one per queue]
     #[arg(long, value_name = "N", value_parser = value::count::<usize>)]
     pub(crate) workers: Option<usize>,
-    /// Payload of a request
-    #[arg(long, value_name = "BYTES", default_value = "100", value_parser = value::size)]
-    pub(crate) size: usize,
+    /// Payload of a request [default: 100, or the size that the service prescribes]
+    #[arg(long, value_name = "BYTES", value_parser = value::size)]
+    pub(crate) size: Option<usize>,
     /// Number of flows: sockets, each with its own source port
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = value::count::<u32>)]
     pub(crate) flows: u32,
@@ -59,7 +64,7 @@ pub(crate) struct Args {
     /// At most this many blocks of four trials per rung; a rung undecided by then is "not shown"
     #[arg(long, value_name = "N", default_value_t = 80, value_parser = value::count::<usize>)]
     pub(crate) blocks: usize,
-    /// What sends the requests [default: kernel as root, otherwise socket]
+    /// What sends the requests [default: kernel as root if it carries the service, otherwise socket]
     #[arg(long, value_name = "ENGINE", value_parser = engine())]
     pub(crate) engine: Option<Engine>,
     /// Use IPv6
@@ -131,7 +136,7 @@ pub(crate) struct RunningArgs {
 
 /// `udpath load`, as a line of its own.
 #[derive(Debug, clap::Parser)]
-#[command(name = "--load", no_binary_name = true, disable_help_flag = true)]
+#[command(name = "load", no_binary_name = true, disable_help_flag = true)]
 pub(crate) struct LoadLine {
     #[command(flatten)]
     pub(crate) args: super::load::Args,

@@ -1,24 +1,29 @@
 //! `udpath boost`: climbs the ladder in a lab, or searches for what helps a running server; measures the gain.
 
 mod running;
+mod service;
 
+use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, anyhow};
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use udpath_advise::ladder::{ladder, without_root};
 use udpath_advise::result::{BoostResult, LeftOut};
 use udpath_advise::statistics::Bound;
 use udpath_advise::{Config, Event};
 use udpath_history::NewRun;
 use udpath_load::Engine;
-use udpath_protocols::{Options, ProtocolEntry, echo};
 use udpath_report::{Render, boost_text, profiling_line, rung_line, shell_quoted, trial_line};
 use udpath_serve::Io;
 
+use self::service::Service;
+
 use super::page;
 use super::record::{self, Recorder};
-use crate::args::boost::Args;
+use crate::args::boost::{Args, LoadLine};
+use crate::args::load;
 use crate::exit::{Done, Failure};
 use crate::terminal::{self, StatusLine};
 
@@ -29,9 +34,6 @@ const IN_FLIGHT: u32 = 384;
 /// Less: bursts are a few frames, handling them well makes no difference, and the timers cost more than they save. More:
 /// the timer dominates latency.
 const MODERATION: u32 = 75;
-
-/// What the servers under test speak: the kernel engine needs an echo server.
-const PROTOCOL: &ProtocolEntry = &echo::ENTRY;
 
 /// Climbs and prints the result.
 pub(crate) fn run(args: &Args) -> Done {
@@ -64,7 +66,8 @@ pub(crate) fn run(args: &Args) -> Done {
 
 /// Climbs the ladder in a lab.
 fn in_lab(args: &Args, watcher: &mut Watcher, stop: &Arc<AtomicBool>) -> Result<BoostResult, Failure> {
-    let mut config = config(args)?;
+    let service = Service::new(args)?;
+    let mut config = config(args, &service)?;
     config.check().map_err(Failure::usage)?;
     let mut notices = Vec::new();
     if config.queues == 1 && args.io.contains(&Io::Percpu) {
@@ -88,28 +91,28 @@ fn in_lab(args: &Args, watcher: &mut Watcher, stop: &Arc<AtomicBool>) -> Result<
         notices.push("not root: the socket engine sends the load, in a user namespace".to_owned());
     }
     terminal::stop_on_signals(stop)?;
-    let load = (PROTOCOL.load)(u64::from(std::process::id()), &Options::default())?;
-    let done = udpath_advise::boost(&config, &*load, &mut |event| watcher.show(event), stop);
+    let done = udpath_advise::boost(&config, &*service.load, &mut |event| watcher.show(event), stop);
     watcher.line.clear();
     let mut result = done?;
     result.warnings.splice(0..0, notices);
     Ok(result)
 }
 
-fn config(args: &Args) -> Result<Config, Failure> {
+fn config(args: &Args, service: &Service) -> Result<Config, Failure> {
     let cpus = udpath_lab::online_cpus().context("cannot read the online CPUs")?.len() as u32;
     let queues = args.queues.unwrap_or_else(|| cpus.clamp(1, 8));
     let flows = args.flows.max(1);
-    let engine = args.engine.unwrap_or(Engine::Kernel);
+    let engine = service.engine;
     Ok(Config {
         program: std::env::current_exe().context("cannot find this program's own file")?,
+        service: service.options.arguments().to_vec(),
         queues,
         xps: true,
         moderation: moderation(args, engine),
         ladder: ladder(&args.io, queues),
         left_out: Vec::new(),
         workers: args.workers.unwrap_or(queues.clamp(1, 1024) as usize),
-        size: args.size,
+        size: service.size,
         flows: args.flows,
         inflight: args.inflight.unwrap_or_else(|| (IN_FLIGHT / flows).max(1)),
         trial: args.duration,
@@ -124,6 +127,18 @@ fn config(args: &Args) -> Result<Config, Failure> {
 /// Off without the kernel engine: some ends then lack NAPI, and rungs would be moderated unequally.
 fn moderation(args: &Args, engine: Engine) -> u32 {
     args.moderation.unwrap_or(if engine == Engine::Kernel { MODERATION } else { 0 })
+}
+
+/// What follows `option`: a load, as `udpath load` takes it.
+fn load_line(option: &str, words: &[OsString]) -> Result<(load::Args, ArgMatches), Failure> {
+    // Without clap's prefix and hints.
+    let wrong = |error: clap::Error| {
+        let text = error.to_string();
+        let line = text.lines().next().unwrap_or(&text).trim_start_matches("error: ");
+        Failure::Usage(format!("{option}: {line}"))
+    };
+    let matches = LoadLine::command().try_get_matches_from(words).map_err(wrong)?;
+    Ok((LoadLine::from_arg_matches(&matches).map_err(wrong)?.args, matches))
 }
 
 /// The command line of this run, quoted where a shell needs it.

@@ -1,7 +1,8 @@
 //! How long datagrams took inside this host: into their socket's queue, and from there to the reader.
 
 use serde::{Deserialize, Serialize};
-use udpath_bpf::trace::{Delay, DelayCounts, SocketDelays, delay_bucket_end};
+use udpath_bpf::Error;
+use udpath_bpf::trace::{Delay, DelayCounts, SkbDelays, SocketDelays, Tracer, delay_bucket_end};
 
 use super::socket::Socket;
 use super::times::Times;
@@ -37,6 +38,37 @@ pub struct SocketDelay {
     pub to_reader: Times,
 }
 
+/// Follows a sample of the datagrams until dropped, and says at any time how long those of a port took so far.
+#[derive(Debug)]
+pub struct DelayMeter(SkbDelays);
+
+impl DelayMeter {
+    /// Starts to follow. It costs what [`Source::cost`](super::Source::cost) says.
+    ///
+    /// # Errors
+    /// Permission denied, or a kernel without the tracepoints (before 6.3) or without BTF.
+    pub fn start() -> Result<Self, Error> {
+        SkbDelays::attach().map(Self)
+    }
+
+    /// From entering the stack to the reader, of all datagrams that sockets at `port` in the network namespace with this
+    /// inode received since the start.
+    ///
+    /// # Errors
+    /// The counts cannot be read.
+    pub fn read(&self, port: u16, netns: u32) -> Result<Times, Error> {
+        let counts = self.0.read()?;
+        let own = counts.sockets.iter().filter(|of| (of.bound.port, of.bound.netns) == (port, netns));
+        let mut sum = Times::default();
+        own.for_each(|of| sum.add(&times(&of.whole)));
+        Ok(sum)
+    }
+}
+
+fn times(delay: &Delay) -> Times {
+    Times::new(delay.count, delay.ns, delay.longest, &delay.buckets, delay_bucket_end)
+}
+
 impl Delays {
     pub(super) fn new(counts: &DelayCounts) -> Self {
         let mut sockets: Vec<SocketDelay> = counts.sockets.iter().map(SocketDelay::new).collect();
@@ -54,9 +86,6 @@ impl Delays {
 
 impl SocketDelay {
     fn new(delays: &SocketDelays) -> Self {
-        let times = |delay: &Delay| {
-            Times::new(delay.count, delay.ns, delay.longest, &delay.buckets, delay_bucket_end)
-        };
         Self {
             socket: Socket::new(delays.bound.port, Some(delays.bound)),
             to_socket: times(&delays.to_socket),
@@ -78,6 +107,7 @@ mod tests {
             bound: Bound { address: [10, 0, 0, 2].into(), port, netns: 7 },
             to_socket: delay(count, 50),
             to_reader: delay(count, 70),
+            whole: delay(count, 120),
         };
         let sockets = vec![socket(7, 1), socket(53, 9)];
         let found = Delays::new(&DelayCounts { sockets, seen: 100, sampled: 10, ..DelayCounts::default() });

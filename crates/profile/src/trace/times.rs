@@ -50,6 +50,25 @@ impl Times {
         }
     }
 
+    /// Those that were added after `earlier`, a reading of the same counts. The longest of them is only known to a range's width.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let before = |below: u64| {
+            earlier.lengths.iter().find(|length| length.below_ns == below).map_or(0, |of| of.count)
+        };
+        let lengths = self.lengths.iter().filter_map(|length| {
+            let count = length.count.saturating_sub(before(length.below_ns));
+            (count > 0).then_some(Length { count, ..*length })
+        });
+        let lengths: Vec<Length> = lengths.collect();
+        Self {
+            count: self.count.saturating_sub(earlier.count),
+            ns: self.ns.saturating_sub(earlier.ns),
+            longest_ns: lengths.last().map_or(0, |last| last.below_ns.min(self.longest_ns)),
+            lengths,
+        }
+    }
+
     /// The mean, nanoseconds; 0 if empty.
     #[must_use]
     pub fn mean_ns(&self) -> f64 {
@@ -86,6 +105,15 @@ mod tests {
         assert_eq!((sum.count, sum.ns, sum.longest_ns), (7, 1600, 350));
         let lengths: Vec<_> = sum.lengths.iter().map(|length| (length.below_ns, length.count)).collect();
         assert_eq!(lengths, [(100, 1), (200, 3), (400, 3)]);
+    }
+
+    #[test]
+    fn what_was_added_since_is_the_rest() {
+        let earlier = times(&[1, 0, 2], 700, 350);
+        let mut later = earlier.clone();
+        later.add(&times(&[2, 3], 500, 180));
+        assert_eq!(later.since(&earlier), times(&[2, 3], 500, 200));
+        assert_eq!(later.since(&later), Times::default());
     }
 
     #[test]

@@ -26,6 +26,8 @@ struct Page<'a> {
     cpu_chart: String,
     profiles: Option<Section<'a>>,
     latency_rows: Vec<LatencyRow>,
+    latency_about: &'static str,
+    latency_caption: &'static str,
     latency_chart: String,
     facts: Vec<(&'static str, String)>,
     command: String,
@@ -94,6 +96,16 @@ pub(crate) fn page<'a>(result: &'a BoostResult) -> String {
         },
         profiles,
         latency_rows: latencies(result).map(|(rung, l)| latency_row(&rung.name, is_best(rung), l)).collect(),
+        latency_about: match words::is_live(result) {
+            true => "From entering the stack to the end of the reader’s call, of a sample of the datagrams.",
+            false => {
+                "From a request’s sending to its reply. With a fixed number in flight, more transactions per second means less waiting for each."
+            }
+        },
+        latency_caption: match words::is_live(result) {
+            true => "Time of datagrams by rung, stack to reader",
+            false => "Latency by rung, sent to answered",
+        },
         latency_chart: {
             let is_first = |rung| result.rungs.first().is_some_and(|first| std::ptr::eq(first, rung));
             let curve = |(i, (rung, latency)): (usize, (&'a RungResult, &'a Latency))| Curve {
@@ -161,7 +173,12 @@ fn figures(result: &BoostResult) -> Vec<Figure> {
     let rate =
         Figure { what: words::unit(result), value: units::tps(best.tps), note: was(units::tps(first.tps)) };
     if words::is_live(result) {
-        return vec![rate];
+        let delay = best.latency.is_some().then(|| Figure {
+            what: "stack to reader, 99th percentile",
+            value: p99(best),
+            note: was(p99(first)),
+        });
+        return [Some(rate), delay].into_iter().flatten().collect();
     }
     vec![
         rate,

@@ -119,7 +119,43 @@ fn boost() {
     all_refused(&["boost", "--lab"], cases);
     all_refused(
         &["boost"],
-        &[(&["--port", "1"], 2, "required arguments were not provided", "--load <LOAD>")],
+        &[
+            (&["--port", "1"], 2, "required arguments were not provided", "--load <LOAD>"),
+            (&["--serve"], 2, "a value is required for '--serve", "none was supplied"),
+            (
+                &["--serve", "snmp"],
+                2,
+                "--serve: udpath has no server of snmp that answers",
+                "use echo, dns, ntp, radius",
+            ),
+            (&["--serve", "dsn"], 2, "--serve: invalid value 'dsn' for '<PROTOCOL>'", "dns"),
+            (
+                &["--serve", "ntp", "10.0.0.1:123"],
+                2,
+                "--serve: the lab makes its own servers",
+                "remove 10.0.0.1:123",
+            ),
+            (
+                &["--serve", "dns", "--rate", "10k"],
+                2,
+                "--serve: remove --rate: trials are closed loops of boost's own --flows",
+                "which come before --serve",
+            ),
+            (&["--serve", "ntp", "--names", "5"], 2, "--names is an option of dns, not of ntp", "remove it"),
+            (
+                &["--size", "80", "--serve", "dns"],
+                2,
+                "the requests of dns have their own lengths",
+                "remove --size",
+            ),
+            (
+                &["--engine", "kernel", "--serve", "radius"],
+                2,
+                "--engine kernel does not support radius",
+                "remove it",
+            ),
+            (&["--port", "1", "--serve", "ntp"], 2, "cannot be used with", "--serve"),
+        ],
     );
 }
 

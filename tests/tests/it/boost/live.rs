@@ -37,6 +37,13 @@ fn changes_are_judged_by_the_cpu_time_of_what_clients_send() {
     assert!(sent >= 2_000 * trials as u64, "{found}");
     assert!(found["tps"].as_f64().unwrap() > 1_000.0, "{found}");
     assert!(ended.err.contains(" per CPU s"), "{}", ended.err);
+    // Time inside the machine, of a sample of them: more than nothing, less than the trial.
+    for rung in rungs.iter().filter(|rung| rung["verdict"] != "failed") {
+        let latency = &rung["latency"];
+        assert!(latency["count"].as_u64().unwrap() > 100, "{rung}");
+        let (p50, max) = (latency["p50"].as_u64().unwrap(), latency["max"].as_u64().unwrap());
+        assert!((500..1_000_000_000).contains(&p50) && p50 <= max, "{latency}");
+    }
     assert_eq!(bed.settings(), Bed::arranged());
     assert!(bed.inside("undo").err.contains("nothing to undo"));
 }

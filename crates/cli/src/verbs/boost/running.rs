@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::parser::ValueSource;
-use clap::{CommandFactory, FromArgMatches};
 use udpath_advise::result::BoostResult;
 use udpath_advise::statistics::Bound;
 use udpath_advise::{Allow, Event, LoadConfig, RunningConfig, Served, Traffic, boost_running};
@@ -15,7 +14,8 @@ use udpath_host::source::Folder;
 use udpath_host::{Map, Snapshot};
 use udpath_load::plan::Mode;
 
-use crate::args::boost::{Args, LoadLine};
+use super::load_line;
+use crate::args::boost::Args;
 use crate::args::load::{self, task};
 use crate::exit::Failure;
 
@@ -111,9 +111,7 @@ fn namespace(name: Option<&str>) -> Result<Place, Failure> {
 
 /// The load's own arguments; what boost decides is not among them.
 fn parsed(words: &[OsString]) -> Result<load::Args, Failure> {
-    let wrong = |error: clap::Error| Failure::Usage(format!("--load: {}", first_line(&error.to_string())));
-    let matches = LoadLine::command().try_get_matches_from(words).map_err(wrong)?;
-    let mut args = LoadLine::from_arg_matches(&matches).map_err(wrong)?.args;
+    let (mut args, matches) = load_line("--load", words)?;
     let given = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
     let boosts = [
         ("duration", "the length of a trial is boost's own --duration"),
@@ -138,11 +136,6 @@ fn parsed(words: &[OsString]) -> Result<load::Args, Failure> {
         }
     }
     Ok(args)
-}
-
-/// Without clap's prefix and hints.
-fn first_line(text: &str) -> &str {
-    text.lines().next().unwrap_or(text).trim_start_matches("error: ")
 }
 
 /// The process of a unit that has UDP sockets; the first, if several have.

@@ -27,12 +27,13 @@ use udpath_load::{Engine, Error, Progress};
 
 use super::progress::ProgressLine;
 use super::single;
-use servers::{PORT, Server, ServerOptions};
+use servers::{PORT, Server};
 
 use crate::args::load::task::Task;
 use crate::args::load::{Args, Pattern};
 use crate::exit::{Done, Failure};
 use crate::verbs::record::Recorder;
+use crate::verbs::server_options::ServerOptions;
 
 /// Clients and servers of a pattern.
 const fn sides(pattern: Pattern, hosts: usize) -> (usize, usize) {
@@ -46,7 +47,7 @@ const fn sides(pattern: Pattern, hosts: usize) -> (usize, usize) {
 
 /// Creates the machines, starts the servers, runs one load per client, and prints the merged result.
 pub(super) fn run(args: &Args, task: &Task, record: Option<Recorder>, stop: &AtomicBool) -> Done {
-    let options = ServerOptions::new(args)?;
+    let options = ServerOptions::new(args.protocol, &args.options.of(args.protocol)?)?;
     let pattern = args.lab.pattern.unwrap_or(Pattern::Single);
     let (clients, servers) = sides(pattern, args.lab.hosts.unwrap_or(2));
     if !rustix::process::geteuid().is_root() {

@@ -1,6 +1,5 @@
 //! The servers of a lab's load: `udpath serve` with the options that the load needs.
 
-use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 use std::sync::mpsc;
@@ -9,49 +8,20 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
 use udpath_lab::{Lab, Machine};
 use udpath_load::Engine;
 use udpath_load::plan::Transport;
-use udpath_protocols::ServerFile;
 
 use crate::args::load::Args;
 use crate::args::load::task::Task;
 use crate::exit::Failure;
+use crate::verbs::server_options::ServerOptions;
 
 /// The servers' port; the machines are empty, so any port is free.
 pub(super) const PORT: u16 = 7007;
 /// How long a server may take to get ready, and to stop.
 const READY_TIMEOUT: Duration = Duration::from_secs(20);
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// What servers are started with, so that their replies to the load are valid.
-pub(super) struct ServerOptions {
-    arguments: Vec<OsString>,
-    /// The files that the arguments name.
-    _folder: TempDir,
-}
-
-impl ServerOptions {
-    pub(super) fn new(args: &Args) -> Result<Self, Failure> {
-        let folder =
-            tempfile::tempdir().context("cannot make a folder for the files of the lab's servers")?;
-        let mut arguments = Vec::new();
-        for option in (args.protocol.server_for)(&args.options.of(args.protocol)?)? {
-            let path = match option.file {
-                ServerFile::At(path) => path,
-                ServerFile::With(text) => {
-                    let path = folder.path().join(option.spec.name);
-                    let written = std::fs::write(&path, text);
-                    written.with_context(|| format!("cannot write {}", path.display()))?;
-                    path
-                }
-            };
-            arguments.extend([format!("--{}", option.spec.name).into(), path.into_os_string()]);
-        }
-        Ok(Self { arguments, _folder: folder })
-    }
-}
 
 /// A `udpath serve` on a machine; stopped when dropped.
 pub(super) struct Server(Child);
@@ -80,7 +50,7 @@ impl Server {
             // end for itself.
             command.args(["--io", "reuseport"]);
         }
-        command.args(&options.arguments);
+        command.args(options.arguments());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = lab.spawn(command).context("cannot start a server in the lab")?;
         let stderr = child.stderr.take();
