@@ -31,7 +31,7 @@ struct control {
 	__u64 next;   /* the frame to send in the next run */
 	__u64 end;    /* one past the last */
 	__u64 stride; /* bytes from one frame to the next */
-	__u64 longest; /* bytes of the longest frame of the run, the initial size of each page */
+	__u64 initial; /* bytes that each page has at first: more than the longest frame of the run */
 	__u64 open;   /* redirected frames whose result is pending */
 	__u64 sent;   /* frames the driver sent */
 	__u64 cpu;    /* CPU of the last redirect */
@@ -55,7 +55,7 @@ SHARED_ARRAY(lens, 1, struct lens);
 SEC("xdp")
 int live(struct xdp_md *ctx)
 {
-	__u32 zero = 0, next, stride, len, longest, offset;
+	__u32 zero = 0, next, stride, len, initial, offset;
 	struct control *c = bpf_map_lookup_elem(&control, &zero);
 	struct frames *f = bpf_map_lookup_elem(&frames, &zero);
 	struct lens *l = bpf_map_lookup_elem(&lens, &zero);
@@ -67,7 +67,7 @@ int live(struct xdp_md *ctx)
 		return XDP_DROP;
 	stride = c->stride;
 	len = l->of[next];
-	longest = c->longest;
+	initial = c->initial;
 	/* Otherwise the compiler uses the bounds of the 64-bit words, which the verifier does not know for their halves. */
 	OPAQUE(next);
 	OPAQUE(len);
@@ -78,8 +78,9 @@ int live(struct xdp_md *ctx)
 	if (offset > (FRAMES - 1) * FRAME_LEN)
 		return XDP_DROP;
 	c->next++;
-	/* The kernel resets the page's end before it reuses the page. */
-	if (len < longest && bpf_xdp_adjust_tail(ctx, (int)len - (int)longest))
+	/* Every frame moves the end of its page, and so no page has a length of its last use: the kernel writes the length of a
+	 * frame again only if the program has moved its end, and a receiver may have changed it in place (XDP_TX on a veth). */
+	if (len >= initial || bpf_xdp_adjust_tail(ctx, (int)len - (int)initial))
 		return XDP_DROP;
 	if (bpf_xdp_store_bytes(ctx, 0, f->bytes + offset, len))
 		return XDP_DROP;

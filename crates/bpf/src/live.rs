@@ -50,7 +50,7 @@ const BATCH: u32 = 64;
 const NEXT: usize = 0;
 const END: usize = 1;
 const STRIDE: usize = 2;
-const MAX_LEN: usize = 3;
+const INITIAL: usize = 3;
 const OPEN: usize = 4;
 const SENT: usize = 5;
 const WORDS: usize = 7;
@@ -126,7 +126,7 @@ impl LiveFrames {
         let lens = SharedArray::map(&object, NAME, "lens", 1, FRAMES)?;
         let stride = len.next_multiple_of(ALIGN);
         control.element(0)[STRIDE].store(stride as u64, Release);
-        let blank = vec![0; len].into();
+        let blank = vec![0; len + 1].into();
         let (written, offered) = (0, 0);
         Ok(Self {
             control,
@@ -189,7 +189,7 @@ impl LiveFrames {
         let words = self.control.element(0);
         words[NEXT].store(self.offered as u64, Release);
         words[END].store(self.written as u64, Release);
-        words[MAX_LEN].store(self.longest as u64, Release);
+        words[INITIAL].store(self.initial() as u64, Release);
         let before = words[SENT].load(Acquire);
         let failed = self.run().err();
         // A later run finds nothing to send, and no pending frames of this call.
@@ -210,6 +210,11 @@ impl LiveFrames {
         Offered { frames, taken: taken.min(frames), failed }
     }
 
+    /// What each page has at first: one byte more than the longest frame, so that the program moves the end of every page.
+    fn initial(&self) -> usize {
+        self.longest + 1
+    }
+
     fn run(&self) -> io::Result<()> {
         let program: &Xdp = self
             .object
@@ -217,7 +222,7 @@ impl LiveFrames {
             .and_then(|program| program.try_into().ok())
             .ok_or_else(|| io::Error::other("the object has no program of that name"))?;
         let options = TestRunOptions {
-            data_in: Some(&self.blank[..self.longest]),
+            data_in: Some(&self.blank[..self.initial()]),
             repeat: self.waiting() as u32,
             attrs: TestRunAttrs::new().xdp_live_frames(BATCH),
             ..TestRunOptions::default()

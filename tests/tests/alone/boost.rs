@@ -163,10 +163,9 @@ fn every_service_climbs() {
     let _alone = alone();
     let host = Host::now();
     let mut pids = Vec::new();
-    // The longest ladder for one, the shortest for the others. A request of generated names is shorter than a buffer for it.
-    let services: [(&[&str], &[&str], std::ops::Range<u64>); 3] = [
-        (&["dns", "--name", "h{}.example.org", "--names", "1000"], &["--queues", "2", "--io", "xdp"], 20..60),
-        (&["ntp"], &["--queues", "1", "--io", "shared"], 48..49),
+    // With xdp for one, the shortest ladder for the other. A request of generated names is shorter than a buffer for it.
+    let services: [(&[&str], &[&str], std::ops::Range<u64>); 2] = [
+        (&["dns", "--name", "h{}.example.org", "--names", "1000"], &["--queues", "1", "--io", "xdp"], 20..60),
         (&["radius"], &["--queues", "1", "--io", "shared"], 40..200),
     ];
     for (service, ladder, sizes) in services {

@@ -131,11 +131,13 @@ fn moderation(args: &Args, engine: Engine) -> u32 {
 
 /// What follows `option`: a load, as `udpath load` takes it.
 fn load_line(option: &str, words: &[OsString]) -> Result<(load::Args, ArgMatches), Failure> {
-    // Without clap's prefix and hints.
+    // In one line, without clap's prefix and its usage, which names no verb.
     let wrong = |error: clap::Error| {
         let text = error.to_string();
-        let line = text.lines().next().unwrap_or(&text).trim_start_matches("error: ");
-        Failure::Usage(format!("{option}: {line}"))
+        let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+        let lines: Vec<&str> =
+            lines.filter(|line| !line.is_empty() && !line.starts_with("For more")).collect();
+        Failure::Usage(format!("{option}: {}", lines.join("; ").trim_start_matches("error: ")))
     };
     let matches = LoadLine::command().try_get_matches_from(words).map_err(wrong)?;
     Ok((LoadLine::from_arg_matches(&matches).map_err(wrong)?.args, matches))

@@ -126,9 +126,14 @@ fn boost() {
                 &["--serve", "snmp"],
                 2,
                 "--serve: udpath has no server of snmp that answers",
-                "use echo, dns, ntp, radius",
+                "use echo, ntp, dns, radius",
             ),
-            (&["--serve", "dsn"], 2, "--serve: invalid value 'dsn' for '<PROTOCOL>'", "dns"),
+            (
+                &["--serve", "dsn"],
+                2,
+                "--serve: invalid value 'dsn' for '<PROTOCOL>'",
+                "possible values: echo",
+            ),
             (
                 &["--serve", "ntp", "10.0.0.1:123"],
                 2,
