@@ -57,10 +57,12 @@ pub(crate) const RANKS: &[&str] = &[
     "rps-crosses-nodes",
     "rps-redundant",
     "softirq-starves-reader",
+    "transmit-queue-stops",
     "one-qdisc",
     "no-xps",
     // What each packet costs.
     "fragments",
+    "userland-proxy",
     "packet-sockets",
     "generic-xdp",
     "every-packet-stamped",
@@ -88,6 +90,7 @@ pub(crate) const RANKS: &[&str] = &[
     "others",
     "filtered",
     // The machine.
+    "smt-off",
     "governor",
     "deep-idle",
     "slow-coalescing",

@@ -56,6 +56,16 @@ pub(super) const RULES: &[Rule] = &[
         fix: &["send interrupts and RPS to the CPUs where the readers run, and isolate others"],
     },
     Rule {
+        id: "smt-off",
+        severity: Severity::Note,
+        look: Look::Map(smt_off),
+        cause: "the stack waits for memory much of the time, which a core's second thread could use",
+        fix: &[
+            "measure with `echo on > /sys/devices/system/cpu/smt/control` and readers on the new CPUs too (interrupts gain \
+             nothing there); undone by `echo off`. It weakens mitigations between threads of a core",
+        ],
+    },
+    Rule {
         id: "governor",
         severity: Severity::Note,
         look: Look::Map(governor),
@@ -82,6 +92,8 @@ const UNMODERATED: (f64, f64) = (1.5, 10_000.0);
 const SLOW_USECS: u32 = 100;
 /// Wake-up latency of an idle state from which on it is seen, microseconds: that of a datagram through the stack.
 const DEEP_US: u32 = 50;
+/// Share of the interval that every CPU must be busy for more of them to help.
+const ALL_BUSY: f64 = 0.9;
 /// Packets that one softirq may handle, twice the default.
 const BUDGET: u64 = 600;
 
@@ -193,6 +205,16 @@ fn isolated(on: Observed<'_>) -> Vec<Found> {
     })
 }
 
+fn smt_off(on: Observed<'_>) -> Vec<Found> {
+    let off = on.snapshot.cpus.smt.as_ref().is_some_and(|smt| smt.control == "off" && !smt.active);
+    let mut busy =
+        on.map.cpus.iter().filter(|cpu| cpu.online).map(|cpu| cpu.time.map(|time| 1.0 - time.idle));
+    let all_busy = busy.clone().count() > 0 && busy.all(|busy| busy.is_some_and(|busy| busy >= ALL_BUSY));
+    let evidence =
+        format!("all {} CPUs are busy, and simultaneous multithreading is off", on.map.cpus_online);
+    (off && all_busy).then(|| Found::new(evidence).at(Location::Machine)).into_iter().collect()
+}
+
 fn governor(on: Observed<'_>) -> Vec<Found> {
     let policies = on.snapshot.cpus.frequencies.iter();
     let slow = policies.filter_map(|policy| {
@@ -222,8 +244,9 @@ fn deep_idle(on: Observed<'_>) -> Vec<Found> {
 
 #[cfg(test)]
 mod tests {
-    use udpath_host::cpus::{FrequencyPolicy, IdlePolicy, IdleState};
+    use udpath_host::cpus::{FrequencyPolicy, IdlePolicy, IdleState, Smt};
     use udpath_host::interfaces::{Coalescing, Feature, Features, Xdp};
+    use udpath_host::map::Shares;
     use udpath_host::softnet::SoftnetCpu;
 
     use crate::rules::testing::{Host, fact, only, set, settings};
@@ -303,6 +326,25 @@ mod tests {
         assert_eq!(host.found("isolated-cpus"), []);
         host.snapshot.cpus.isolated = set("1");
         assert_eq!(only(&host, "isolated-cpus").evidence, "eth0 sends interrupts or RPS to isolated CPU 1");
+    }
+
+    #[test]
+    fn cores_with_one_thread_each_that_are_all_busy() {
+        let mut host = Host::with_queues(1);
+        let busy = |idle| Some(Shares { idle, ..Shares::default() });
+        host.map.cpus.iter_mut().for_each(|cpu| cpu.time = busy(0.02));
+        assert_eq!(host.found("smt-off"), [], "nothing known");
+        let smt = |control: &str| Some(Smt { control: control.into(), active: false });
+        host.snapshot.cpus.smt = smt("off");
+        assert_eq!(
+            only(&host, "smt-off").evidence,
+            "all 2 CPUs are busy, and simultaneous multithreading is off"
+        );
+        host.map.cpus[1].time = busy(0.5);
+        assert_eq!(host.found("smt-off"), [], "CPUs are left");
+        host.map.cpus[1].time = busy(0.0);
+        host.snapshot.cpus.smt = smt("notsupported");
+        assert_eq!(host.found("smt-off"), []);
     }
 
     #[test]

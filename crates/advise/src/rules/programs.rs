@@ -7,9 +7,19 @@ use udpath_profile::context::Context;
 use udpath_profile::profile::ProcessShare;
 
 use crate::finding::{Location, Severity};
-use crate::rule::{Found, Look, Rule, percent};
+use crate::rule::{Found, Look, Observed, Rule, percent};
 
 pub(super) const RULES: &[Rule] = &[
+    Rule {
+        id: "userland-proxy",
+        severity: Severity::Limit,
+        look: Look::Map(proxies),
+        cause: "it copies every datagram between two sockets, by two system calls and a wake-up each",
+        fix: &[
+            "let the container use the host's network (`docker run --network host`), or turn the proxy off in favour of NAT \
+             (`\"userland-proxy\": false` in /etc/docker/daemon.json; undone by the old file)",
+        ],
+    },
     Rule {
         id: OWN_WORK,
         severity: Severity::Note,
@@ -36,8 +46,28 @@ const USER: f64 = 0.4;
 const FUNCTION: f64 = 0.2;
 /// Programs beside those asked for: from here on they take CPUs from the service rather than fill its pauses.
 const BESIDE: f64 = 0.25;
+/// Programs that carry a container's datagrams in user space: of Docker, of rootless Docker and Podman, of Podman.
+const PROXIES: [&str; 5] = ["docker-proxy", "rootlessport", "rootlesskit", "slirp4netns", "pasta"];
+/// Share of the interval that such a program runs for it to matter.
+const PROXY: f64 = 0.05;
 /// Most other programs that are named.
 const NAMED: usize = 3;
+
+fn proxies(on: Observed<'_>) -> Vec<Found> {
+    let known = on.map.processes.iter().filter(|process| PROXIES.contains(&process.name.as_str()));
+    known
+        .filter_map(|process| {
+            let ran: f64 = process.busiest.iter().map(|thread| thread.ran).sum();
+            let evidence = format!(
+                "{} (pid {}) carries the datagrams of a container, and ran {} of the time",
+                process.name,
+                process.pid,
+                percent(ran)
+            );
+            (ran >= PROXY).then(|| Found::new(evidence).at(Location::Process(process.pid)))
+        })
+        .collect()
+}
 
 fn user(profile: &Profile) -> Vec<Found> {
     let mut by_process: BTreeMap<&str, (u64, BTreeMap<&str, u64>)> = BTreeMap::new();
@@ -88,11 +118,12 @@ fn others(profile: &Profile) -> Vec<Found> {
 
 #[cfg(test)]
 mod tests {
+    use udpath_host::map::ThreadMap;
     use udpath_profile::classes::Class;
     use udpath_profile::facts::Focus;
 
     use super::*;
-    use crate::rules::testing::{built, found_in, of};
+    use crate::rules::testing::{Host, built, found_in, of, only};
 
     #[test]
     fn a_slow_program_is_named_with_its_function() {
@@ -107,6 +138,22 @@ mod tests {
         assert_eq!(finding.evidence, "70 % of CPU time is knotd's own work, 86 % of it in query [knotd]");
         assert_eq!(finding.locations, [Location::Process(812)]);
         assert_eq!(found_in(&profile(900), "user"), []);
+    }
+
+    #[test]
+    fn a_proxy_between_a_container_and_the_network() {
+        let mut host = Host::with_queues(1);
+        host.serve(2, 0);
+        let thread = |ran| ThreadMap { ran, ..ThreadMap::default() };
+        host.map.processes[0].busiest = vec![thread(0.3), thread(0.14)];
+        assert_eq!(host.found("userland-proxy"), [], "a server of its own");
+        host.map.processes[0].name = "docker-proxy".into();
+        assert_eq!(
+            only(&host, "userland-proxy").evidence,
+            "docker-proxy (pid 812) carries the datagrams of a container, and ran 44 % of the time"
+        );
+        host.map.processes[0].busiest.clear();
+        assert_eq!(host.found("userland-proxy"), [], "nothing passes it");
     }
 
     #[test]

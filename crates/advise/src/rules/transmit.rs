@@ -18,6 +18,15 @@ pub(super) const RULES: &[Rule] = &[
         ],
     },
     Rule {
+        id: "transmit-queue-stops",
+        severity: Severity::Limit,
+        look: Look::Map(stops),
+        cause: "its ring, or the limit of bytes in it (BQL), was full: replies wait until the device has sent others",
+        fix: &[
+            "look whether the peer sends pause frames, and whether the link is full; a larger ring helps against bursts",
+        ],
+    },
+    Rule {
         id: "one-qdisc",
         severity: Severity::Limit,
         look: Look::Map(one_qdisc),
@@ -78,6 +87,32 @@ fn not_sent(on: Observed<'_>) -> Option<Found> {
     on.matters(lost, sent).then(|| Found::new(evidence).at(Location::Udp).rate(on.rate(lost)))
 }
 
+/// Share of the packets sent at which a stop matters. Lower: a burst now and then. Higher: each stop delays a whole ring.
+const STOPS: f64 = 0.001;
+
+fn stops(on: Observed<'_>) -> Vec<Found> {
+    each(on, |interface| {
+        let (stops, sent) = (interface.out.stops?, interface.out.packets?);
+        let evidence = format!(
+            "{} stopped its transmit queues {} times {}, while it sent {} packets",
+            interface.name,
+            number(stops),
+            on.when(),
+            number(sent)
+        );
+        let name = &interface.name;
+        let longer = on.interface(name).and_then(|interface| interface.rings.as_ref());
+        let longer = longer.and_then(|rings| rings.value.tx_max.filter(|most| rings.value.tx < Some(*most)));
+        let longer = longer.map(|most| format!("{name}:ring/tx={most}"));
+        (stops > 0 && stops as f64 >= STOPS * sent as f64).then(|| {
+            Found::new(evidence)
+                .at(Location::Interface(name.clone()))
+                .rate(on.rate(stops))
+                .changes("enlarge the transmit ring", longer.into_iter().collect())
+        })
+    })
+}
+
 fn one_qdisc(on: Observed<'_>) -> Vec<Found> {
     each(on, |interface| {
         let qdiscs = &on.interface(&interface.name)?.qdiscs.as_ref()?.value;
@@ -126,9 +161,29 @@ fn spread(on: Observed<'_>, interface: &str, queues: usize) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use udpath_host::interfaces::Qdisc;
+    use udpath_host::interfaces::{Qdisc, Rings};
 
     use crate::rules::testing::{Host, fact, only, set, settings};
+
+    #[test]
+    fn a_transmit_queue_that_stops() {
+        let mut host = Host::with_queues(1);
+        host.map.seconds = Some(10.0);
+        let out = &mut host.map.interfaces[0].out;
+        (out.packets, out.stops) = (Some(1_000_000), Some(4_000));
+        host.snapshot.interfaces[0].rings =
+            Some(fact(Rings { tx: Some(256), tx_max: Some(4096), ..Rings::default() }));
+        let finding = only(&host, "transmit-queue-stops");
+        assert_eq!(
+            finding.evidence,
+            "eth0 stopped its transmit queues 4,000 times in 10.0 s, while it sent 1,000,000 packets"
+        );
+        assert_eq!(settings(&finding), ["eth0:ring/tx=4096"]);
+        host.map.interfaces[0].out.stops = Some(400);
+        assert_eq!(host.found("transmit-queue-stops"), [], "now and then");
+        host.map.interfaces[0].out.stops = None;
+        assert_eq!(host.found("transmit-queue-stops"), [], "not counted");
+    }
 
     #[test]
     fn one_discipline_for_all_queues() {

@@ -7,7 +7,7 @@ use super::view::{View, since};
 use crate::client::netdev::Counters;
 use crate::interfaces::{Interface, Qdisc, Relation};
 use crate::irqs::Irq;
-use crate::queues::RxQueue;
+use crate::queues::{RxQueue, TxQueue};
 use udpath_netlink::ethtool::time_stamping::TimeStamping;
 
 /// An interface on the path.
@@ -77,6 +77,9 @@ pub struct OutMap {
     pub qdisc_queued: u32,
     /// Packets that the driver did not take at once.
     pub requeues: u64,
+    /// How often a full ring, or a limit of bytes in it (BQL), stopped a transmit queue. `None`: its driver does not count that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stops: Option<u64>,
 }
 
 /// How packets are distributed over the queues.
@@ -212,9 +215,21 @@ fn out(interface: &Interface, then: Option<&Interface>, counted: &dyn Fn(&str) -
         dropped: counted("tx_dropped").unwrap_or(0),
         qdisc_drops: grown(|qdisc| qdisc.drops),
         requeues: grown(|qdisc| qdisc.requeues),
+        stops: stops(interface, then),
         qdisc_queued: now.as_ref().map_or(0, |qdisc| qdisc.queued),
         qdisc: now.map(|qdisc| qdisc.kind),
     }
+}
+
+/// Stops of all transmit queues.
+fn stops(interface: &Interface, then: Option<&Interface>) -> Option<u64> {
+    let of = |queue: &TxQueue| first(&queue.counters.as_ref()?.value, &["stop"]);
+    let was = |id| then.and_then(|then| then.tx.iter().find(|queue| queue.id == id)).and_then(of);
+    interface
+        .tx
+        .iter()
+        .filter_map(|queue| Some(since(of(queue)?, was(queue.id))))
+        .reduce(|sum, one| sum + one)
 }
 
 /// The current configuration, with the device's clock if it has only one.
