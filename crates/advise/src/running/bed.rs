@@ -192,11 +192,11 @@ impl<'a> RunningBed<'a> {
 impl Bed for RunningBed<'_> {
     type Error = RunningError;
 
-    fn propose(
+    fn offers(
         &mut self,
         kept: &[Candidate],
         raced: &BTreeSet<Candidate>,
-    ) -> Result<Option<Candidate>, RunningError> {
+    ) -> Result<Vec<Candidate>, RunningError> {
         if kept.len() > self.looked {
             self.looked = kept.len();
             self.make(kept)?;
@@ -214,7 +214,7 @@ impl Bed for RunningBed<'_> {
             let with = [kept, &[**at]].concat();
             !kept.contains(at) && !raced.contains(at) && self.groups.values(&with) != now
         };
-        Ok(self.order.iter().find(fresh).copied())
+        Ok(self.order.iter().filter(fresh).copied().collect())
     }
 
     fn trial(&mut self, on: &[Candidate]) -> Result<f64, Trouble<RunningError>> {
@@ -261,6 +261,13 @@ impl Bed for RunningBed<'_> {
 
     fn has_time(&self) -> bool {
         Instant::now() < self.deadline
+    }
+
+    fn glances(&mut self, candidate: Candidate, left: usize) {
+        let name = format!("a glance at {}", self.name(&[candidate]));
+        let steps = self.groups.len().max(left);
+        (self.watch)(&Event::Rung { step: steps - left + 1, steps, name: &name, against: None });
+        (self.racing.1, self.racing.2) = (name, (0, 1));
     }
 
     fn begins(&mut self, race: &Race) {
