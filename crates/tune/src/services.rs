@@ -247,6 +247,28 @@ pub fn recognise(pid: u32) -> Result<Service, ServiceError> {
     })
 }
 
+impl Service {
+    /// A server with this profile, as if it ran with `text` as its only configuration file: what the text means, and what would
+    /// be proposed for it. No file and no process is looked at.
+    #[must_use]
+    pub fn of_text(profile: &'static Profile, text: &str) -> Self {
+        Self {
+            profile,
+            pid: 0,
+            program: profile.name.clone(),
+            version: None,
+            unit: None,
+            config_path: profile.config.clone(),
+            address: None,
+            cpus: CpuSet::default(),
+            arguments: Arguments::read(&profile.name),
+            config: Config::of_text(&profile.config, profile.format, text),
+            drop_in: None,
+            view: String::new(),
+        }
+    }
+}
+
 /// Recognises the servers on a port, as [`recognise`] does.
 ///
 /// # Errors

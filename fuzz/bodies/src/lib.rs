@@ -23,6 +23,7 @@ mod protocols;
 mod radius;
 mod receive;
 mod report;
+mod service_files;
 mod settings;
 mod snmp;
 mod steering;
@@ -42,6 +43,7 @@ pub use protocols::{echo_reply, sink_report};
 pub use radius::{radius_files, radius_reply, radius_request};
 pub use receive::receive;
 pub use report::{report_json, report_values};
+pub use service_files::service_files;
 pub use settings::{journal, settings};
 pub use snmp::{snmp_oid, snmp_reply};
 pub use steering::{steering, tables_json};
@@ -51,7 +53,7 @@ pub use wire::{wire_build, wire_parse, wire_reply};
 pub type Body = fn(&[u8]);
 
 /// Every function with its name, which is also the name of its target and of its seeds' folder.
-pub const BODIES: [(&str, Body); 30] = [
+pub const BODIES: [(&str, Body); 31] = [
     ("archive", archive),
     ("capture", capture),
     ("cpu_set", cpu_set),
@@ -73,6 +75,7 @@ pub const BODIES: [(&str, Body); 30] = [
     ("receive", receive),
     ("report_json", report_json),
     ("report_values", report_values),
+    ("service_files", service_files),
     ("settings", settings),
     ("sink_report", sink_report),
     ("snmp_oid", snmp_oid),

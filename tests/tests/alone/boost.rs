@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::Value;
-use udpath_rig::{Host, Run, Running, TIMEOUT, alone, awaited, named, one_sentence, together};
+use udpath_rig::{Host, Run, Running, TIMEOUT, alone, awaited, campaign, named, one_sentence, together};
 
 /// The shortest climb: it finishes soon, whatever its trials show.
 const SHORT: [&str; 9] = ["boost", "--lab", "--json", "--seconds", "0.05", "--blocks", "3", "--bound", "20"];
@@ -300,18 +300,18 @@ fn seed() -> u64 {
 #[test]
 fn killed_at_any_moment_the_next_run_finds_the_machine_as_it_was() {
     udpath_lab::needs_root!();
-    const KILLS: u32 = 20;
     /// Kill times are within this. A lab is up after about 0.1 s and the first trial runs after about 0.3 s; from
     /// then on, trials, stops and starts of servers follow several times a second.
     const SPAN: f64 = 3.0;
+    let kills = campaign::rounds(6, 30);
     let _alone = alone();
     let host = Host::now();
     let mut random = Random(seed());
     let mut killed = Vec::new();
     let mut climbs = Vec::new();
-    for kill in 0..KILLS {
-        // One kill time from each twentieth of the span, squared: a third of them within its first ninth.
-        let moment = SPAN * ((f64::from(kill) + random.share()) / f64::from(KILLS)).powi(2);
+    for kill in 0..kills {
+        // One kill time from each part of the span, squared: a third of them within its first ninth.
+        let moment = SPAN * ((f64::from(kill) + random.share()) / f64::from(kills)).powi(2);
         let mut running = Run::new(&SHORT).within(CLIMB).start();
         let since = Instant::now();
         while since.elapsed() < Duration::from_secs_f64(moment) && !running.has_ended() {
@@ -333,6 +333,10 @@ fn killed_at_any_moment_the_next_run_finds_the_machine_as_it_was() {
         assert_eq!(next.finish().code(), Some(3));
     }
     host.is_as_before(&climbs);
+    campaign::record(
+        "climbs killed, the machine as it was at the next start",
+        &format!("{kills} of {kills}"),
+    );
     // One is killed in the middle of its work.
     let mut next = long_climb();
     next.says("first rung");

@@ -59,6 +59,13 @@ impl Config {
         Ok(config)
     }
 
+    /// A configuration of one file with this text; what it includes is not read.
+    pub(super) fn of_text(main: &str, format: Format, text: &str) -> Self {
+        let parsed = format.parse(text);
+        let file = File { path: main.to_owned(), format, text: text.to_owned(), parsed };
+        Self { format, files: vec![file], unread: Vec::new() }
+    }
+
     /// Adds the shell file with the server's arguments, if there is one.
     pub(super) fn add_arguments(&mut self, view: &str, path: &str) {
         if let Ok(text) = text(&format!("{view}{path}")) {
