@@ -24,7 +24,7 @@ pub fn service_files(data: &[u8]) {
     }
     // A value of the user's choice is set or refused.
     for knob in service.knobs() {
-        if let Err(error) = service.propose(&knob.name, text.lines().next().unwrap_or_default()) {
+        if let Err(error) = service.propose(knob.name, text.lines().next().unwrap_or_default()) {
             presentable(&error, data.len());
         }
     }
