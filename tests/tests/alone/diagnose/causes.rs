@@ -267,7 +267,7 @@ fn tap(scene: &mut Scene) {
 
 fn track(scene: &mut Scene) {
     let rules = "add table inet t; add chain inet t c { type filter hook prerouting priority 0; }; \
-                 add rule inet t c ct state invalid drop";
+                 add rule inet t c ct state new,established accept";
     scene.run("nft", &[rules]);
 }
 
