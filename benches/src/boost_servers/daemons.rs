@@ -151,23 +151,23 @@ impl Daemon {
         }
         put("restart", &script(&folder, &command))?;
         fs::set_permissions(daemon.path("restart"), fs::Permissions::from_mode(0o755))?;
-        let mut start = lab.machine("server")?.command(daemon.path("restart"));
-        ensure!(
-            start.status()?.success(),
-            "cannot start {}; scripts/setup.sh bench installs it",
-            kind.name()
-        );
+        daemon.restart(lab)?;
+        Ok(daemon)
+    }
+
+    /// Ends it if it runs, starts it on the machine `server`, and waits until it has its socket.
+    pub(super) fn restart(&self, lab: &Lab) -> Result<()> {
+        let (server, kind) = (lab.machine("server")?, self.kind);
+        let started = server.command(self.path("restart")).status()?;
+        ensure!(started.success(), "cannot start {}; scripts/setup.sh bench installs it", kind.name());
         let bound = |text: String| text.lines().any(|line| line.contains(&format!(":{:04X} ", kind.port())));
         let until = Instant::now() + START;
-        while !lab
-            .machine("server")?
-            .run(|| fs::read_to_string("/proc/thread-self/net/udp").is_ok_and(bound))?
-        {
-            let log = fs::read_to_string(daemon.path("log")).unwrap_or_default();
+        while !server.run(|| fs::read_to_string("/proc/thread-self/net/udp").is_ok_and(bound))? {
+            let log = fs::read_to_string(self.path("log")).unwrap_or_default();
             ensure!(Instant::now() < until, "{} does not start: {log}", kind.name());
             std::thread::sleep(Duration::from_millis(20));
         }
-        Ok(daemon)
+        Ok(())
     }
 
     /// Its UDP port.

@@ -54,19 +54,22 @@ pub(super) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// The rate with a peer's settings, over that as found.
+    /// The rate with a peer's settings, over that as found. Either way the server is restarted, as after a boot: its sockets
+    /// take `net.core.busy_read` when they are created.
     pub(super) fn with_peer(&self, peer: &Peer) -> Result<Ratio> {
         let (here, there) = (self.folder("machine"), self.folder("server"));
         let set = |on: bool| -> Result<()> {
             self.set(None, &here, peer.machine, on)?;
-            self.set(Some("server"), &there, peer.server, on)
+            self.set(Some("server"), &there, peer.server, on)?;
+            self.daemon.restart(self.lab)
         };
         self.raced(peer.name, Shape::Usual, set)
     }
 
-    /// The rate with `settings`, over that as found, under another load. A server whose configuration is among them is
-    /// restarted each time.
+    /// The rate with `settings`, over that as found, of a server that was restarted, under another load. If its configuration is
+    /// among them, it is restarted each time.
     pub(super) fn under_another_load(&self, settings: &[&str]) -> Result<Ratio> {
+        self.daemon.restart(self.lab)?;
         let state = self.folder("kept");
         self.raced("what was kept, under another load", Shape::Other, |on| {
             self.set(Some("server"), &state, settings, on)
