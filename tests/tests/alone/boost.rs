@@ -156,9 +156,9 @@ fn a_link_with_one_queue_is_climbed_too() {
     host.is_as_before(&[ended.pid]);
 }
 
-/// The ladder with another service than echo: every rung's server has what the load asks for.
+/// The ladder with other services than echo: every rung's server has what the load asks for.
 #[test]
-fn every_service_climbs() {
+fn dns_and_radius_climb() {
     udpath_lab::needs_root!();
     let _alone = alone();
     let host = Host::now();

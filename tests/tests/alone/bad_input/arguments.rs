@@ -150,8 +150,8 @@ fn boost() {
             (
                 &["--size", "80", "--serve", "dns"],
                 2,
-                "the requests of dns have their own lengths",
-                "remove --size",
+                "invalid --size 80",
+                "the requests of dns have their own lengths: remove it",
             ),
             (
                 &["--engine", "kernel", "--serve", "radius"],

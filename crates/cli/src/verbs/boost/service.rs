@@ -1,11 +1,13 @@
 //! `udpath boost --serve`: the service that the climb's servers run, and its load.
 
-use clap::CommandFactory;
+use std::ffi::OsString;
+
 use clap::parser::ValueSource;
+use clap::{ArgMatches, CommandFactory};
 use udpath_load::Engine;
 use udpath_load::plan::Mode;
 use udpath_load::template::Protocol;
-use udpath_protocols::{Options, PROTOCOLS, ProtocolEntry, echo};
+use udpath_protocols::{PROTOCOLS, ProtocolEntry};
 
 use super::load_line;
 use crate::args::boost::{Args, LoadLine};
@@ -27,10 +29,11 @@ pub(super) struct Service {
 impl Service {
     /// The one that the arguments name; otherwise echo.
     pub(super) fn new(args: &Args) -> Result<Self, Failure> {
-        let (entry, options) = match args.serve.is_empty() {
-            true => (&echo::ENTRY, Options::default()),
-            false => named(args)?,
-        };
+        let echo = [OsString::from("echo")];
+        let words = if args.serve.is_empty() { &echo[..] } else { &args.serve };
+        let (mut line, matches) = load_line("--serve", words)?;
+        let entry = line.protocol;
+        check(entry, &line.targets, &matches)?;
         let carried = |engine: &Engine| entry.engines.contains(engine);
         if let Some(engine) = args.engine.filter(|engine| !carried(engine)) {
             return Err(Failure::Usage(format!(
@@ -39,37 +42,27 @@ impl Service {
             )));
         }
         let usual = [Engine::Kernel, Engine::Socket].into_iter().find(carried).unwrap_or(Engine::Socket);
-        let load = (entry.load)(u64::from(std::process::id()), &options)?;
-        if args.size.is_some() && load.lengths().is_some() {
-            let name = entry.name;
-            return Err(Failure::Usage(format!(
-                "the requests of {name} have their own lengths: remove --size"
-            )));
-        }
-        let options = ServerOptions::new(entry, &options)?;
+        line.size = args.size;
         Ok(Self {
-            load,
-            options,
+            load: crate::verbs::load::protocol(&line)?,
+            options: ServerOptions::new(entry, &line.options.of(entry)?)?,
             size: args.size.unwrap_or(entry.size),
             engine: args.engine.unwrap_or(usual),
         })
     }
 }
 
-/// The service after `--serve`, and the options of its load.
-fn named(args: &Args) -> Result<(&'static ProtocolEntry, Options), Failure> {
-    let (load, matches) = load_line("--serve", &args.serve)?;
-    let entry = load.protocol;
+/// Rejects what cannot climb, and what a climb decides itself.
+fn check(entry: &ProtocolEntry, targets: &[String], matches: &ArgMatches) -> Result<(), Failure> {
     if !can_climb(entry) {
-        let others: Vec<&str> =
-            PROTOCOLS.iter().filter(|other| can_climb(other)).map(|other| other.name).collect();
+        let others = PROTOCOLS.iter().filter(|other| can_climb(other)).map(|other| other.name);
         return Err(Failure::Usage(format!(
             "--serve: udpath has no server of {} that answers: use {}",
             entry.name,
-            others.join(", ")
+            others.collect::<Vec<_>>().join(", ")
         )));
     }
-    if let Some(target) = load.targets.first() {
+    if let Some(target) = targets.first() {
         return Err(Failure::Usage(format!("--serve: the lab makes its own servers: remove {target}")));
     }
     let of_protocols =
@@ -78,14 +71,14 @@ fn named(args: &Args) -> Result<(&'static ProtocolEntry, Options), Failure> {
     let given = command.get_arguments().map(|argument| argument.get_id().as_str()).find(|id| {
         matches.value_source(id) == Some(ValueSource::CommandLine) && *id != "protocol" && !of_protocols(id)
     });
-    if let Some(id) = given {
-        let option = id.replace('_', "-");
-        return Err(Failure::Usage(format!(
-            "--serve: remove --{option}: trials are closed loops of boost's own --flows, --inflight, --size and --engine, \
-             which come before --serve"
-        )));
+    match given {
+        None => Ok(()),
+        Some(id) => Err(Failure::Usage(format!(
+            "--serve: remove --{}: trials are closed loops of boost's own --flows, --inflight, --size and --engine, which come \
+             before --serve",
+            id.replace('_', "-")
+        ))),
     }
-    Ok((entry, load.options.of(entry)?))
 }
 
 /// A climb needs a server of udpath's own, and its replies.
