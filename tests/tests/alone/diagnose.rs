@@ -5,6 +5,7 @@ mod causes;
 mod pairs;
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -100,16 +101,28 @@ impl Scene {
 /// Rounds of a check on a machine where other programs take the CPUs: what is found then is theirs.
 const ROUNDS: usize = 5;
 
-/// Repeats a check while other programs than those of the test take CPU time; returns what is wrong.
+/// Repeats a check while other programs than those of the test take CPU time, and says so; returns what is wrong.
 fn undisturbed(check: impl Fn() -> Option<Wrong>) -> Option<String> {
     for round in 1..=ROUNDS {
         let wrong = check()?;
         if !wrong.disturbed || round == ROUNDS {
             return Some(wrong.said);
         }
+        REPEATED.fetch_add(1, Ordering::Relaxed);
         std::thread::sleep(Duration::from_secs(1));
     }
     None
+}
+
+/// Checks that were repeated because other programs took CPU time.
+static REPEATED: AtomicU32 = AtomicU32::new(0);
+
+/// How many were repeated since it was last asked, for the figure of a campaign.
+fn repeats() -> String {
+    match REPEATED.swap(0, Ordering::Relaxed) {
+        0 => String::new(),
+        n => format!(", {n} disturbed by other programs and repeated"),
+    }
 }
 
 /// The cause comes first, in 19 of 20 runs.
@@ -118,7 +131,7 @@ fn found_first(cause: &Cause) {
     let wrong: Vec<String> = (0..rounds).filter_map(|_| undisturbed(|| arranged(cause))).collect();
     campaign::record(
         &format!("diagnosed first, {}", cause.name),
-        &format!("{} of {rounds}", rounds as usize - wrong.len()),
+        &format!("{} of {rounds}{}", rounds as usize - wrong.len(), repeats()),
     );
     assert!(wrong.len() * 20 <= rounds as usize, "{} of {rounds}: {}", wrong.len(), wrong.concat());
 }
@@ -129,7 +142,7 @@ fn silent(cause: &Cause) {
     let wrong: Vec<String> = (0..rounds).filter_map(|_| undisturbed(|| healthy(cause))).collect();
     campaign::record(
         &format!("findings of the healthy twin of {}", cause.name),
-        &format!("{} in {rounds} runs", wrong.len()),
+        &format!("{} in {rounds} runs{}", wrong.len(), repeats()),
     );
     assert!(wrong.is_empty(), "{}", wrong.concat());
 }

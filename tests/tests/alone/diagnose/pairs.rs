@@ -3,7 +3,7 @@
 use udpath_rig::campaign;
 
 use super::causes::{CAUSES, Cause, FULL, Load, REUSEPORT};
-use super::{Scene, Wrong, severe, undisturbed};
+use super::{Scene, Wrong, repeats, severe, undisturbed};
 
 /// Causes that can be arranged beside each other: what is sent and what is set do not exclude each other.
 const SEVEN: [&str; 7] = [
@@ -68,6 +68,6 @@ fn both_of_two_causes_are_named() {
     let pairs: Vec<_> = all.iter().step_by(all.len() / few).collect();
     let wrong: Vec<String> = pairs.iter().filter_map(|pair| undisturbed(|| both(**pair))).collect();
     let figure = format!("{} of {}", pairs.len() - wrong.len(), pairs.len());
-    campaign::record("pairs of causes, both named", &figure);
+    campaign::record("pairs of causes, both named", &format!("{figure}{}", repeats()));
     assert!(wrong.is_empty(), "{figure}: {}", wrong.concat());
 }
