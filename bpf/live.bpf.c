@@ -78,8 +78,8 @@ int live(struct xdp_md *ctx)
 	if (offset > (FRAMES - 1) * FRAME_LEN)
 		return XDP_DROP;
 	c->next++;
-	/* Every frame moves the end of its page, and so no page has a length of its last use: the kernel writes the length of a
-	 * frame again only if the program has moved its end, and a receiver may have changed it in place (XDP_TX on a veth). */
+	/* Always move the end: the kernel updates a frame's length only if the program has changed its bounds, and a recycled
+	 * page may still have the length that its last receiver gave it (XDP_TX on a veth). */
 	if (len >= initial || bpf_xdp_adjust_tail(ctx, (int)len - (int)initial))
 		return XDP_DROP;
 	if (bpf_xdp_store_bytes(ctx, 0, f->bytes + offset, len))

@@ -62,7 +62,7 @@ pub(super) const RULES: &[Rule] = &[
         cause: "the stack waits for memory much of the time, which a core's second thread could use",
         fix: &[
             "measure with `echo on > /sys/devices/system/cpu/smt/control` and readers on the new CPUs too (interrupts gain \
-             nothing there); undone by `echo off`. It weakens mitigations between threads of a core",
+             nothing there); undone by `echo off`. Threads of one core can then observe each other through its caches",
         ],
     },
     Rule {
