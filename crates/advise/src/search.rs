@@ -1,7 +1,7 @@
 //! The search for the changes that help: over anything that can be measured with some of them in effect.
 //!
 //! ```text
-//!  as found ─▸ a glance at each: A B₁ A B₂ A ... ─▸ the most promising first
+//!  as found ─▸ screening, one trial of each: A B₁ A B₂ A ... ─▸ the most promising first
 //!      │
 //!      ├─▸ the next candidate against the best so far ─ better ─▸ kept, and the bed may offer others
 //!      ▲             A B B A ...                      └ else ──▸ remembered, undone
@@ -14,8 +14,8 @@
 //! A candidate is a group of settings, not one: RPS alone loses on a shared socket and wins with split ones, so the group
 //! that brings its prerequisites along is a candidate of its own. Whatever loses is only undone, never a dead end.
 //!
-//! A race takes dozens of trials, a glance two. It decides nothing but the order: what gains much is raced before the budget
-//! ends, and its trials count in no verdict.
+//! A race takes dozens of trials, screening two for each candidate. It decides nothing but the order, so that what gains most is
+//! raced before the budget ends; its trials count in no verdict.
 //!
 //! The last race is needed: the best of many candidates was chosen because its trials were good, so those trials overstate
 //! it. If it does not show the gain, nothing is kept.
@@ -56,8 +56,8 @@ pub(crate) trait Bed {
     /// Whether there is time for another race.
     fn has_time(&self) -> bool;
 
-    /// A glance at a candidate, the first of `left`, begins.
-    fn glances(&mut self, _candidate: Candidate, _left: usize) {}
+    /// The screening of a candidate, the first of `left`, begins.
+    fn screens(&mut self, _candidate: Candidate, _left: usize) {}
 
     /// A race begins.
     fn begins(&mut self, _race: &Race) {}
@@ -113,15 +113,15 @@ pub(crate) struct Found {
 /// Searches until the bed proposes nothing more, or has no time left.
 pub(crate) fn search<B: Bed>(bed: &mut B, bound: Bound) -> Result<Found, B::Error> {
     let mut found = Found { races: Vec::new(), kept: Vec::new(), gain: None, out_of_time: false };
-    let (mut raced, mut glances) = (BTreeSet::new(), BTreeMap::new());
+    let (mut raced, mut screened) = (BTreeSet::new(), BTreeMap::new());
     loop {
         if !bed.has_time() {
             found.out_of_time = true;
             break;
         }
         let offered = bed.offers(&found.kept, &raced)?;
-        glance(bed, &found.kept, &offered, &mut glances)?;
-        let Some(candidate) = most_promising(&offered, &glances) else { break };
+        screen(bed, &found.kept, &offered, &mut screened)?;
+        let Some(candidate) = most_promising(&offered, &screened) else { break };
         raced.insert(candidate);
         let with = [&found.kept[..], &[candidate]].concat();
         let race = run(bed, bound, Purpose::Try(candidate), found.kept.clone(), with)?;
@@ -143,19 +143,19 @@ pub(crate) fn search<B: Bed>(bed: &mut B, bound: Bound) -> Result<Found, B::Erro
     Ok(found)
 }
 
-/// How much two candidates must differ at a glance for the better one to come first: about the noise of two trials on a
+/// How much two candidates must differ in screening for the better one to come first: about the noise of two trials on a
 /// shared machine. Smaller: noise, not the diagnosis, orders them. Larger: what gains a fifth waits for its turn.
 const APART: f64 = 0.1;
 
 /// One trial of each offered candidate that has none yet, between two of what is kept: by which factor it differs from their
 /// mean. 0 for what cannot be measured.
-fn glance<B: Bed>(
+fn screen<B: Bed>(
     bed: &mut B,
     kept: &[Candidate],
     offered: &[Candidate],
-    glances: &mut BTreeMap<Candidate, f64>,
+    screened: &mut BTreeMap<Candidate, f64>,
 ) -> Result<(), B::Error> {
-    let new: Vec<Candidate> = offered.iter().copied().filter(|at| !glances.contains_key(at)).collect();
+    let new: Vec<Candidate> = offered.iter().copied().filter(|at| !screened.contains_key(at)).collect();
     // Nothing to order.
     if offered.len() < 2 || new.is_empty() {
         return Ok(());
@@ -170,7 +170,7 @@ fn glance<B: Bed>(
         if !bed.has_time() {
             break;
         }
-        bed.glances(candidate, new.len() - at);
+        bed.screens(candidate, new.len() - at);
         let first = match before {
             Some(tps) => tps,
             None => measure(bed, kept)?,
@@ -178,16 +178,16 @@ fn glance<B: Bed>(
         let with = measure(bed, &[kept, &[candidate]].concat())?;
         let after = measure(bed, kept)?;
         let beside = f64::midpoint(first, after);
-        glances.insert(candidate, if beside > 0.0 { with / beside } else { 0.0 });
+        screened.insert(candidate, if beside > 0.0 { with / beside } else { 0.0 });
         before = Some(after);
     }
     Ok(())
 }
 
-/// The best at a glance; of those that do not differ, the first.
-fn most_promising(offered: &[Candidate], glances: &BTreeMap<Candidate, f64>) -> Option<Candidate> {
+/// The best in screening; of those that do not differ, the first.
+fn most_promising(offered: &[Candidate], screened: &BTreeMap<Candidate, f64>) -> Option<Candidate> {
     let step = |at: &Candidate| {
-        let ratio = glances.get(at).copied().unwrap_or(1.0).max(1e-3);
+        let ratio = screened.get(at).copied().unwrap_or(1.0).max(1e-3);
         (ratio.ln() / APART).round() as i64
     };
     // `min_by_key` returns the first of equals.

@@ -102,10 +102,7 @@ impl Trials {
         };
         self.tps.push(trial.tps);
         self.counts.add(&trial.counts);
-        self.latency = match (self.latency.take(), &trial.sent_latency) {
-            (Some(sum), Some(one)) => Some(sum.merged(one)),
-            (sum, one) => sum.or_else(|| one.clone()),
-        };
+        self.add_latency(trial.sent_latency.clone());
         self.completed += trial.tps * trial.seconds;
         self.busy_seconds += trial.cpus.iter().map(CpuUse::busy_seconds).sum::<f64>();
         add_cpus(&mut self.cpus, &trial.cpus);
@@ -126,16 +123,7 @@ impl Trials {
             ..Counts::default()
         };
         self.counts.add(&counts);
-        let delays = seen.delays.as_ref().and_then(|delays| {
-            let buckets: Vec<_> =
-                delays.lengths.iter().map(|length| (length.below_ns - 1, length.count)).collect();
-            let shortest = buckets.first()?.0;
-            Latency::from_buckets(buckets, shortest, delays.longest_ns, delays.mean_ns())
-        });
-        self.latency = match (self.latency.take(), delays) {
-            (Some(sum), Some(one)) => Some(sum.merged(&one)),
-            (sum, one) => sum.or(one),
-        };
+        self.add_latency(seen.latency());
         self.completed += seen.delivered as f64;
         self.busy_seconds += seen.cpu;
         add_cpus(&mut self.cpus, &seen.cpus);
@@ -145,14 +133,18 @@ impl Trials {
     pub(crate) fn merge(&mut self, other: Self) {
         self.tps.extend(other.tps);
         self.counts.add(&other.counts);
-        self.latency = match (self.latency.take(), other.latency) {
-            (Some(mine), Some(others)) => Some(mine.merged(&others)),
-            (mine, others) => mine.or(others),
-        };
+        self.add_latency(other.latency);
         self.completed += other.completed;
         self.busy_seconds += other.busy_seconds;
         add_cpus(&mut self.cpus, &other.cpus);
         other.warnings.iter().for_each(|warning| self.warn(warning));
+    }
+
+    fn add_latency(&mut self, one: Option<Latency>) {
+        self.latency = match (self.latency.take(), one) {
+            (Some(sum), Some(one)) => Some(sum.merged(&one)),
+            (sum, one) => sum.or(one),
+        };
     }
 
     /// Notes a warning, unless one like it is there: the figures in a sentence differ from trial to trial.

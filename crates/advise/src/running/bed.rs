@@ -263,8 +263,8 @@ impl Bed for RunningBed<'_> {
         Instant::now() < self.deadline
     }
 
-    fn glances(&mut self, candidate: Candidate, left: usize) {
-        let name = format!("a glance at {}", self.name(&[candidate]));
+    fn screens(&mut self, candidate: Candidate, left: usize) {
+        let name = format!("screening {}", self.name(&[candidate]));
         let steps = self.groups.len().max(left);
         (self.watch)(&Event::Rung { step: steps - left + 1, steps, name: &name, against: None });
         (self.racing.1, self.racing.2) = (name, (0, 1));

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use udpath_host::udp::{self, UdpCounters};
 use udpath_load::cpu::{CpuTimes, CpuUse};
+use udpath_load::result::Latency;
 use udpath_profile::trace::Times;
 
 /// Largest change of the rate from one trial to the next, as a share of the larger one. Smaller: ordinary traffic is never
@@ -27,7 +28,7 @@ const JUMP: f64 = 0.25;
 const MORE_LOSS: f64 = 0.001;
 /// Dropped datagrams that are too few to judge.
 const FEW: u64 = 16;
-/// How much longer than as found datagrams may take, by their ninth decile: as a share, and by nanoseconds on top. Smaller:
+/// How much longer than as found datagrams may take, by their 90th percentile: as a share, and by nanoseconds on top. Smaller:
 /// noise of a shared machine refuses changes. Larger: what saves CPU time by letting datagrams wait passes for a gain. Not
 /// the 99th percentile: of the some thousand datagrams that are followed it moves by half from trial to trial.
 const MORE_DELAY: (f64, f64) = (0.25, 20_000.0);
@@ -119,6 +120,15 @@ impl Seen {
         if self.cpu > 0.0 { self.delivered as f64 / self.cpu } else { 0.0 }
     }
 
+    /// How long datagrams took, as the latency of a rung.
+    pub(crate) fn latency(&self) -> Option<Latency> {
+        let delays = self.delays.as_ref()?;
+        let lengths = delays.lengths.iter();
+        let buckets: Vec<_> = lengths.map(|length| (length.below_ns - 1, length.count)).collect();
+        let shortest = buckets.first()?.0;
+        Latency::from_buckets(buckets, shortest, delays.longest_ns, delays.mean_ns())
+    }
+
     /// Datagrams that arrived per second.
     fn rate(&self) -> f64 {
         (self.delivered + self.dropped) as f64 / self.seconds.max(1e-9)
@@ -132,7 +142,7 @@ impl Seen {
     }
 }
 
-/// What clients feel of a set of changes, over all its trials.
+/// What a set of changes does to clients, over all its trials.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SideEffects {
     trials: u32,
@@ -155,10 +165,10 @@ impl SideEffects {
         self.dropped as f64 / (self.delivered + self.dropped).max(1) as f64
     }
 
-    /// The time that nine of ten datagrams did not exceed, nanoseconds; none before there are enough trials.
+    /// The 90th percentile of the datagrams' times, nanoseconds; none before there are enough trials.
     fn delay(&self) -> Option<f64> {
-        let ninth = self.delays.quantile_ns(0.9).filter(|_| self.trials >= DELAY_TRIALS);
-        ninth.map(|ns| ns as f64)
+        let delay = self.delays.quantile_ns(0.9).filter(|_| self.trials >= DELAY_TRIALS);
+        delay.map(|ns| ns as f64)
     }
 
     /// Why a change is refused; `None` if it drops no more than `found`, and no datagram takes longer.
