@@ -138,9 +138,14 @@ fn down_stale_removes_the_labs_of_killed_builders() {
     });
     let namespace = left.expect("no kill left anything behind");
     let removed = data(&["down", "--stale"]);
-    // Another lab built at the same time may have swept it.
+    // Another lab built at the same time may have swept it, or be about to.
     assert!(removed.is_empty() || removed.lines().any(|name| name == lab.0), "{removed}");
-    assert!(!std::path::Path::new(&namespace).exists());
+    let gone = || !std::path::Path::new(&namespace).exists();
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while !removed.lines().any(|name| name == lab.0) && !gone() && std::time::Instant::now() < until {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert!(gone(), "{namespace} is left; removed: {removed}");
     assert!(!data(&["list"]).contains(&lab.0));
 }
 
