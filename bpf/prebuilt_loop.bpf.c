@@ -11,14 +11,19 @@
  *
  * so a reply identifies its slot, by the receiving port if not by the flow, and an old number tells stale replies.
  *
+ * All slots send the same requests in turn, each with an identifier that is written when it is sent. Signed requests must not
+ * be changed: then each slot sends requests of its own (`own_mask`), written with the identifiers of their transactions.
+ *
  * Rules see a few fields of a reply. User space sees a sample of whole replies, as many as it can check: see sample().
  */
 #include "closed_loop.h"
+#include "resize.h"
 
 #define BLOCK_WORDS 8  /* one cache line */
 #define MAX_BLOCKS 24  /* of a request: a frame of 1500 bytes; a bound the verifier can see */
 #define MAX_RULES 12
-#define MAX_HEADROOM 255 /* bytes before a frame, 256 less what the kernel keeps there: a bound the verifier can see */
+#define MAX_ELEMENTS 2
+#define MAX_LENGTH 4   /* bytes of a length: more than any datagram needs */
 #define SAMPLES 32     /* per CPU: as many replies are copied between two readings by user space */
 #define SAMPLE_BYTES 2032
 /* A valid reply to a request of the same slot this many requests ago is a duplicate; to an older one, it is corrupt: of
@@ -35,11 +40,12 @@
 const volatile __u32 requests_len; /* entries of `requests` in use are this times `stride` */
 const volatile __u32 stride;       /* blocks per request */
 const volatile __u32 step;         /* a slot sends every step-th request, modulo their number: see next() */
+const volatile __u32 own_mask;     /* requests of each slot less one, a power of two less one; 0: they are shared */
 const volatile __u32 reply_min;    /* payload bytes, 1 or more */
 const volatile __u32 reply_max;
 const volatile __u32 id_at;        /* the identifier's offset in a request */
 const volatile __u32 id_echoed_at; /* ... and in a reply; it ends before reply_min */
-const volatile __u32 id_width;     /* 2, 4 or 8 bytes, big endian */
+const volatile __u32 id_width;     /* 2, 4 or 8 bytes, big endian; 1 if slots have requests of their own */
 const volatile __u64 id_mask;      /* its low bits that vary */
 const volatile __u64 id_key;       /* random for each run: distinguishes replies to an earlier run */
 const volatile __u32 flow_shift;   /* bits of the place */
@@ -64,8 +70,17 @@ struct rule {
 const volatile struct rule rules[MAX_RULES];
 const volatile __u32 rules_len;
 
+/* Elements of BER (X.690) that identifier and rules are within, outermost first. */
+struct element {
+	__u32 at; /* of its tag, if the lengths of those before it have one byte */
+	__u32 tag;
+};
+
+const volatile struct element elements[MAX_ELEMENTS];
+const volatile __u32 elements_len;
+
 /* Requests, `stride` blocks each. The first word of each holds its length in the low 16 bits, and in the upper 32 its
- * one's complement sum; the payload follows, with zeros where the identifier varies. */
+ * one's complement sum; the payload follows, with zeros where the program writes the identifier. */
 struct block {
 	__u64 words[BLOCK_WORDS];
 };
@@ -82,6 +97,33 @@ struct sample {
 #define OVERDUE 2 /* instead of CORRUPT, which is not sampled */
 
 SHARED_ARRAY(samples, 1, struct sample); /* SAMPLES per CPU */
+
+/* By how many bytes lengths of the long form move what is within the elements; 255: the reply has no such elements. */
+static __always_inline __u32 moved(void *payload, void *end)
+{
+	__u32 i, by = 0;
+
+#pragma unroll
+	for (i = 0; i < MAX_ELEMENTS; i++) {
+		__u8 *at;
+		__u32 len;
+
+		if (i >= elements_len)
+			break;
+		at = payload + by + elements[i].at;
+		if ((void *)(at + 2) > end || at[0] != elements[i].tag)
+			return 255;
+		len = at[1];
+		if (len & 0x80) {
+			len &= 0x7f;
+			OPAQUE(len);
+			if (len > MAX_LENGTH)
+				return 255;
+			by += len;
+		}
+	}
+	return by;
+}
 
 static __always_inline __u32 judge(void *payload)
 {
@@ -103,6 +145,8 @@ static __always_inline __u32 judge(void *payload)
 
 static __always_inline __u64 load_id(void *at)
 {
+	if (id_width == 1)
+		return *(__u8 *)at;
 	if (id_width == 2)
 		return bpf_ntohs(*(__u16 *)at);
 	if (id_width == 4)
@@ -155,126 +199,6 @@ static __always_inline void sample(struct xdp_md *ctx, struct frame *f, __u32 le
 	__sync_lock_test_and_set(&s->state, len | verdict << 32);
 }
 
-/* Copies the headers of a frame whose payload follows at the same distance, from `from` to a lower address. Upwards, so
- * that no word is overwritten before it is read, however little the two differ. */
-static __always_inline int move_headers(void *to, void *from, void *end, int ipv6)
-{
-	__u32 words = ipv6 ? 7 : 5;
-	__u32 i;
-
-	if (from + (ipv6 ? 62 : 42) > end || to + (ipv6 ? 62 : 42) > end)
-		return 0;
-#pragma unroll
-	for (i = 0; i < 7; i++) {
-		if (i < words)
-			((__u64 *)to)[i] = ((__u64 *)from)[i];
-	}
-	if (ipv6) {
-		((__u32 *)to)[14] = ((__u32 *)from)[14];
-		((__u16 *)to)[30] = ((__u16 *)from)[30];
-	} else {
-		((__u16 *)to)[20] = ((__u16 *)from)[20];
-	}
-	return 1;
-}
-
-/* Changes the length of the frame's payload; the pointers are lost. A frame grows at its end if the driver left room there.
- * A veth leaves less than 64 bytes behind a reply that comes from a socket (Linux 6.6), but drivers leave about 200 before
- * every frame: then it grows at its beginning, and the headers move there. 0 if neither is enough. */
-static __always_inline int resize(struct xdp_md *ctx, struct frame *f, __u32 from, __u32 to)
-{
-	__u32 least = f->ipv6 ? 0 : ETH_ZLEN - 42; /* of the smallest Ethernet frame, which some drivers do not pad */
-	void *start;
-	__u32 more;
-
-	if (to < least)
-		to = least;
-	if (!bpf_xdp_adjust_tail(ctx, (int)to - (int)from))
-		return 1;
-	if (to <= from)
-		return 0;
-	more = to - from;
-	OPAQUE(more);
-	if (more > MAX_HEADROOM || bpf_xdp_adjust_head(ctx, -(int)more))
-		return 0;
-	start = (void *)(long)ctx->data;
-	return move_headers(start, start + more, (void *)(long)ctx->data_end, f->ipv6);
-}
-
-/* Finds the frame's parts again. */
-static __always_inline int locate(struct xdp_md *ctx, struct frame *f)
-{
-	void *data = (void *)(long)ctx->data;
-
-	f->eth = data;
-	f->ip = f->eth + 1;
-	f->udp = f->ip + (f->ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
-	f->payload = f->udp + 1;
-	return f->payload <= (void *)(long)ctx->data_end;
-}
-
-/* The lengths in the headers, and the IPv4 header's checksum (RFC 1624, equation 3). */
-static __always_inline void set_length(struct frame *f, __u32 len)
-{
-	f->udp->len = bpf_htons(sizeof(struct udphdr) + len);
-	if (f->ipv6) {
-		((struct ipv6hdr *)f->ip)->payload_len = f->udp->len;
-	} else {
-		struct iphdr *ip = f->ip;
-		__u16 total = bpf_htons(sizeof(struct iphdr) + sizeof(struct udphdr) + len);
-
-		ip->check = ~fold((__u64)(__u16)~ip->check + (__u16)~ip->tot_len + total);
-		ip->tot_len = total;
-	}
-}
-
-struct copying {
-	void *to;
-	void *end;
-	__u32 left;
-};
-
-/* Copies as much as is left, at most `n` words; 0 if the frame ends before. */
-static __always_inline int copy(struct copying *c, const __u64 *words, int n)
-{
-	int i;
-
-#pragma unroll
-	for (i = 0; i < n; i++) {
-		__u64 word = words[i];
-
-		if (c->left < 8) {
-			if (c->left & 4) {
-				if (c->to + 4 > c->end)
-					return 0;
-				*(__u32 *)c->to = word;
-				c->to += 4;
-				word >>= 32;
-			}
-			if (c->left & 2) {
-				if (c->to + 2 > c->end)
-					return 0;
-				*(__u16 *)c->to = word;
-				c->to += 2;
-				word >>= 16;
-			}
-			if (c->left & 1) {
-				if (c->to + 1 > c->end)
-					return 0;
-				*(__u8 *)c->to = word;
-			}
-			c->left = 0;
-			return 1;
-		}
-		if (c->to + 8 > c->end)
-			return 0;
-		*(__u64 *)c->to = word;
-		c->to += 8;
-		c->left -= 8;
-	}
-	return 1;
-}
-
 /* Copies the request that begins with block `index`. */
 static __always_inline int copy_request(void *to, void *end, struct block *first, __u32 index, __u32 len)
 {
@@ -293,9 +217,12 @@ static __always_inline int copy_request(void *to, void *end, struct block *first
 	return !c.left;
 }
 
-/* The request after `request`. With the number of slots as step, all slots together send each equally often. */
-static __always_inline __u32 next(__u32 request)
+/* The request after `request`, for transaction `seq` of `slot`. With the number of slots as step, all slots together send
+ * each equally often. */
+static __always_inline __u32 next(__u32 request, __u32 slot, __u64 seq)
 {
+	if (own_mask)
+		return slot * (own_mask + 1) + (seq & own_mask);
 	request += step;
 	return request < requests_len ? request : request - requests_len;
 }
@@ -306,7 +233,7 @@ int prebuilt_loop(struct xdp_md *ctx)
 	void *data = (void *)(long)ctx->data;
 	void *data_end = (void *)(long)ctx->data_end;
 	__u32 cpu = bpf_get_smp_processor_id();
-	__u32 zero = 0, index, owner, place, len, next_len, verdict, request;
+	__u32 zero = 0, index, owner, place, len, next_len, verdict, request, by, mine;
 	__u64 code, seq, behind, number, sent, now, state, sum;
 	struct control *shared;
 	struct counters *n;
@@ -314,6 +241,7 @@ int prebuilt_loop(struct xdp_md *ctx)
 	struct frame f;
 	struct slot *slot;
 	struct flow *flow;
+	void *fields;
 
 	if (!parse(data, data_end, &f) || f.udp->source != bpf_htons(server_port))
 		return XDP_PASS;
@@ -330,23 +258,29 @@ int prebuilt_loop(struct xdp_md *ctx)
 
 	len = f.payload_len;
 	OPAQUE(len);
-	if (len < reply_min || len > reply_max)
+	if (len < reply_min || len > reply_max || f.payload + len > data_end)
 		goto corrupt;
-	if (f.payload + reply_min > data_end || f.payload + len > data_end)
+	by = moved(f.payload, data_end);
+	OPAQUE(by);
+	if (by > MAX_ELEMENTS * MAX_LENGTH || len < reply_min + by)
 		goto corrupt;
-	verdict = judge(f.payload);
+	fields = f.payload + by;
+	if (fields + reply_min > data_end)
+		goto corrupt;
+	verdict = judge(fields);
 	if (verdict == CORRUPT)
 		goto corrupt;
 
-	code = ((load_id(f.payload + id_echoed_at) ^ id_key) * UNSCRAMBLE) & id_mask;
+	code = ((load_id(fields + id_echoed_at) ^ id_key) * UNSCRAMBLE) & id_mask;
 	place = code & ((1ull << flow_shift) - 1);
 	if (place >= inflight)
 		goto corrupt;
 	index = flow_mask ? (code >> flow_shift) & flow_mask : owner;
 	index = index * inflight + place;
 	slot = bpf_map_lookup_elem(&slots, &index);
-	if (!slot)
+	if (!slot || code >> number_shift > number_mask)
 		goto corrupt;
+	mine = index;
 	number = slot->seq;
 	behind = (number - (code >> number_shift)) & number_mask;
 	if (behind > number)
@@ -391,7 +325,7 @@ int prebuilt_loop(struct xdp_md *ctx)
 	}
 	request = slot->request;
 	sample(ctx, &f, len, request, verdict, n, cpu);
-	request = next(request);
+	request = next(request, mine, seq + 1);
 	slot->request = request;
 	if (!(state & RUNNING))
 		goto idle;
@@ -413,11 +347,13 @@ int prebuilt_loop(struct xdp_md *ctx)
 	data_end = (void *)(long)ctx->data_end;
 	if (!copy_request(f.payload, data_end, first, index, next_len))
 		goto unsent;
-	code = (code & ((1ull << number_shift) - 1)) | ((seq + 1) & number_mask) << number_shift;
-	code = ((code * SCRAMBLE) ^ id_key) & id_mask;
-	if (f.payload + id_at + id_width > data_end)
-		goto unsent;
-	sum += store_id(f.payload + id_at, code);
+	if (!own_mask) {
+		code = (code & ((1ull << number_shift) - 1)) | ((seq + 1) & number_mask) << number_shift;
+		code = ((code * SCRAMBLE) ^ id_key) & id_mask;
+		if (f.payload + id_at + id_width > data_end)
+			goto unsent;
+		sum += store_id(f.payload + id_at, code);
+	}
 	slot->sent = now;
 	checksum(&f, sum);
 	return XDP_TX;

@@ -18,7 +18,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use udpath_load::cpu::CpuUse;
 use udpath_load::record::Stopwatch;
-use udpath_load::template::{InKernel, Prebuilt, Protocol, Template};
+use udpath_load::template::{InKernel, Prebuilt, Protocol, Template, Written};
 use udpath_protocols::ntp::{Header, NtpLoad};
 use udpath_rig::Answer;
 
@@ -124,7 +124,9 @@ impl Protocol for Many {
 
     fn in_kernel(&self) -> Option<InKernel> {
         self.0.in_kernel().map(|requests| match requests {
-            InKernel::Prebuilt(one) => InKernel::Prebuilt(Prebuilt { requests: 65_536, ..one }),
+            InKernel::Prebuilt(one) => {
+                InKernel::Prebuilt(Prebuilt { requests: Written::InTurn(65_536), ..one })
+            }
             InKernel::Echo => InKernel::Echo,
         })
     }

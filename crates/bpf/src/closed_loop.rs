@@ -19,12 +19,12 @@ use crate::Error;
 use crate::attach::{self, Attached, object};
 use crate::shared_array::SharedArray;
 use crate::sys;
-use prebuilt::Walk;
+use prebuilt::Order;
 
 pub use echo::{HEADER, MAGIC, MIN_SIZE, header_check};
 pub use prebuilt::{
-    Declared, Id, MAX_REQUEST_LEN, MAX_REQUESTS, MAX_RULES, ReplyRules, RequestTable, Rule, TableError,
-    Verdict,
+    Declared, Element, Id, MAX_ELEMENTS, MAX_REQUEST_LEN, MAX_REQUESTS, MAX_RULES, ReplyRules, RequestTable,
+    Rule, TableError, Verdict,
 };
 pub use samples::{Judged, MAX_SAMPLE_LEN, Sample, Samples};
 
@@ -155,7 +155,7 @@ pub struct Memory {
     control: SharedArray,
     ports: SharedArray,
     /// Prebuilt requests: their order, and copies of replies.
-    prebuilt: Option<(Walk, SharedArray)>,
+    prebuilt: Option<(Order, SharedArray)>,
     cpus: usize,
 }
 
@@ -167,7 +167,7 @@ impl Memory {
             Requests::Echo(_) => None,
             Requests::Prebuilt(table) => {
                 table.fill(object, program)?;
-                Some((table.walk(), map("samples", cpus * samples::PER_CPU, samples::WORDS)?))
+                Some((table.order(), map("samples", cpus * samples::PER_CPU, samples::WORDS)?))
             }
         };
         let memory = Self {
@@ -269,8 +269,8 @@ impl Memory {
         let packed = u64::from(flow) | u64::from(port.to_be()) << 32;
         let words = self.slots.element(slot);
         words[2].store(packed, Release);
-        if let Some((walk, _)) = &self.prebuilt {
-            words[3].store(walk.first(slot), Release);
+        if let Some((order, _)) = &self.prebuilt {
+            words[3].store(order.first(slot), Release);
         }
         self.ports.element(usize::from(port))[0].store(u64::from(flow) + 1, Release);
     }
@@ -325,8 +325,8 @@ impl Memory {
         let before = remembered.swap(seq + 1, AcqRel);
         let won = words[0].compare_exchange(seq, seq + 1, AcqRel, Acquire).is_ok();
         if won {
-            if let Some((walk, _)) = &self.prebuilt {
-                words[3].store(walk.next(words[3].load(Acquire)), Release);
+            if let Some((order, _)) = &self.prebuilt {
+                words[3].store(order.next(words[3].load(Acquire), slot, seq + 1), Release);
             }
             words[1].store(0, Release);
         } else {

@@ -34,9 +34,9 @@ pub mod trace;
 mod watch;
 
 pub use closed_loop::{
-    BUCKETS, ClosedLoop, Counters, Declared, HEADER, Id, Judged, Layout, MAGIC, MAX_REQUEST_LEN,
-    MAX_REQUESTS, MAX_RULES, MAX_SAMPLE_LEN, MIN_SIZE, Memory, ReplyRules, RequestTable, Requests, Rule,
-    Sample, Samples, Slot, TableError, Verdict, bucket_value, header_check,
+    BUCKETS, ClosedLoop, Counters, Declared, Element, HEADER, Id, Judged, Layout, MAGIC, MAX_ELEMENTS,
+    MAX_REQUEST_LEN, MAX_REQUESTS, MAX_RULES, MAX_SAMPLE_LEN, MIN_SIZE, Memory, ReplyRules, RequestTable,
+    Requests, Rule, Sample, Samples, Slot, TableError, Verdict, bucket_value, header_check,
 };
 pub use error::{Cause, Error};
 pub use live::{LiveFrames, Offered};

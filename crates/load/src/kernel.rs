@@ -173,6 +173,9 @@ pub fn run(
         result.generator.notes.push(found.note(account.counts.received));
         result.warnings.extend(found.warning());
     }
+    if let Requests::Prebuilt(table) = &requests {
+        result.warnings.extend(requests::remembered(protocol, table, result.tps));
+    }
     if cut {
         result.warnings.push(format!(
             "stopped after {:.1} s of {:.1} s",

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-pub use udpath_bpf::{Id, ReplyRules, Rule, Verdict};
+pub use udpath_bpf::{Element, Id, ReplyRules, Rule, Verdict};
 
 use crate::plan::{MAX_SIZE, Plan, Transport};
 use crate::result::Kind;
@@ -80,7 +80,7 @@ pub trait Protocol: Send + Sync {
 }
 
 /// A protocol's transactions as the kernel engine carries them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InKernel {
     /// A reply is its request, byte by byte: the engine sends requests of its own, and checks all of every reply.
     Echo,
@@ -88,19 +88,50 @@ pub enum InKernel {
     Prebuilt(Prebuilt),
 }
 
-/// Requests that differ from transaction to transaction only by which one it is and by one field, the identifier.
+/// Requests that are written before the run.
 ///
 /// The engine checks every reply's length, fields and identifier in the kernel. It also checks a sample of the replies with
-/// [`Template::check`], as replies of flow 0 to the request as [`Template::write`] wrote it: their identifier is replaced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// [`Template::check`], as replies to the request as [`Template::write`] wrote it.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prebuilt {
-    /// Number of different requests, 1 to 65,536: what [`Template::write`] writes for flow 0 and the seqs from 0. Replies
-    /// must distinguish them by [`Template::seq_bits`].
-    pub requests: u32,
-    /// The identifier. [`Template::write`] may put anything there; the engine replaces it in each transaction.
+    /// Which requests.
+    pub requests: Written,
+    /// The field by which replies name their transaction.
     pub id: Id,
     /// How a reply is judged.
     pub reply: ReplyRules,
+}
+
+/// The requests that are written before the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    /// This many, 1 to 65,536, which all transactions send in turn: what [`Template::write`] writes for flow 0 and the seqs
+    /// from 0. [`Template::write`] may put anything into the identifier: the engine replaces it in each transaction. Replies
+    /// must distinguish the requests by [`Template::seq_bits`].
+    InTurn(u32),
+    /// Requests that must not be changed, such as signed ones: each transaction in flight has some of its own, up to 65,536
+    /// altogether, and sends them again and again. The identifier of a request is the low bits of its seq.
+    Signed(Signed),
+}
+
+/// Requests that must not be changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Signed {
+    /// How many different requests with the same identifier a flow sends before it repeats one, at least.
+    pub per_id: u32,
+    /// How long servers accept a request after it was written; `None`: always.
+    pub lifetime: Option<Duration>,
+    /// How long servers may remember a request and its reply, and answer from there if it is sent again; `None`: not at all.
+    pub remembered: Option<Duration>,
+}
+
+impl InKernel {
+    /// Whether servers may answer from memory, because requests are sent again.
+    #[must_use]
+    pub fn is_remembered(&self) -> bool {
+        let Self::Prebuilt(Prebuilt { requests: Written::Signed(signed), .. }) = self else { return false };
+        signed.remembered.is_some()
+    }
 }
 
 /// How long requests are, bytes.

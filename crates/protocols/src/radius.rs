@@ -96,7 +96,7 @@ pub static ENTRY: ProtocolEntry = ProtocolEntry {
     summary: "accepts, rejects or challenges users from a file, and acknowledges accounting",
     transports: &[Transport::Udp],
     modes: &[Mode::Rr],
-    engines: &[Engine::Socket, Engine::Xdp, Engine::XdpRings],
+    engines: &Engine::ALL,
     size: template::DEFAULT_SIZE,
     serve_options: &[CLIENTS, USERS],
     load_options: &[SECRET, SECRET_FILE, USERS, METHOD, ACCOUNTING],

@@ -13,6 +13,7 @@
 
 mod ber;
 mod engine;
+mod in_kernel;
 mod list;
 mod message;
 mod oid;
@@ -97,7 +98,7 @@ pub static ENTRY: ProtocolEntry = ProtocolEntry {
     summary: "asks an SNMP agent (a load only)",
     transports: &[Transport::Udp],
     modes: &[Mode::Rr],
-    engines: &[Engine::Socket, Engine::Xdp, Engine::XdpRings],
+    engines: &Engine::ALL,
     size: SMALLEST_MAXIMUM,
     serve_options: &[],
     load_options: &[COMMUNITY, USER, AUTH, PRIV, OPERATION, OIDS, MAX_REPETITIONS],

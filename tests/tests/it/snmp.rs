@@ -97,12 +97,13 @@ fn secret(kind: &str, password: &str) -> String {
 fn snmpd_answers_every_engine() {
     udpath_lab::needs_root!();
     let lab = client_and_server("snmp-load", 2);
+    let napi = lab.machine("server").unwrap().towards("client").unwrap().ensure_napi().unwrap();
     let agent = Agent::start(&lab);
     let (auth, privacy) = (secret("sha256", AUTH_PASSWORD), secret("aes", PRIV_PASSWORD));
     let private = ["--user", "u256p", "--auth", &auth, "--priv", &privacy];
     for address in addresses(&lab) {
         let target = SocketAddr::new(address, PORT);
-        for engine in ["socket", "xdp", "xdp-rings"] {
+        for engine in ["socket", "kernel", "xdp", "xdp-rings"] {
             for asker in [&[][..], &private] {
                 let more = [&["--engine", engine], asker].concat();
                 valid(&load(&lab, target, &more), &format!("{address} {more:?}"));
@@ -110,6 +111,7 @@ fn snmpd_answers_every_engine() {
         }
     }
     agent.end();
+    drop(napi);
     lab.down().unwrap();
 }
 
@@ -117,6 +119,7 @@ fn snmpd_answers_every_engine() {
 fn snmpd_answers_every_user_and_operation() {
     udpath_lab::needs_root!();
     let lab = client_and_server("snmp-users", 1);
+    let napi = lab.machine("server").unwrap().towards("client").unwrap().ensure_napi().unwrap();
     let agent = Agent::start(&lab);
     let target = SocketAddr::new(addresses(&lab)[0], PORT);
     let privacy = secret("aes", PRIV_PASSWORD);
@@ -144,10 +147,13 @@ fn snmpd_answers_every_user_and_operation() {
             let more = [&["--operation", operation], asker].concat();
             valid(&load(&lab, target, &more), operation);
         }
-        let more = [&["--oids", list, "--max-repetitions", "5"], asker].concat();
-        valid(&load(&lab, target, &more), "a list");
+        for engine in ["socket", "kernel"] {
+            let more = [&["--oids", list, "--max-repetitions", "5", "--engine", engine], asker].concat();
+            valid(&load(&lab, target, &more), engine);
+        }
     }
     agent.end();
+    drop(napi);
     lab.down().unwrap();
 }
 
@@ -264,7 +270,7 @@ fn wrong_options_are_named() {
         (&["--stratum", "3"], "--stratum"),
         (&["--size", "20"], "payload size 20 is too small for snmp"),
         (&["--mode", "flood"], "snmp does not support --mode flood"),
-        (&["--engine", "kernel"], "--engine kernel does not support snmp: use --engine socket or xdp"),
+        (&["--engine", "kernel", "--flows", "9000"], "at most 8192 requests in flight over all flows"),
     ] {
         let arguments = [&["load", "snmp", &target], more].concat();
         let ended = Run::new(&arguments).finish();

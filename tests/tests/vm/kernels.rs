@@ -277,6 +277,8 @@ fn engines(recorded: &Recorded) {
         assert_eq!(load["engine"], engine, "{load}");
         answered(&step, &load);
     }
+    let said = &recorded.steps["load-snmp"].err;
+    assert!(said.contains("10.0.0.1:161 answered none of"), "{said}");
 }
 
 /// The rules know this kernel's functions, and its tracepoints are read.

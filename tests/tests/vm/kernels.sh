@@ -106,6 +106,8 @@ for engine in socket kernel xdp; do
     step "load-$engine" udpath load echo 10.0.0.1:7 --engine $engine --flows 4 -d 1s --timeout 5s --json
 done
 step load-ntp udpath load ntp 10.0.0.1:123 --engine kernel --flows 4 -d 1s --timeout 5s --json
+# Nobody answers: the verifier has taken the program all the same.
+step load-snmp udpath load snmp 10.0.0.1:161 --engine kernel --flows 4 -d 200ms --timeout 500ms --json
 step report udpath report /tmp/load-socket.out
 
 # The whole ladder takes minutes here.

@@ -5,9 +5,12 @@
 //!   Id, flows, requests in flight ──▶ IdCode: number, flow and place of a transaction ⇄ the bits of its identifier
 //!   ReplyRules ──▶ a few comparisons per reply
 //! ```
+//! Either all slots send the same requests in turn, and the program writes each identifier; or each slot has requests of its
+//! own, which are signed and must not be changed: they are written with the identifiers of their transactions.
 
 mod code;
 mod declared;
+mod order;
 
 use std::fmt;
 use std::sync::atomic::Ordering::Release;
@@ -19,7 +22,8 @@ use crate::Error;
 use crate::shared_array::SharedArray;
 use code::IdCode;
 
-pub use declared::{Id, ReplyRules, Rule, Verdict};
+pub use declared::{Element, Id, ReplyRules, Rule, Verdict};
+pub(super) use order::Order;
 
 /// Most requests of a table.
 pub const MAX_REQUESTS: usize = 65_536;
@@ -27,6 +31,8 @@ pub const MAX_REQUESTS: usize = 65_536;
 pub const MAX_REQUEST_LEN: usize = (MAX_BLOCKS * BLOCK_WORDS - 1) * 8;
 /// Most rules: `MAX_RULES` of the program.
 pub const MAX_RULES: usize = 12;
+/// Most elements around the fields of a reply: `MAX_ELEMENTS` of the program.
+pub const MAX_ELEMENTS: usize = 2;
 /// The longest reply, bytes: what UDP carries.
 const MAX_REPLY_LEN: usize = 65_507;
 const BLOCK_WORDS: usize = 8;
@@ -59,6 +65,15 @@ pub enum TableError {
         /// Requests in flight that fit.
         most: u32,
     },
+    /// Too few requests for so many slots.
+    #[error(
+        "at most {most} requests in flight over all flows, each of which needs prebuilt requests of its own: lower --flows or \
+         --inflight"
+    )]
+    Slots {
+        /// Requests in flight that fit.
+        most: u32,
+    },
 }
 
 /// The invalid part of a declaration.
@@ -68,6 +83,8 @@ pub enum Declared {
     Id,
     /// One ends after the shortest reply, or there are too many.
     Rule,
+    /// There are too many elements around the identifier, or a request has none.
+    Element,
     /// Lengths of replies.
     ReplyLength,
 }
@@ -77,6 +94,7 @@ impl fmt::Display for Declared {
         f.write_str(match self {
             Self::Id => "identifier",
             Self::Rule => "rule for replies",
+            Self::Element => "element around the identifier",
             Self::ReplyLength => "length of replies",
         })
     }
@@ -85,21 +103,21 @@ impl fmt::Display for Declared {
 /// Requests prepared for a run.
 #[derive(Debug)]
 pub struct RequestTable {
-    /// As they are sent, but with zeros for the varying bits of the identifier.
+    /// As they are sent, but with zeros where the program writes the identifier.
     requests: Vec<Vec<u8>>,
-    /// The bits that were there.
+    /// The bits that were there; nothing if requests are not changed.
     own_ids: Vec<u64>,
     id: Id,
     reply: ReplyRules,
     code: IdCode,
     key: u64,
     inflight: u32,
-    step: u32,
+    order: Order,
 }
 
 impl RequestTable {
-    /// A table for `flows` flows with `inflight` requests in flight each. `key`: random for each run, so that replies to an
-    /// earlier one are not counted.
+    /// A table for `flows` flows with `inflight` requests in flight each, which all send `requests` in turn. `key`: random for
+    /// each run, so that replies to an earlier one are not counted.
     ///
     /// # Errors
     /// A declaration that the program cannot carry out, or too few identifiers.
@@ -110,25 +128,9 @@ impl RequestTable {
         (flows, inflight): (u32, u32),
         key: u64,
     ) -> Result<Self, TableError> {
-        let count = requests.len();
-        if count == 0 || count > MAX_REQUESTS {
-            return Err(TableError::Requests(count));
-        }
-        let known = matches!(id.width, 2 | 4 | 8) && (1..=id.width as u32 * 8).contains(&id.bits);
-        let within = |at: usize, len: usize| at.checked_add(len).is_some_and(|end| end <= reply.min);
-        if !known || !within(id.echoed_at, id.width) {
+        check(&requests, id, &reply)?;
+        if id.width == 1 {
             return Err(TableError::Declaration(Declared::Id));
-        }
-        if reply.rules.len() > MAX_RULES || reply.rules.iter().any(|rule| !within(rule.at, 4)) {
-            return Err(TableError::Declaration(Declared::Rule));
-        }
-        if reply.min > reply.max || reply.max > MAX_REPLY_LEN {
-            return Err(TableError::Declaration(Declared::ReplyLength));
-        }
-        let least = id.at.saturating_add(id.width);
-        if let Some(len) = requests.iter().map(Vec::len).find(|len| !(least..=MAX_REQUEST_LEN).contains(len))
-        {
-            return Err(TableError::Length { len, least });
         }
         let code = IdCode::new(id.bits, flows, inflight)?;
         let own_ids = requests
@@ -139,16 +141,76 @@ impl RequestTable {
                 own
             })
             .collect();
-        // Modulo the number of requests, so that the program's next() subtracts it once at most.
-        let step = (u64::from(flows) * u64::from(inflight) % count as u64) as u32;
-        Ok(Self { requests, own_ids, id, reply, code, key: key & id.mask(), inflight, step })
+        let slots = u64::from(flows) * u64::from(inflight);
+        let order = Order::shared(requests.len() as u32, slots);
+        Ok(Self { requests, own_ids, id, reply, code, key: key & id.mask(), inflight, order })
+    }
+
+    /// A table in which each slot has requests of its own: those that `write` returns for a flow and a seq whose low `id.bits`
+    /// bits are the request's identifier. At least `per_id` different requests of a slot have the same identifier, and are sent
+    /// in turn.
+    ///
+    /// # Errors
+    /// As [`RequestTable::new`]; too many slots.
+    pub fn of_slots(
+        id: Id,
+        reply: ReplyRules,
+        (flows, inflight): (u32, u32),
+        key: u64,
+        per_id: u32,
+        mut write: impl FnMut(u32, u64) -> Vec<u8>,
+    ) -> Result<Self, TableError> {
+        let order = Order::of_slots(u64::from(flows) * u64::from(inflight), per_id)?;
+        let code = IdCode::of_own(id.bits, inflight, order.log_numbers(per_id))?;
+        let mut table = Self {
+            requests: Vec::new(),
+            own_ids: Vec::new(),
+            id,
+            reply,
+            code,
+            key: key & id.mask(),
+            inflight,
+            order,
+        };
+        table.requests = (0..order.count(flows * inflight))
+            .map(|request| {
+                let (flow, seq) = table.transaction(request);
+                write(flow, seq)
+            })
+            .collect();
+        check(&table.requests, id, &table.reply)?;
+        for (request, bytes) in (0..).zip(&table.requests) {
+            let moved = table.reply.moved(bytes).ok_or(TableError::Declaration(Declared::Element))?;
+            let (found, meant) = (id.read(bytes, id.at + moved), table.transaction(request).1);
+            if found.is_none_or(|found| (found ^ meant) & id.mask() != 0) {
+                return Err(TableError::Declaration(Declared::Id));
+            }
+        }
+        Ok(table)
+    }
+
+    /// The flow and the seq of a request as the protocol wrote it. A slot sends its own requests by the low bits of its seq.
+    #[must_use]
+    pub fn transaction(&self, request: u32) -> (u32, u64) {
+        let Some((slot, seq)) = self.order.own(request) else { return (0, u64::from(request)) };
+        let (flow, place) = (slot / self.inflight, slot % self.inflight);
+        let id = (self.code.encode(flow, place, seq) ^ self.key) & self.id.mask();
+        (flow, self.code.turn(seq) << self.id.bits | id)
+    }
+
+    /// Number of different requests.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.requests.len()
     }
 
     /// Writes request `request` of transaction `seq` of the slot at `place` in `flow`. Nothing if there is no such request.
     pub fn write(&self, request: u32, (flow, place): (u32, u32), seq: u64, to: &mut Vec<u8>) {
         to.clear();
         to.extend(self.requests.get(request as usize).into_iter().flatten());
-        self.id.write(to, self.id.at, self.code.encode(flow, place, seq) ^ self.key);
+        if self.order.is_shared() {
+            self.id.write(to, self.id.at, self.code.encode(flow, place, seq) ^ self.key);
+        }
     }
 
     /// Makes a reply to a transaction of request `request` the reply to the request as the protocol wrote it.
@@ -159,8 +221,8 @@ impl RequestTable {
     }
 
     /// The order in which slots send requests.
-    pub(super) fn walk(&self) -> Walk {
-        Walk { count: self.requests.len() as u32, step: self.step }
+    pub(super) fn order(&self) -> Order {
+        self.order
     }
 
     /// Blocks per request.
@@ -193,45 +255,59 @@ impl RequestTable {
     }
 }
 
-/// The order in which a slot sends requests: `next()` of the program.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Walk {
-    count: u32,
-    step: u32,
-}
-
-impl Walk {
-    /// The first request of a slot.
-    pub(super) fn first(self, slot: usize) -> u64 {
-        slot as u64 % u64::from(self.count)
+/// Checks what the program must be able to carry out.
+fn check(requests: &[Vec<u8>], id: Id, reply: &ReplyRules) -> Result<(), TableError> {
+    let count = requests.len();
+    if count == 0 || count > MAX_REQUESTS {
+        return Err(TableError::Requests(count));
     }
-
-    /// The one after `request`.
-    pub(super) fn next(self, request: u64) -> u64 {
-        (request + u64::from(self.step)) % u64::from(self.count)
+    let known = matches!(id.width, 1 | 2 | 4 | 8) && (1..=id.width as u32 * 8).contains(&id.bits);
+    let within = |at: usize, len: usize| at.checked_add(len).is_some_and(|end| end <= reply.min);
+    if !known || !within(id.echoed_at, id.width) {
+        return Err(TableError::Declaration(Declared::Id));
+    }
+    if reply.rules.len() > MAX_RULES || reply.rules.iter().any(|rule| !within(rule.at, 4)) {
+        return Err(TableError::Declaration(Declared::Rule));
+    }
+    if reply.within.len() > MAX_ELEMENTS || reply.within.iter().any(|element| !within(element.at, 2)) {
+        return Err(TableError::Declaration(Declared::Element));
+    }
+    if reply.min > reply.max || reply.max > MAX_REPLY_LEN {
+        return Err(TableError::Declaration(Declared::ReplyLength));
+    }
+    let least = id.at.saturating_add(id.width);
+    match requests.iter().map(Vec::len).find(|len| !(least..=MAX_REQUEST_LEN).contains(len)) {
+        Some(len) => Err(TableError::Length { len, least }),
+        None => Ok(()),
     }
 }
 
 /// The program's constants.
 #[derive(Debug)]
 pub(super) struct Constants {
-    numbers: [(&'static str, u32); 12],
+    numbers: [(&'static str, u32); 14],
     masks: [(&'static str, u64); 4],
     rules: [[u32; 4]; MAX_RULES],
+    elements: [[u32; 2]; MAX_ELEMENTS],
 }
 
 impl Constants {
     pub(super) fn new(table: &RequestTable) -> Self {
         let RequestTable { id, reply, code, .. } = table;
         let mut rules = [[0; 4]; MAX_RULES];
-        for (place, rule) in rules.iter_mut().zip(reply.rules) {
+        for (place, rule) in rules.iter_mut().zip(&*reply.rules) {
             *place = rule.words();
+        }
+        let mut elements = [[0; 2]; MAX_ELEMENTS];
+        for (place, element) in elements.iter_mut().zip(&reply.within) {
+            *place = [element.at as u32, element.tag.into()];
         }
         Self {
             numbers: [
                 ("requests_len", table.requests.len() as u32),
                 ("stride", table.stride() as u32),
-                ("step", table.step),
+                ("step", table.order.step()),
+                ("own_mask", table.order.own_mask()),
                 ("reply_min", reply.min as u32),
                 ("reply_max", reply.max as u32),
                 ("id_at", id.at as u32),
@@ -241,6 +317,7 @@ impl Constants {
                 ("number_shift", code.number_shift()),
                 ("inflight", table.inflight),
                 ("rules_len", reply.rules.len() as u32),
+                ("elements_len", reply.within.len() as u32),
             ],
             masks: [
                 ("id_mask", id.mask()),
@@ -249,6 +326,7 @@ impl Constants {
                 ("number_mask", code.number_mask()),
             ],
             rules,
+            elements,
         }
     }
 
@@ -260,6 +338,7 @@ impl Constants {
             loader.override_global(name, value, true);
         }
         loader.override_global("rules", &self.rules, true);
+        loader.override_global("elements", &self.elements, true);
     }
 }
 

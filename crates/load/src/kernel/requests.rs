@@ -1,9 +1,9 @@
 //! What the loop sends: requests of its own, or those of a protocol.
 
-use udpath_bpf::{HEADER, MAGIC, MIN_SIZE, RequestTable, header_check};
+use udpath_bpf::{HEADER, MAGIC, MAX_REQUESTS, MIN_SIZE, RequestTable, header_check};
 
 use crate::plan::{Plan, PlanError};
-use crate::template::{InKernel, Prebuilt, Protocol};
+use crate::template::{InKernel, Prebuilt, Protocol, Signed, Written};
 
 /// The requests of a run.
 #[derive(Debug)]
@@ -41,12 +41,21 @@ impl Requests {
                     protocol.name()
                 )))
             }
-            Some(InKernel::Prebuilt(prebuilt)) => {
-                let requests = prepare(plan, protocol, &prebuilt);
+            Some(InKernel::Prebuilt(Prebuilt { requests, id, reply })) => {
                 let slots = (plan.flows, inflight);
-                RequestTable::new(requests, prebuilt.id, prebuilt.reply, slots, run)
-                    .map(Self::Prebuilt)
-                    .map_err(|error| cannot(error.to_string()))
+                let mut write = writer(plan, protocol);
+                match requests {
+                    Written::InTurn(count) => {
+                        let seqs = 0..u64::from(count).min(MAX_REQUESTS as u64 + 1);
+                        RequestTable::new(seqs.map(|seq| write(0, seq)).collect(), id, reply, slots, run)
+                    }
+                    Written::Signed(signed) => {
+                        check_lifetime(plan, protocol.name(), &signed)?;
+                        RequestTable::of_slots(id, reply, slots, run, signed.per_id, write)
+                    }
+                }
+                .map(Self::Prebuilt)
+                .map_err(|error| cannot(error.to_string()))
             }
         }
     }
@@ -93,14 +102,41 @@ fn echo_request(size: usize, seed: u64, run: u32) -> Vec<u8> {
     request
 }
 
-/// The protocol's requests, as [`Prebuilt::requests`] defines them.
-fn prepare(plan: &Plan, protocol: &dyn Protocol, prebuilt: &Prebuilt) -> Vec<Vec<u8>> {
+/// Writes requests as the protocol does.
+fn writer(plan: &Plan, protocol: &dyn Protocol) -> impl FnMut(u32, u64) -> Vec<u8> {
     let mut template = protocol.template();
     let mut room = vec![0; plan.size];
-    (0..u64::from(prebuilt.requests).min(udpath_bpf::MAX_REQUESTS as u64 + 1))
-        .map(|seq| {
-            let len = template.write(0, seq, &mut room);
-            room.get(..len).unwrap_or(&room).to_vec()
-        })
-        .collect()
+    move |flow, seq| {
+        let len = template.write(flow, seq, &mut room);
+        room.get(..len).unwrap_or(&room).to_vec()
+    }
+}
+
+/// Rejects a run that outlasts its requests.
+fn check_lifetime(plan: &Plan, protocol: &str, signed: &Signed) -> Result<(), PlanError> {
+    let takes = plan.warmup + plan.duration + plan.timeout;
+    match signed.lifetime.filter(|lifetime| takes > *lifetime) {
+        None => Ok(()),
+        Some(lifetime) => Err(cannot(format!(
+            "{protocol}'s requests are signed before the run with a time that servers accept for {} s: shorten --duration, or use \
+             another engine",
+            lifetime.as_secs()
+        ))),
+    }
+}
+
+/// The warning that the server may have answered from memory, if requests were sent again, at `rate` per second in total, before
+/// it had to forget them.
+pub(super) fn remembered(protocol: &dyn Protocol, table: &RequestTable, rate: f64) -> Option<String> {
+    let InKernel::Prebuilt(Prebuilt { requests: Written::Signed(signed), .. }) = protocol.in_kernel()? else {
+        return None;
+    };
+    let (again, remembered) = (table.count() as f64 / rate.max(1.0), signed.remembered?.as_secs_f64());
+    (again < remembered).then(|| {
+        format!(
+            "each of the {} prebuilt requests was sent again after {again:.1} s: a server that keeps its replies for {remembered} s \
+             answers from there; compare with the socket engine",
+            table.count()
+        )
+    })
 }

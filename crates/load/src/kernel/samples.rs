@@ -58,11 +58,10 @@ impl<'a> SampleCheck<'a> {
         let Self { samples, table, template, found } = self;
         samples.read(MAX_PER_READING, |sample, reply| {
             table.restore(sample.request, reply);
+            let (flow, asked) = table.transaction(sample.request);
             let bits = u64::MAX >> (u64::BITS - template.seq_bits().clamp(1, u64::BITS));
-            let judgement = match template.check(0, reply) {
-                Judgement::Valid { seq } | Judgement::Refused { seq }
-                    if seq & bits != u64::from(sample.request) & bits =>
-                {
+            let judgement = match template.check(flow, reply) {
+                Judgement::Valid { seq } | Judgement::Refused { seq } if seq & bits != asked & bits => {
                     Judgement::Corrupt
                 }
                 judgement => judgement,

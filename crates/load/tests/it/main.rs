@@ -9,6 +9,7 @@ mod known;
 mod known_answers;
 mod other_modes;
 mod prebuilt;
+mod signed;
 mod xdp;
 mod xdp_checksums;
 mod xdp_live;

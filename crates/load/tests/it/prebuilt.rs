@@ -1,13 +1,14 @@
 //! The kernel engine with requests of protocols, against servers with known faults: NTP, and a protocol with 16-bit
 //! identifiers and messages of many lengths, like DNS. Needs root.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use udpath_load::Error;
 use udpath_load::plan::{Arrivals, Plan};
 use udpath_load::result::LoadResult;
 use udpath_load::template::{
-    Id, InKernel, Judgement, Prebuilt, Protocol, ReplyRules, Rule, Template, Verdict,
+    Id, InKernel, Judgement, Prebuilt, Protocol, ReplyRules, Rule, Template, Verdict, Written,
 };
 use udpath_protocols::ntp::{Header, NtpLoad, ReferenceId, Timestamp};
 use udpath_protocols::sink;
@@ -177,9 +178,14 @@ impl<const SPREAD: usize> Protocol for Small<SPREAD> {
 
     fn in_kernel(&self) -> Option<InKernel> {
         Some(InKernel::Prebuilt(Prebuilt {
-            requests: Self::REQUESTS,
+            requests: Written::InTurn(Self::REQUESTS),
             id: Id { at: 0, echoed_at: 0, width: 2, bits: 16 },
-            reply: ReplyRules { min: Self::HEADER, max: Self::MAX_REPLY_LEN, rules: &Self::RULES },
+            reply: ReplyRules {
+                min: Self::HEADER,
+                max: Self::MAX_REPLY_LEN,
+                within: Vec::new(),
+                rules: Cow::Borrowed(&Self::RULES),
+            },
         }))
     }
 

@@ -19,12 +19,13 @@ mod reply;
 mod types;
 mod zone_for;
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::sync::Arc;
 
 use udpath_load::result::Kind;
 use udpath_load::template::{
-    Id, InKernel, Judgement, Lengths, Prebuilt, Protocol, ReplyRules, Rule, Template, Verdict,
+    Id, InKernel, Judgement, Lengths, Prebuilt, Protocol, ReplyRules, Rule, Template, Verdict, Written,
 };
 
 use crate::{OptionError, Options};
@@ -103,9 +104,14 @@ impl Protocol for DnsLoad {
     fn in_kernel(&self) -> Option<InKernel> {
         let requests = self.chosen.queries.count().min(1 << ID_BITS) as u32;
         Some(InKernel::Prebuilt(Prebuilt {
-            requests,
+            requests: Written::InTurn(requests),
             id: Id { at: 0, echoed_at: 0, width: 2, bits: ID_BITS },
-            reply: ReplyRules { min: queries::HEADER, max: self.chosen.max_reply, rules: &RULES },
+            reply: ReplyRules {
+                min: queries::HEADER,
+                max: self.chosen.max_reply,
+                within: Vec::new(),
+                rules: Cow::Borrowed(&RULES),
+            },
         }))
     }
 

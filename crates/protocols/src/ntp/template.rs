@@ -8,8 +8,10 @@
 //!   | mark 7 | flow 17  | seq 40           |  ──▸ a bijection ──▸ xor the key of the run ──▸ transmit time
 //! ```
 
+use std::borrow::Cow;
+
 use udpath_load::template::{
-    Id, InKernel, Judgement, Prebuilt, Protocol, ReplyRules, Rule, Template, Verdict,
+    Id, InKernel, Judgement, Prebuilt, Protocol, ReplyRules, Rule, Template, Verdict, Written,
 };
 
 use super::packet::{ALARM, CLIENT, Header, ReferenceId, SERVER, Timestamp, VERSION};
@@ -78,9 +80,14 @@ impl Protocol for NtpLoad {
     /// One request: only the transmit time differs, and the server returns it as origin.
     fn in_kernel(&self) -> Option<InKernel> {
         Some(InKernel::Prebuilt(Prebuilt {
-            requests: 1,
+            requests: Written::InTurn(1),
             id: Id { at: TRANSMIT, echoed_at: ORIGIN, width: 8, bits: 64 },
-            reply: ReplyRules { min: Header::LEN, max: Header::LEN, rules: &RULES },
+            reply: ReplyRules {
+                min: Header::LEN,
+                max: Header::LEN,
+                within: Vec::new(),
+                rules: Cow::Borrowed(&RULES),
+            },
         }))
     }
 

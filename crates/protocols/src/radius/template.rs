@@ -10,10 +10,11 @@
 //! without a record of what was sent.
 
 mod config;
+mod in_kernel;
 
 use std::sync::Arc;
 
-use udpath_load::template::{Judgement, Protocol, Template};
+use udpath_load::template::{InKernel, Judgement, Protocol, Template};
 
 use super::packet::{Code, DIGEST, HEADER, Kind, MAX_LEN, Packet, Writer};
 use super::secret::{MAX_PASSWORD, chap};
@@ -73,6 +74,10 @@ impl Protocol for RadiusLoad {
 
     fn ids(&self) -> u64 {
         1 << u8::BITS
+    }
+
+    fn in_kernel(&self) -> Option<InKernel> {
+        Some(InKernel::Prebuilt(in_kernel::prebuilt(&self.template.config)))
     }
 
     fn template(&self) -> Box<dyn Template> {

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use udpath_load::plan::Plan;
-use udpath_load::template::{Judgement, Prepared, Protocol, Template};
+use udpath_load::template::{InKernel, Judgement, Prepared, Protocol, Template};
 
 use super::ber::{Reader, tag};
 use super::engine::{AgentEngine, discover};
+use super::in_kernel;
 use super::message::{Level, Message, NotAuthentic, Sender};
 use super::options::{Asker, SnmpConfig};
 use super::pdu::{Composed, Pdu, Question, REPORT, RESPONSE, Verdict};
@@ -22,7 +23,7 @@ use super::{MAX_MESSAGE, OIDS};
 use crate::OptionError;
 
 /// Bits of the sequence number in an id: 4 million requests of a flow may be in flight.
-const SEQ_BITS: u32 = 22;
+pub(super) const SEQ_BITS: u32 = 22;
 const TAG_BITS: u32 = 8;
 /// Set in every id, and the bit above it is not: each takes four bytes.
 const FOUR_BYTES: u32 = 1 << (SEQ_BITS + TAG_BITS);
@@ -221,6 +222,14 @@ impl Protocol for SnmpLoad {
 
     fn ids(&self) -> u64 {
         1 << SEQ_BITS
+    }
+
+    fn in_kernel(&self) -> Option<InKernel> {
+        let prebuilt = match &self.shared.version {
+            Version::V2c { community } => in_kernel::version_2c(community)?,
+            Version::V3 { .. } => in_kernel::version_3(),
+        };
+        Some(InKernel::Prebuilt(prebuilt))
     }
 
     fn prepare(&self, plan: &Plan, timeout: Duration) -> Prepared {

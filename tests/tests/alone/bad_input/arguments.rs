@@ -156,7 +156,7 @@ fn boost() {
             (
                 &["--engine", "kernel", "--serve", "radius"],
                 2,
-                "--engine kernel does not support radius",
+                "--engine kernel sends the same requests of radius again and again",
                 "remove it",
             ),
             (&["--port", "1", "--serve", "ntp"], 2, "cannot be used with", "--serve"),

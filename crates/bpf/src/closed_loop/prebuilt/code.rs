@@ -17,25 +17,32 @@ const MIN_NUMBER_BITS: u32 = 8;
 /// receiving port already tells. More: replies on another flow's port count as corrupt instead.
 const NUMBER_BITS_WITH_FLOW: u32 = 16;
 
+/// The same where each slot has requests of its own. Fewer: as above, but complete checks find it, since such requests are
+/// signed. More: of the 256 identifiers of RADIUS, fewer requests of a flow may be in flight.
+const MIN_OWN_NUMBER_BITS: u32 = 3;
+
 /// The layout of identifiers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct IdCode {
-    bits: u32,
     place_bits: u32,
     flow_bits: u32,
+    number_bits: u32,
 }
 
 impl IdCode {
     /// For `flows` flows of `inflight` slots.
     pub(super) fn new(bits: u32, flows: u32, inflight: u32) -> Result<Self, TableError> {
-        let place_bits = bits_for(inflight);
-        if place_bits + MIN_NUMBER_BITS > bits {
-            let most = 1_u32.checked_shl(bits.saturating_sub(MIN_NUMBER_BITS)).unwrap_or(u32::MAX);
-            return Err(TableError::InFlight { bits, most: if bits < MIN_NUMBER_BITS { 0 } else { most } });
-        }
+        let place_bits = place_bits(bits, inflight, MIN_NUMBER_BITS)?;
         let flow_bits = bits_for(flows);
         let room = place_bits + flow_bits + NUMBER_BITS_WITH_FLOW <= bits;
-        Ok(Self { bits, place_bits, flow_bits: if room { flow_bits } else { 0 } })
+        let flow_bits = if room { flow_bits } else { 0 };
+        Ok(Self { place_bits, flow_bits, number_bits: bits - place_bits - flow_bits })
+    }
+
+    /// For flows of `inflight` slots that have up to 2^`log_numbers` requests each of their own with unlike identifiers.
+    pub(super) fn of_own(bits: u32, inflight: u32, log_numbers: u32) -> Result<Self, TableError> {
+        let place_bits = place_bits(bits, inflight, MIN_OWN_NUMBER_BITS)?;
+        Ok(Self { place_bits, flow_bits: 0, number_bits: log_numbers.min(bits - place_bits) })
     }
 
     pub(super) fn flow_shift(self) -> u32 {
@@ -52,7 +59,12 @@ impl IdCode {
     }
 
     pub(super) fn number_mask(self) -> u64 {
-        u64::MAX >> (u64::BITS - (self.bits - self.number_shift()))
+        u64::MAX.checked_shr(u64::BITS - self.number_bits).unwrap_or(0)
+    }
+
+    /// How often the numbers have been used up before `seq`.
+    pub(super) fn turn(self, seq: u64) -> u64 {
+        seq.checked_shr(self.number_bits).unwrap_or(0)
     }
 
     /// The scrambled identifier; bits above those of the code are undefined.
@@ -62,6 +74,13 @@ impl IdCode {
         let code = number << self.number_shift() | flow << self.flow_shift() | u64::from(place);
         code.wrapping_mul(SCRAMBLE)
     }
+}
+
+/// Bits of the places, if at least `rest` of all bits remain.
+fn place_bits(bits: u32, inflight: u32, rest: u32) -> Result<u32, TableError> {
+    let (needed, room) = (bits_for(inflight), bits.checked_sub(rest));
+    let most = room.map_or(0, |room| 1_u32.checked_shl(room).unwrap_or(u32::MAX));
+    room.filter(|room| needed <= *room).map(|_| needed).ok_or(TableError::InFlight { bits, most })
 }
 
 /// Bits that hold the numbers below `count`.
@@ -89,6 +108,16 @@ mod tests {
         assert_eq!((code.flow_shift(), code.flow_mask(), code.number_shift()), (3, 127, 10));
         assert_eq!(code.number_mask(), u64::MAX >> 10);
         assert_eq!(IdCode::new(30, 64, 4).unwrap().flow_mask(), 63);
+    }
+
+    #[test]
+    fn identifiers_of_own_requests_have_no_more_numbers_than_there_are_requests() {
+        let code = IdCode::of_own(8, 16, 5).unwrap();
+        assert_eq!((code.flow_mask(), code.number_shift(), code.number_mask()), (0, 4, 15));
+        let code = IdCode::of_own(22, 16, 8).unwrap();
+        assert_eq!((code.number_shift(), code.number_mask()), (4, 255));
+        assert_eq!(IdCode::of_own(8, 32, 5).unwrap().number_mask(), 7);
+        assert_eq!(IdCode::of_own(8, 33, 5), Err(TableError::InFlight { bits: 8, most: 32 }));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What a protocol declares of its requests and replies.
 
+use std::borrow::Cow;
+
 /// The field that identifies a transaction: the server copies it from the request into its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Id {
@@ -7,7 +9,7 @@ pub struct Id {
     pub at: usize,
     /// Offset in a reply, bytes.
     pub echoed_at: usize,
-    /// Bytes, big endian: 2, 4 or 8.
+    /// Bytes, big endian: 2, 4 or 8, or 1 where slots have requests of their own.
     pub width: usize,
     /// Its low bits that may take any value, 1 to 8 times `width`. The others stay as the request has them.
     pub bits: u32,
@@ -82,13 +84,40 @@ impl Rule {
     }
 }
 
-/// How the program judges a reply, before it looks at the identifier.
+/// An element of BER (X.690) around the identifier of a message and the fields that rules look at. A length of the long form
+/// moves them by as many bytes as it has more than one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Element {
+    /// Offset of its tag, if every length before has one byte.
+    pub at: usize,
+    /// The tag in a reply.
+    pub tag: u8,
+}
+
+/// Longest length that is understood, bytes: `MAX_LENGTH` of the program.
+const MAX_LENGTH: usize = 4;
+
+/// How the program judges a reply, before it looks at the identifier.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplyRules {
     /// The shortest reply, bytes. Identifier and rules must lie within it.
     pub min: usize,
     /// The longest reply, bytes.
     pub max: usize,
+    /// Elements that identifier and rules are within, outermost first, at most [`MAX_ELEMENTS`](super::MAX_ELEMENTS). Offsets
+    /// are those of messages in which each of their lengths has one byte.
+    pub within: Vec<Element>,
     /// In order, at most [`MAX_RULES`](super::MAX_RULES).
-    pub rules: &'static [Rule],
+    pub rules: Cow<'static, [Rule]>,
+}
+
+impl ReplyRules {
+    /// By how many bytes long lengths move the fields of `message`; `None` if it has no such elements.
+    pub(super) fn moved(&self, message: &[u8]) -> Option<usize> {
+        self.within.iter().try_fold(0, |by, element| match message.get(element.at.checked_add(by)?..)? {
+            [_, 0..0x80, ..] => Some(by),
+            [_, long, ..] => Some(by + usize::from(long & 0x7f)).filter(|_| long & 0x7f <= MAX_LENGTH as u8),
+            _ => None,
+        })
+    }
 }

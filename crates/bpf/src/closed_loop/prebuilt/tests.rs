@@ -6,10 +6,13 @@
 //!   reply     0 id 2 | 2 kind 1 with the high bit | 3 code 1 | 4 anything
 //! ```
 
+use std::borrow::Cow;
+
 use super::super::tests::{Loaded, PORTS, XDP_DROP, XDP_PASS, XDP_TX, frame, ipv6_udp_residue, monotonic};
 use super::super::{Counters, Judged, Requests, Sample};
 use super::*;
 
+mod own;
 mod samples;
 
 /// The reply bit; then code 0 is valid, 5 a refusal, the others corrupt.
@@ -19,7 +22,7 @@ const RULES: [Rule; 4] = [
     Rule::when(0, [0, 0, 0, 0xff], [0, 0, 0, 5], Verdict::Refused),
     Rule::when(0, [0; 4], [0; 4], Verdict::Corrupt),
 ];
-const REPLY: ReplyRules = ReplyRules { min: 12, max: 1400, rules: &RULES };
+const REPLY: ReplyRules = ReplyRules { min: 12, max: 1400, within: Vec::new(), rules: Cow::Borrowed(&RULES) };
 const SHORT: Id = Id { at: 0, echoed_at: 0, width: 2, bits: 16 };
 const SECOND: u64 = 1_000_000_000;
 /// Lengths around the borders of words and blocks, and the longest of a frame.
@@ -174,7 +177,7 @@ fn every_width_and_offset_of_an_identifier() {
         let id = Id { at, echoed_at, width, bits };
         for ipv6 in [false, true] {
             // Without rules: the identifier may lie anywhere.
-            let reply = ReplyRules { min: 12, max: 100, rules: &[] };
+            let reply = ReplyRules { min: 12, max: 100, within: Vec::new(), rules: Cow::Borrowed(&[]) };
             let table = RequestTable::new(requests(&[41, 60]), id, reply, (2, 2), u64::MAX / 3).unwrap();
             let loaded = Loaded::new(Requests::Prebuilt(&table), SECOND);
             let bench = Bench { table, loaded };
@@ -354,6 +357,7 @@ fn declarations_that_cannot_work_are_rejected() {
     assert_eq!(table(vec![vec![0; 40]; 65_537], SHORT, REPLY), TableError::Requests(65_537));
     for id in [
         Id { width: 3, ..SHORT },
+        Id { width: 1, bits: 8, ..SHORT },
         Id { bits: 0, ..SHORT },
         Id { bits: 17, ..SHORT },
         Id { echoed_at: 11, ..SHORT },
@@ -362,10 +366,13 @@ fn declarations_that_cannot_work_are_rejected() {
         assert_eq!(table(one(), id, REPLY), TableError::Declaration(Declared::Id), "{id:?}");
     }
     let rules: &'static [Rule] = const { &[Rule::when(9, [0; 4], [0; 4], Verdict::Valid)] };
-    assert_eq!(table(one(), SHORT, ReplyRules { rules, ..REPLY }), TableError::Declaration(Declared::Rule));
+    assert_eq!(
+        table(one(), SHORT, ReplyRules { rules: Cow::Borrowed(rules), ..REPLY }),
+        TableError::Declaration(Declared::Rule)
+    );
     let many: &'static [Rule] = const { &[Rule::when(0, [0; 4], [0; 4], Verdict::Valid); MAX_RULES + 1] };
     assert_eq!(
-        table(one(), SHORT, ReplyRules { rules: many, ..REPLY }),
+        table(one(), SHORT, ReplyRules { rules: Cow::Borrowed(many), ..REPLY }),
         TableError::Declaration(Declared::Rule)
     );
     for reply in [ReplyRules { max: 11, ..REPLY }, ReplyRules { max: 65_508, ..REPLY }] {

@@ -41,10 +41,21 @@ impl Service {
                 entry.name
             )));
         }
-        let usual = [Engine::Kernel, Engine::Socket].into_iter().find(carried).unwrap_or(Engine::Socket);
         line.size = args.size;
+        let load = crate::verbs::load::protocol(&line)?;
+        // Requests that are sent again are answered from memory: that is not what the service can carry.
+        let remembered = load.in_kernel().is_some_and(|in_kernel| in_kernel.is_remembered());
+        if remembered && args.engine == Some(Engine::Kernel) {
+            return Err(Failure::Usage(format!(
+                "--engine kernel sends the same requests of {} again and again, which its server answers from memory: remove it",
+                entry.name
+            )));
+        }
+        let mut engines = [Engine::Kernel, Engine::Socket].into_iter().filter(carried);
+        let usual = engines.find(|engine| !(remembered && *engine == Engine::Kernel));
+        let usual = usual.unwrap_or(Engine::Socket);
         Ok(Self {
-            load: crate::verbs::load::protocol(&line)?,
+            load,
             options: ServerOptions::new(entry, &line.options.of(entry)?)?,
             size: args.size.unwrap_or(entry.size),
             engine: args.engine.unwrap_or(usual),
