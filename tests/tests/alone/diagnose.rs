@@ -40,13 +40,9 @@ impl Scene {
             Served::Udpath(arguments) => bed.serve(&[*arguments, &["--bind", &bind]].concat()),
             Served::Python { busy_us, buffer, workers } => {
                 let arguments = [busy_us, buffer, workers].map(ToString::to_string);
-                let [busy, buffer, workers] = arguments.each_ref().map(String::as_str);
-                let script = file("server.py");
-                let mut server =
-                    bed.start("server", "python3", &[&script, &PORT.to_string(), busy, buffer, workers]);
-                server.says("ready");
-                server
+                python(&bed, &arguments.each_ref().map(String::as_str))
             }
+            Served::Logging => python(&bed, &["0", "0", "2", "log"]),
         };
         Self { bed, server, load: None, others: Vec::new() }
     }
@@ -96,6 +92,14 @@ impl Scene {
         // There is none unless the server was limited.
         let _ = std::fs::remove_dir(causes::group());
     }
+}
+
+/// `server.py`, ready, with these arguments after the port.
+fn python(bed: &Bed, arguments: &[&str]) -> Running {
+    let (script, port) = (file("server.py"), PORT.to_string());
+    let mut server = bed.start("server", "python3", &[&[script.as_str(), port.as_str()], arguments].concat());
+    server.says("ready");
+    server
 }
 
 /// Rounds of a check on a machine where other programs take the CPUs: what is found then is theirs.
@@ -244,6 +248,7 @@ causes! {
     connection_tracking: "netfilter";
     rps_to_one_cpu: "rps-one-cpu";
     gro_in_vain: "gro";
+    a_log_of_every_query: "logging";
     a_generator_at_its_limit: "generator-limit";
 }
 

@@ -61,6 +61,7 @@ pub(crate) const RANKS: &[&str] = &[
     "one-qdisc",
     "no-xps",
     // What each packet costs.
+    "logging",
     "fragments",
     "userland-proxy",
     "packet-sockets",

@@ -153,6 +153,18 @@ pub(super) const RULES: &[Rule] = &[
         ],
     },
     Rule {
+        id: "logging",
+        severity: Severity::Limit,
+        look: Look::Profile(|profile| {
+            within(profile, &WRITES, 0.05, "writes to files, pipes or the system log")
+        }),
+        cause: "a server that logs each query makes a system call for it, often more than it makes for the datagrams",
+        fix: &[
+            "turn the log of queries off (`log-queries: no` in unbound, `rndc querylog off` for BIND, `auth = no` in FreeRADIUS's \
+             log section; undone by the old value), or sample them with dnstap",
+        ],
+    },
+    Rule {
         id: "single-datagram-calls",
         severity: Severity::Limit,
         look: Look::Profile(single_calls),
@@ -166,6 +178,19 @@ const CALLS: f64 = 0.1;
 /// Nanoseconds per datagram that entering and leaving the kernel costs at most: 50 to 1,000, with all mitigations and
 /// audit. Lower: a slow CPU's calls seem to move nothing; higher: a program that polls seems to receive one by one.
 const ENTRY_NS: f64 = 5_000.0;
+/// Where a log goes: a file of these file systems, a pipe or terminal, a socket of syslog or the journal. Not any write: a
+/// tunnel writes packets.
+const WRITES: [&str; 9] = [
+    "ext4_file_write_iter",
+    "xfs_file_write_iter",
+    "btrfs_file_write_iter",
+    "shmem_file_write_iter",
+    "ovl_write_iter",
+    "pipe_write",
+    "tty_write",
+    "unix_dgram_sendmsg",
+    "unix_stream_sendmsg",
+];
 /// Calls that move one datagram each.
 const SINGLE: [&str; 4] = ["__sys_recvfrom", "__sys_sendto", "__sys_recvmsg", "__sys_sendmsg"];
 /// Calls that move several.
@@ -218,6 +243,7 @@ mod tests {
             ("time-stamps", "__net_timestamp", "takes a time stamp"),
             ("iommu", "qi_submit_sync", "maps packets for the device"),
             ("page-recycling", "get_page_from_freelist", "takes new pages"),
+            ("logging", "ext4_file_write_iter", "writes to files"),
         ] {
             let frames = format!("handle_softirqs ip_rcv {frame}");
             let with = |ms| of(&[BASE, (Softirq, Class::Ip, None, None, &frames, ms)]);

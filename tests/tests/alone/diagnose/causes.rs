@@ -14,6 +14,8 @@ pub(super) enum Served {
     Udpath(&'static [&'static str]),
     /// `server.py`: microseconds for each datagram, receive buffer in bytes (0: the default), processes.
     Python { busy_us: u32, buffer: u32, workers: u32 },
+    /// The same with two processes, each of which writes a line to a file for each datagram.
+    Logging,
 }
 
 /// What the client's machine sends.
@@ -207,6 +209,16 @@ pub(super) const CAUSES: &[Cause] = &[
         before: merge,
         during: nothing,
         healthy: (REUSEPORT, LIGHT),
+        first: false,
+    },
+    Cause {
+        name: "a log of every query",
+        id: "logging",
+        served: Served::Logging,
+        load: FULL,
+        before: nothing,
+        during: nothing,
+        healthy: (Served::Python { busy_us: 0, buffer: 0, workers: 1 }, LIGHT),
         first: false,
     },
     Cause {

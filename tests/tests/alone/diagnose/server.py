@@ -1,9 +1,11 @@
 # An echo server that takes a while for each datagram.
-#   server.py PORT BUSY_US RECEIVE_BUFFER WORKERS
-# Each worker is a process with a socket of its own; prints their PIDs once all are bound.
-import os, socket, sys, time
+#   server.py PORT BUSY_US RECEIVE_BUFFER WORKERS [log]
+# Each worker is a process with a socket of its own; prints their PIDs once all are bound. With `log`, each datagram is a line of
+# a file.
+import os, socket, sys, tempfile, time
 
 port, busy, buffer, workers = (int(argument) for argument in sys.argv[1:5])
+log = tempfile.TemporaryFile(buffering=0) if sys.argv[5:] == ["log"] else None
 sockets = []
 for _ in range(workers):
     s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -20,6 +22,8 @@ def serve(s):
         end = time.perf_counter_ns() + busy * 1000
         while time.perf_counter_ns() < end:
             pass
+        if log:
+            log.write(b"client %s#%d: query: %s IN A + (%s)\n" % (peer[0].encode(), peer[1], data[:40].hex().encode(), b"-" * 20))
         s.sendto(data, peer)
 
 
