@@ -60,8 +60,11 @@ begin() {
     [ -e /lib/systemd/system ] || { mkdir -p /lib/systemd && ln -sf /usr/lib/systemd/system /lib/systemd/system; }
     for part in systemd-udevd systemd-sysctl; do ln -sf /usr/lib/systemd/$part /lib/systemd/$part; done
     echo 0123456789abcdef0123456789abcdef > /etc/machine-id
-    echo root:x:0:0::/root:/bin/sh > /etc/passwd
-    echo root:x:0: > /etc/group
+    printf 'root:x:0:0::/root:/bin/sh\nnsd:x:100:100::/var/lib/nsd:/bin/sh\n' > /etc/passwd
+    printf 'root:x:0:\nnsd:x:100:\n' > /etc/group
+    # As Debian's package leaves it, but its log goes to the console, and it has no certificates for remote control.
+    mkdir -p /etc/nsd/nsd.conf.d /var/lib/nsd /var/tmp /home && chown 100:100 /var/lib/nsd
+    printf 'server:\n    verbosity: 1\nremote-control:\n    control-enable: no\ninclude: "/etc/nsd/nsd.conf.d/*.conf"\n' > /etc/nsd/nsd.conf
     # The operator's configuration of this machine: a sysctl, MTUs, the kernel's interface names.
     echo net.core.rmem_max=300000 > /etc/sysctl.conf
     printf '[Link]\nNamePolicy=keep kernel\nMTUBytes=1400\n' > /etc/systemd/network/99-default.link.d/50-site.conf
@@ -117,6 +120,23 @@ reverted() {
     [ "$(cat $doomed_rps)" = 0 ]
 }
 
+# A server of Debian's under its own unit, whose configuration changes and is put back.
+nsd_is() {
+    systemctl show --property MainPID nsd.service
+    wc -l < /sys/fs/cgroup/system.slice/nsd.service/cgroup.procs
+    ls /etc/nsd/nsd.conf.d
+}
+server() {
+    ip link set lo up
+    step nsd-start systemctl start nsd.service
+    step nsd-before nsd_is
+    step nsd-apply udpath apply --state /tmp/nsd --set service:53:server-count=2 --allow config --allow restart
+    step nsd-applied nsd_is
+    step nsd-undo udpath undo --state /tmp/nsd
+    step nsd-undone nsd_is
+    systemctl stop nsd.service
+}
+
 first() {
     # Each in a place where another user can change it.
     mkdir -m 777 /tmp/open && cp /usr/sbin/udpath /tmp/open/udpath
@@ -128,6 +148,7 @@ first() {
     step owned /opt/udpath/udpath $kept
     rm -rf /tmp/open /opt/udpath
     step nothing-kept udpath status
+    server
     step doomed doomed
     step apply $apply
     step rest $rest

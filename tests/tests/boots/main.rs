@@ -22,8 +22,8 @@ use udpath_rig::program;
 /// Time limit for one boot. An idle machine needs half a minute; a machine that also runs builds, several times that.
 const WITHIN: Duration = Duration::from_secs(600);
 
-/// Programs and files of systemd in the machine, each at its path on the host.
-const SYSTEMD: [&str; 9] = [
+/// Programs and files of systemd in the machine, and a server, each at its path on the host.
+const SYSTEMD: [&str; 11] = [
     "/usr/lib/systemd/systemd",
     "/usr/lib/systemd/systemd-sysctl",
     "/usr/lib/systemd/network/99-default.link",
@@ -33,9 +33,11 @@ const SYSTEMD: [&str; 9] = [
     "/usr/bin/udevadm",
     "/usr/sbin/ethtool",
     "/usr/sbin/irqbalance",
+    "/usr/sbin/nsd",
+    "/usr/sbin/nsd-checkconf",
 ];
 /// The units of systemd that boot here.
-const UNITS: [&str; 20] = [
+const UNITS: [&str; 21] = [
     "sysinit.target",
     "basic.target",
     "multi-user.target",
@@ -56,6 +58,7 @@ const UNITS: [&str; 20] = [
     "systemd-udev-trigger.service",
     "systemd-sysctl.service",
     "irqbalance.service",
+    "nsd.service",
 ];
 
 /// Results of one boot's steps: code, stdout, stderr.
@@ -256,4 +259,24 @@ fn a_unit_does_not_run_a_program_that_others_can_write() {
     ended(first(), "writable", 3, "install -o root -g root -m 755 /tmp/open/udpath /usr/sbin/udpath");
     ended(first(), "owned", 3, "belongs to user 65534");
     assert_eq!(fine(first(), "nothing-kept"), "", "{}", fine(first(), "nothing-kept"));
+}
+
+/// Its configuration is changed and put back under the unit of Debian's package, which systemd restarts each time.
+#[test]
+fn a_servers_unit_is_restarted_by_systemd() {
+    udpath_lab::needs_root!();
+    let (boot, mut pids) = (first(), Vec::new());
+    fine(boot, "nsd-start");
+    fine(boot, "nsd-apply");
+    fine(boot, "nsd-undo");
+    // The main process, the one for zone transfers, and the servers.
+    for (step, processes, files) in
+        [("nsd-before", 3, &[][..]), ("nsd-applied", 4, &["udpath.conf"]), ("nsd-undone", 3, &[])]
+    {
+        let mut lines = fine(boot, step).lines();
+        pids.push(lines.next().unwrap());
+        assert_eq!(lines.next().unwrap().trim(), processes.to_string(), "{step}: {:?}", boot[step]);
+        assert_eq!(lines.collect::<Vec<_>>(), files, "{step}");
+    }
+    assert!(pids[0] != pids[1] && pids[1] != pids[2], "it was not restarted: {pids:?}");
 }
