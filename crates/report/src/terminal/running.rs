@@ -1,8 +1,7 @@
 //! What helps a running server, as text: each group of settings with what it adds, and the command that applies them.
 
-use udpath_advise::result::Running;
+use udpath_advise::result::{Helps, Running};
 
-use super::table::{Cell, Table};
 use super::{Paint, Style};
 use crate::words;
 
@@ -10,12 +9,14 @@ use crate::words;
 pub(crate) fn text(running: &Running, style: Style) -> String {
     let mut out = String::new();
     if !running.kept.is_empty() {
-        let mut table = Table::with(vec![Cell::new("what helps"), Cell::new(""), Cell::new("")]);
-        for helps in &running.kept {
-            let cells = [helps.name.clone(), helps.what.clone(), words::running::contribution(helps)];
-            table.row(cells.map(Cell::new).into());
-        }
-        out += &table.text(style);
+        out += &style.paint(Paint::Dim, "what helps");
+        out.push('\n');
+    }
+    for helps in &running.kept {
+        let Helps { name, what, .. } = helps;
+        let contribution = words::running::contribution(helps);
+        let adds = if contribution.is_empty() { String::new() } else { format!("; {contribution}") };
+        out += &style.wrapped(Paint::Plain, &format!("{name}: {what}{adds}"), 2);
     }
     if let Some(command) = words::running::command(running) {
         out += &style.wrapped(Paint::Plain, &command, 2);
