@@ -4,8 +4,8 @@
 //!   client, CPU 0 ══ veth, one queue ══▸ machine udpath:  udpath serve
 //!        └────────── veth, one queue ══▸ machine PEER:    the peer
 //! ```
-//! The load is the same for both: a closed loop with the xdp engine, which checks every reply. A run in which a reply was wrong, or
-//! more than [`LOST`] were lost, is an error and not a result.
+//! The load is the same for both: a closed loop with the xdp engine, which checks every reply completely, or with the kernel engine,
+//! which costs less. A run in which a reply was wrong, or more than [`LOST`] were lost, is an error and not a result.
 
 use std::net::{IpAddr, SocketAddr};
 use std::process::{Command, Stdio};
@@ -79,8 +79,18 @@ pub(crate) fn start(
     Ok(running)
 }
 
-/// A run against `target` in which every reply was right.
+/// A run of the xdp engine against `target` in which every reply was right.
 pub(crate) fn run(lab: &Lab, target: SocketAddr, protocol: &dyn Protocol) -> Result<LoadResult> {
+    run_by(Engine::Xdp, lab, target, protocol)
+}
+
+/// The same with another engine.
+pub(crate) fn run_by(
+    engine: Engine,
+    lab: &Lab,
+    target: SocketAddr,
+    protocol: &dyn Protocol,
+) -> Result<LoadResult> {
     let plan = Plan {
         flows: FLOWS,
         arrivals: Arrivals::Closed { inflight: INFLIGHT },
@@ -93,7 +103,7 @@ pub(crate) fn run(lab: &Lab, target: SocketAddr, protocol: &dyn Protocol) -> Res
     let never = AtomicBool::new(false);
     let result = lab.machine("client")?.run(|| {
         pin(CLIENT_CPU)?;
-        udpath_load::run(&plan, Engine::Xdp, protocol, &mut |_| (), &never).context("the load")
+        udpath_load::run(&plan, engine, protocol, &mut |_| (), &never).context("the load")
     })??;
     let counts = &result.counts;
     ensure!(counts.ok > 0, "nothing was answered");
