@@ -161,14 +161,15 @@ pub fn run(
                 .map_or_else(String::new, |e| format!(" The last send failed: {e}.")),
         });
     }
-    let found = sample.map(|mut sample| {
+    let (found, kinds) = sample.map_or((None, Vec::new()), |mut sample| {
         sample.read();
-        sample.found()
+        (Some(sample.found()), sample.kinds())
     });
     if let Some(found) = &found {
         found.correct(&mut account.counts);
     }
     let mut result = measured.into_result(plan, protocol.name(), inflight, &interface, &account);
+    result.kinds = kinds;
     if let Some(found) = &found {
         result.generator.notes.push(found.note(account.counts.received));
         result.warnings.extend(found.warning());

@@ -48,7 +48,8 @@ pub struct LoadResult {
     pub seconds: f64,
     /// The outcome of every request and every reply.
     pub counts: Counts,
-    /// Intact replies by what they say, such as DNS response codes; empty for protocols whose replies are all alike.
+    /// Intact replies by what they say, such as DNS response codes; empty for protocols whose replies are all alike. Of the
+    /// kernel engine: of the replies that it checked completely.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<Kind>,
     /// Requested transactions per second (open loop); none for a closed loop.

@@ -8,8 +8,11 @@
 //! A rate is held only if replies keep up with requests: otherwise the search could find a rate that fills a queue more
 //! slowly than a run lasts. A rate counts as held, or as exceeded, if two of at most three runs agree. A run limited by the
 //! generator says nothing about the server, so its rate bounds the search but is never the server's limit.
+//!
+//! A closed loop has no rate to choose: there the search is for the number of requests in flight that completes most.
 
 mod bracket;
+mod closed;
 
 use std::time::Duration;
 
@@ -82,6 +85,22 @@ impl Limits {
     }
 }
 
+impl Limits {
+    /// The verdict on a run of a closed loop, and its reason.
+    fn judge_closed(&self, result: &LoadResult) -> (RateVerdict, String) {
+        let (loss, p99) = (result.counts.loss(), result.sent_latency.as_ref().map(|latency| latency.p99));
+        // Without any reply there is no latency.
+        let p99 = p99.map_or(Duration::MAX, Duration::from_nanos);
+        let within = loss <= self.loss && self.p99.is_none_or(|limit| p99 <= limit);
+        let seen = format!("{:.3} % lost or late, p99 {p99:.1?}", loss * 100.0);
+        match result.generator.reasons.first() {
+            _ if within => (RateVerdict::Held, seen),
+            Some(reason) => (RateVerdict::GeneratorLimited, format!("{seen}, but {reason}")),
+            None => (RateVerdict::Exceeded, seen),
+        }
+    }
+}
+
 /// The percentage of requests that waited in growing queues at the end of a run, if it is above the limit.
 fn fell_behind(rate: f64, result: &LoadResult, loss: f64) -> Option<f64> {
     let sent = result.counts.sent as f64;
@@ -94,8 +113,11 @@ fn fell_behind(rate: f64, result: &LoadResult, loss: f64) -> Option<f64> {
 /// One run of the search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
-    /// Rate offered, transactions per second.
+    /// Rate offered, transactions per second; of a closed loop, that completed.
     pub rate: f64,
+    /// Closed loop: requests in flight per flow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inflight: Option<u32>,
     /// Rate completed.
     pub tps: f64,
     /// Share of requests without a valid reply in time, 0..=1.
@@ -117,8 +139,11 @@ pub struct FindMax {
     pub loss: f64,
     /// The limit of p99, nanoseconds.
     pub p99: Option<u64>,
-    /// Highest rate proven to hold the limits.
+    /// Highest rate proven to hold the limits; of a closed loop, the median of its runs.
     pub max_rate: Option<f64>,
+    /// Closed loop: requests in flight per flow that completed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inflight: Option<u32>,
     /// Lowest rate above it that did not.
     pub not_held: Option<f64>,
     /// Why the search ended.
@@ -137,6 +162,14 @@ impl FindMax {
             Some(rate) => format!("{rate:.0} per second held"),
             None => "no rate held".to_owned(),
         };
+        if let Some(inflight) = self.inflight {
+            let more = match self.end {
+                End::Server => "more in flight complete no more, or exceed the limits",
+                End::Generator => "with more, the GENERATOR is the limit, not the server",
+                End::Ceiling | End::Steps => "more cannot be in flight",
+            };
+            return format!("{held} with {inflight} in flight per flow; {more}");
+        }
         let above = self.not_held.map_or_else(String::new, |r| format!(" at {r:.0} per second"));
         match self.end {
             End::Server => format!("{held}; the server's limit was exceeded{above}"),
@@ -147,8 +180,8 @@ impl FindMax {
     }
 }
 
-/// Searches from the rate of `plan` (an open loop; its process is kept). `run` carries out one plan, `probed` receives
-/// every run.
+/// Searches from the rate of `plan` (an open loop; its process is kept), or, of a closed loop, for the best number in flight. `run`
+/// carries out one plan, `probed` receives every run.
 ///
 /// # Errors
 /// The plan or the limits are invalid, or a run failed.
@@ -160,8 +193,10 @@ pub fn find_max(
 ) -> Result<FindMax, Error> {
     plan.check()?;
     limits.check()?;
-    let Arrivals::Open { rate: start, process } = plan.arrivals else {
-        return Err(PlanError::SearchWithoutRate.into());
+    let (start, process) = match plan.arrivals {
+        Arrivals::Open { rate, process } => (rate, process),
+        Arrivals::Closed { .. } => return closed::search(plan, limits, run, probed),
+        Arrivals::Ramp { .. } => return Err(PlanError::SearchOfRamp.into()),
     };
     let mut search = Search::new(start, highest(plan, process));
     let (mut probes, mut results) = (Vec::new(), Vec::<(f64, LoadResult)>::new());
@@ -170,6 +205,7 @@ pub fn find_max(
         let (verdict, reason) = limits.judge(rate, &result);
         let probe = Probe {
             rate,
+            inflight: None,
             tps: result.tps,
             loss: result.counts.loss(),
             p99: result.intended_latency.as_ref().map(|l| l.p99),
@@ -190,6 +226,7 @@ pub fn find_max(
         loss: limits.loss,
         p99: limits.p99.map(|p| p.as_nanos() as u64),
         max_rate,
+        inflight: None,
         not_held: search.lowest_failed(),
         end: search.end(),
         probes,
@@ -234,6 +271,16 @@ mod tests {
         };
         let arrivals = Arrivals::Open { rate: 2000.0, process: Process::Constant };
         outcome.into_result(&Plan { arrivals, ..Plan::new(([127, 0, 0, 1], 7).into()) })
+    }
+
+    /// A run of a closed loop, with `lost` of 10,000 requests lost.
+    pub(super) fn closed_run(tps: f64, latency: Duration, lost: u64) -> LoadResult {
+        let mut result = run(2000, latency);
+        result.tps = tps;
+        let ok = 10_000 - lost;
+        result.counts = Counts { sent: 10_000, ok, lost, received: ok, ..Counts::default() };
+        result.sent_latency = result.intended_latency.take();
+        result
     }
 
     /// Requests in a queue count as unanswered, those in flight on the path do not.

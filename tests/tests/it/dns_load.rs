@@ -107,6 +107,36 @@ fn knotd_and_nsd_answer_generated_names_over_every_engine() {
     }
 }
 
+/// The number of queries in flight that completes most, and how much that is.
+#[test]
+fn the_kernel_engine_searches_for_the_number_in_flight() {
+    udpath_lab::needs_root!();
+    let lab = client_and_server("dns-search", 1);
+    let server = start(&lab, DnsProgram::Nsd);
+    let napi = lab.machine("server").unwrap().towards("client").unwrap().ensure_napi().unwrap();
+    let target = server.ipv4().to_string();
+    let names = ["load", "dns", &target, "--name", "H{}.eXample.test", "--names", "1000", "--flows", "4"];
+    let search = ["--engine", "kernel", "--find-max", "--loss", "5%", "-d", "200ms", "--json"];
+    let mut inside = lab.machine("client").unwrap().command(program());
+    inside.args(names).args(search);
+    let ended =
+        Run::of(inside, "the search").within(TIMEOUT * 3).start_with(|command| lab.spawn(command)).finish();
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    let found: Value = serde_json::from_str(&ended.out).unwrap();
+    let probes = found["probes"].as_array().unwrap();
+    let inflight: Vec<u64> = probes.iter().map(|probe| probe["inflight"].as_u64().unwrap()).collect();
+    assert!(inflight[0] == 1 && inflight.is_sorted() && inflight.len() >= 6, "{inflight:?}");
+    let best = &found["best"];
+    assert_eq!(best["engine"], "kernel");
+    let at = |wanted: &Value| -> Vec<f64> {
+        let of = probes.iter().filter(|probe| probe["inflight"] == *wanted);
+        of.map(|probe| probe["tps"].as_f64().unwrap()).collect()
+    };
+    assert!(at(&found["inflight"]).contains(&found["max_rate"].as_f64().unwrap()), "{probes:?}");
+    drop((napi, server));
+    lab.down().unwrap();
+}
+
 /// The kernel engine judges every reply by its header, and a sample completely: question, records and all.
 #[test]
 fn knotd_and_nsd_answer_the_kernel_engine() {
@@ -125,10 +155,12 @@ fn knotd_and_nsd_answer_the_kernel_engine() {
                 let note = result["generator"]["notes"][0].as_str().unwrap();
                 let checked =
                     note.split_once(" of ").and_then(|(checked, _)| checked.replace(',', "").parse().ok());
-                assert!(
-                    checked.is_some_and(|checked: u64| checked > 10),
-                    "{which:?} {target} {more:?}: {note}"
-                );
+                let checked: u64 = checked.unwrap_or_else(|| panic!("{note}"));
+                let kinds = result["kinds"].as_array().unwrap();
+                let counted: u64 = kinds.iter().map(|kind| kind["count"].as_u64().unwrap()).sum();
+                assert!(checked > 10 && counted == checked, "{which:?} {target} {more:?}: {note} {kinds:?}");
+                let missing = more.contains(&"--missing");
+                assert_eq!(kinds.iter().any(|kind| kind["name"] == "NXDOMAIN"), missing, "{kinds:?}");
                 let warnings = result["warnings"].to_string();
                 assert!(!warnings.contains("checked completely"), "{which:?} {target} {more:?}: {warnings}");
             }

@@ -78,7 +78,7 @@ pub(crate) struct Args {
     /// Seed of the arrival times
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,
-    /// Search for the highest rate within --loss and --p99
+    /// Search for the highest rate within --loss and --p99; with --engine kernel, by the number in flight
     #[arg(long, conflicts_with = "record")]
     pub(crate) find_max: bool,
     /// Search: largest share of requests lost or late [default: 0.1%]

@@ -25,7 +25,8 @@ pub(crate) fn run(args: &Args) -> Done {
     let stop = Arc::new(AtomicBool::new(false));
     terminal::stop_on_signals(&stop)?;
     match &task.search {
-        _ if args.lab.lab => lab::run(args, &task, record, &stop),
+        Some(limits) if args.lab.lab => lab::search(args, &task, limits, &stop),
+        None if args.lab.lab => lab::run(args, &task, record, &stop),
         Some(limits) => search::run(args, &task, limits, &stop),
         None => single::once(args, &task, record, &stop),
     }

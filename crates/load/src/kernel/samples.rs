@@ -9,7 +9,7 @@
 
 use udpath_bpf::{Judged, RequestTable, Sample, Samples};
 
-use crate::result::Counts;
+use crate::result::{Counts, Kind};
 use crate::template::{Judgement, Protocol, Template};
 
 /// Most replies checked per reading, every 2 to 20 ms. Lower: on machines of many CPUs the sample is smaller. Higher: this
@@ -72,6 +72,11 @@ impl<'a> SampleCheck<'a> {
 
     pub(super) fn found(&self) -> Found {
         self.found
+    }
+
+    /// The intact ones of the replies checked, by what they say.
+    pub(super) fn kinds(&self) -> Vec<Kind> {
+        self.template.kinds()
     }
 }
 

@@ -162,9 +162,9 @@ pub enum PlanError {
     /// A loss limit that is not a share.
     #[error("invalid loss limit {0}: expected a share from 0 % to below 100 %")]
     Loss(f64),
-    /// A search for the highest rate without a rate to start at.
-    #[error("a search for the highest rate needs an open loop: set the rate to start at")]
-    SearchWithoutRate,
+    /// A search for the highest rate from a ramp.
+    #[error("a search for the highest rate starts at one rate, or is a closed loop: remove the ramp")]
+    SearchOfRamp,
     /// The engine cannot carry out this plan.
     #[error("the {engine} engine cannot run this plan: {what}")]
     Engine {

@@ -17,6 +17,7 @@ struct Page<'a> {
     latency_chart: String,
     counts: Vec<CountRow>,
     kinds: Vec<KindRow>,
+    is_sample: bool,
     generator: String,
     cpu_rows: Vec<CpuRow>,
     cpu_chart: String,
@@ -62,6 +63,7 @@ pub(crate) fn page(result: &LoadResult) -> String {
         latency_chart: svg::both(|paper| svg::latency::draw(&curves, paper)),
         counts: counts(result),
         kinds: kinds(result),
+        is_sample: words::load::is_sample(result),
         generator: generator(result),
         cpu_rows: cpu_rows([("", result.cpus.as_slice())].into_iter()),
         cpu_chart: {

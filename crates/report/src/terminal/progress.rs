@@ -27,7 +27,9 @@ pub fn load_line(p: &Progress) -> String {
 /// A run of a search.
 #[must_use]
 pub fn probe_line(probe: &Probe) -> String {
-    format!("{:>8}/s  {}: {}", units::tps(probe.rate), super::search::verdict(probe.verdict), probe.reason)
+    let (rate, verdict) = (units::tps(probe.rate), super::search::verdict(probe.verdict));
+    let inflight = probe.inflight.map_or_else(String::new, |inflight| format!("{inflight:>5} in flight "));
+    format!("{inflight}{rate:>8}/s  {verdict}: {}", probe.reason)
 }
 
 /// A trial of a climb, within `blocks` (done, most) of four trials. `live`: of what clients send.

@@ -9,8 +9,9 @@ use crate::units;
 /// The result of `udpath load --find-max`.
 #[must_use]
 pub fn text(found: &FindMax, style: &Style) -> String {
+    let closed = found.probes.iter().any(|probe| probe.inflight.is_some());
     let mut table = Table::with(vec![
-        Cell::right("offered/s"),
+        Cell::right(if closed { "in flight" } else { "offered/s" }),
         Cell::right("completed/s"),
         Cell::right("loss"),
         Cell::right("p99"),
@@ -24,7 +25,7 @@ pub fn text(found: &FindMax, style: &Style) -> String {
             RateVerdict::GeneratorLimited => Paint::Warn,
         };
         table.row(vec![
-            Cell::right(units::tps(probe.rate)),
+            Cell::right(probe.inflight.map_or_else(|| units::tps(probe.rate), |n| n.to_string())),
             Cell::right(units::tps(probe.tps)),
             Cell::right(units::loss(probe.loss)),
             Cell::right(p99),

@@ -41,7 +41,8 @@ pub(crate) fn conclusion(result: &LoadResult) -> String {
 pub(crate) fn kinds(result: &LoadResult) -> Option<String> {
     let said = sorted_kinds(result).into_iter();
     let said = said.map(|kind| format!("{} {}", kind.name, units::count(kind.count))).collect::<Vec<_>>();
-    (!said.is_empty()).then(|| format!("replies, warm-up included: {}", said.join(", ")))
+    let which = if is_sample(result) { "replies checked completely" } else { "replies, warm-up included" };
+    (!said.is_empty()).then(|| format!("{which}: {}", said.join(", ")))
 }
 
 /// The same, for a table.
@@ -49,6 +50,11 @@ pub(crate) fn sorted_kinds(result: &LoadResult) -> Vec<&Kind> {
     let mut kinds: Vec<_> = result.kinds.iter().collect();
     kinds.sort_by_key(|kind| std::cmp::Reverse(kind.count));
     kinds
+}
+
+/// Whether only a sample of the replies was read: the kernel engine checks the others by a few fields.
+pub(crate) fn is_sample(result: &LoadResult) -> bool {
+    result.engine == "kernel"
 }
 
 /// Throughput per core of the sender and of the receiver.

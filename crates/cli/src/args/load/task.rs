@@ -185,7 +185,7 @@ fn engine(args: &Args, mode: Mode, transport: Transport) -> Result<Engine, Strin
     if transport == Transport::Tcp || mode != Mode::Rr {
         return Err(only.into());
     }
-    if args.rate.is_some() || args.ramp.is_some() || args.arrivals.is_some() || args.find_max {
+    if args.rate.is_some() || args.ramp.is_some() || args.arrivals.is_some() {
         return Err(format!("{only}; it has no rate"));
     }
     if args.threads.is_some() {
@@ -209,12 +209,10 @@ fn search(args: &Args, mode: Mode) -> Result<Option<Limits>, String> {
     }
     if args.inflight.is_some() || args.ramp.is_some() {
         return Err(
-            "--find-max sets the rate: remove --inflight and --ramp; --rate sets where the search starts"
+            "--find-max sets the rate, or with --engine kernel the number in flight: remove --inflight and --ramp; --rate sets \
+             where the search starts"
                 .into(),
         );
-    }
-    if args.lab.lab {
-        return Err("--find-max does not support --lab: name a server".into());
     }
     Ok(Some(Limits { loss: args.loss.unwrap_or(SEARCH_LOSS), p99: args.p99 }))
 }
@@ -235,6 +233,9 @@ fn arrivals(args: &Args, mode: Mode) -> Result<Arrivals, String> {
                 .into())
         }
         (None, Some((from, to)), None) => Ok(Arrivals::Ramp { from, to }),
+        (None, None, None) if args.find_max && args.engine == Engine::Kernel => {
+            Ok(Arrivals::Closed { inflight: 1 })
+        }
         (None, None, None) if !args.find_max => closed(),
         (rate, None, process) => {
             let process = process.unwrap_or(Process::Constant);

@@ -8,7 +8,8 @@
 //!   all-to-all   N c ─▶ N s      every client to every server
 //! ```
 //! Every server is a process (`udpath serve`) on its own machine, every client a load on its own machine. The loads
-//! start together, and their results are merged: counts and histograms are summed.
+//! start together, and their results are merged: counts and histograms are summed. A search (`--find-max`) does that at several
+//! rates with the same servers.
 
 mod receivers;
 mod servers;
@@ -20,9 +21,10 @@ use std::thread;
 
 use anyhow::{Context, anyhow};
 use udpath_lab::{Interface, Lab, LabBuilder, LinkSpec, Machine, NapiGuard};
-use udpath_load::plan::{Mode, Plan, Transport};
+use udpath_load::plan::{Arrivals, Mode, Plan, Transport};
 use udpath_load::record::Arrived;
 use udpath_load::result::{Core, LoadResult};
+use udpath_load::search::Limits;
 use udpath_load::{Engine, Error, Progress};
 
 use super::progress::ProgressLine;
@@ -47,6 +49,40 @@ const fn sides(pattern: Pattern, hosts: usize) -> (usize, usize) {
 
 /// Creates the machines, starts the servers, runs one load per client, and prints the merged result.
 pub(super) fn run(args: &Args, task: &Task, record: Option<Recorder>, stop: &AtomicBool) -> Done {
+    let (result, cut) = with_lab(args, task, stop, |hosts| hosts.measure(&task.plan))?;
+    single::finish(args, result, cut, record)
+}
+
+/// The same at several rates, each of which is that of all clients together, and prints which of them the servers hold.
+pub(super) fn search(args: &Args, task: &Task, limits: &Limits, stop: &AtomicBool) -> Done {
+    let found = with_lab(args, task, stop, |hosts| {
+        let mut failure = None;
+        let found = super::search::find(&task.plan, limits, stop, &mut |plan| {
+            let ended = |why: String| Error::Engine { engine: task.engine.name(), source: why.into() };
+            match hosts.measure(&hosts.shared(plan)) {
+                Ok((result, None)) => Ok(result),
+                Ok((_, Some(why))) => Err(ended(why)),
+                Err(error) => {
+                    failure = Some(error);
+                    Err(ended(String::new()))
+                }
+            }
+        });
+        match failure {
+            Some(failure) => Err(failure),
+            None => Ok(found?),
+        }
+    })?;
+    super::search::print(args, "the lab's servers", &found)
+}
+
+/// Calls `work` with the machines of the lab, whose servers run.
+fn with_lab<T>(
+    args: &Args,
+    task: &Task,
+    stop: &AtomicBool,
+    work: impl FnOnce(&Hosts<'_>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let options = ServerOptions::new(args.protocol, &args.options.of(args.protocol)?)?;
     let pattern = args.lab.pattern.unwrap_or(Pattern::Single);
     let (clients, servers) = sides(pattern, args.lab.hosts.unwrap_or(2));
@@ -60,85 +96,111 @@ pub(super) fn run(args: &Args, task: &Task, record: Option<Recorder>, stop: &Ato
         _ => lab.mesh("client", "server", &spec),
     };
     let lab = lab.up()?;
-    let done = in_lab(args, task, &options, &lab, stop);
+    let done = Hosts::start(args, task, &options, &lab, stop).and_then(|hosts| work(&hosts));
     // Dropping it would do the same, but without reporting errors. An earlier error is reported first.
     let down = lab.down().context("cannot take the lab down");
-    let (result, cut) = done?;
+    let done = done?;
     down?;
-    single::finish(args, result, cut, record)
+    Ok(done)
 }
 
-fn in_lab(
-    args: &Args,
-    task: &Task,
-    options: &ServerOptions,
-    lab: &Lab,
-    stop: &AtomicBool,
-) -> Result<(LoadResult, Option<String>), Failure> {
-    let of = |side: &str| -> Vec<&Machine> {
-        lab.machines().iter().filter(|m| m.name().starts_with(side)).collect()
-    };
-    let mut running = Vec::new();
-    for machine in of("server") {
-        running.push(Server::start(lab, machine, args, task, options)?);
+/// The clients, and the servers while they run.
+struct Hosts<'a> {
+    args: &'a Args,
+    task: &'a Task,
+    lab: &'a Lab,
+    stop: &'a AtomicBool,
+    servers: Vec<Server>,
+    _napi: Vec<NapiGuard>,
+}
+
+impl<'a> Hosts<'a> {
+    fn start(
+        args: &'a Args,
+        task: &'a Task,
+        options: &ServerOptions,
+        lab: &'a Lab,
+        stop: &'a AtomicBool,
+    ) -> Result<Self, Failure> {
+        let servers = machines(lab, "server");
+        let running = servers.iter().map(|machine| Server::start(lab, machine, args, task, options));
+        let running = running.collect::<Result<_, _>>()?;
+        // Requests sent by the driver are lost unless the server's end has NAPI.
+        let napi = match task.engine {
+            Engine::Socket | Engine::Xdp | Engine::XdpRings => Vec::new(),
+            Engine::Kernel => servers
+                .iter()
+                .flat_map(|machine| machine.interfaces())
+                .map(Interface::ensure_napi)
+                .collect::<Result<_, _>>()
+                .context("cannot enable NAPI at the servers")?,
+        };
+        Ok(Self { args, task, lab, stop, servers: running, _napi: napi })
     }
-    let mut loads = Vec::new();
-    for machine in of("client") {
-        loads.push((machine, plan_for(lab, machine, task)?));
+
+    /// The plan of one client, if all of them together follow `plan`'s rate.
+    fn shared(&self, plan: &Plan) -> Plan {
+        let clients = machines(self.lab, "client").len() as f64;
+        let arrivals = match plan.arrivals {
+            Arrivals::Open { rate, process } => Arrivals::Open { rate: rate / clients, process },
+            other => other,
+        };
+        Plan { arrivals, ..plan.clone() }
     }
-    // Requests sent by the driver are lost unless the server's end has NAPI.
-    let napi: Vec<NapiGuard> = match task.engine {
-        Engine::Socket | Engine::Xdp | Engine::XdpRings => Vec::new(),
-        Engine::Kernel => of("server")
-            .iter()
-            .flat_map(|m| m.interfaces())
-            .map(Interface::ensure_napi)
-            .collect::<Result<_, _>>()
-            .context("cannot enable NAPI at the servers")?,
-    };
-    let one_way = task.plan.mode != Mode::Rr;
-    let ask = || if one_way { receivers::received(&loads, args) } else { Ok(None) };
-    let (before, cpu_before) = (ask()?, cpu_seconds(&running));
-    let outcomes = together(args, task, &loads, stop)?;
-    let (at_the_end, cpu_after) = (ask()?, cpu_seconds(&running));
-    let after = udpath_load::settle(task.plan.transport, ask)?;
-    drop(napi);
-    drop(running);
-    let (mut results, mut cuts) = (Vec::new(), Vec::new());
-    for (outcome, (machine, _)) in outcomes.into_iter().zip(&loads) {
-        match outcome {
-            Ok(result) => results.push(result),
-            Err(Error::Cut { result, why }) => {
-                cuts.push(format!("{}: {}", machine.name(), single::cut(&result, &why)));
-                results.push(*result);
+
+    /// The merged result of all clients, each with `plan` towards its servers, and why it was cut short if it was.
+    fn measure(&self, plan: &Plan) -> Result<(LoadResult, Option<String>), Failure> {
+        let args = self.args;
+        let mut loads = Vec::new();
+        for machine in machines(self.lab, "client") {
+            loads.push((machine, plan_for(self.lab, machine, plan)?));
+        }
+        let one_way = plan.mode != Mode::Rr;
+        let ask = || if one_way { receivers::received(&loads, args) } else { Ok(None) };
+        let (before, cpu_before) = (ask()?, cpu_seconds(&self.servers));
+        let outcomes = together(args, self.task, &loads, self.stop)?;
+        let (at_the_end, cpu_after) = (ask()?, cpu_seconds(&self.servers));
+        let after = udpath_load::settle(plan.transport, ask)?;
+        let (mut results, mut cuts) = (Vec::new(), Vec::new());
+        for (outcome, (machine, _)) in outcomes.into_iter().zip(&loads) {
+            match outcome {
+                Ok(result) => results.push(result),
+                Err(Error::Cut { result, why }) => {
+                    cuts.push(format!("{}: {}", machine.name(), single::cut(&result, &why)));
+                    results.push(*result);
+                }
+                Err(error) => return Err(error.into()),
             }
-            Err(error) => return Err(error.into()),
         }
+        let mut merged = LoadResult::merge(&results).ok_or_else(|| anyhow!("no client ran"))?;
+        match (before, at_the_end, after) {
+            (Some(before), Some(at_the_end), Some(after)) => {
+                let all = after.since(before);
+                let in_window = match plan.transport {
+                    Transport::Udp => all.bytes,
+                    Transport::Tcp => at_the_end.since(before).bytes,
+                };
+                merged.deliver(Arrived { all, in_window });
+            }
+            _ if one_way => {
+                let targets = merged.targets.join(", ");
+                merged.warnings.push(udpath_load::unreported(args.protocol.name, plan.transport, &targets));
+            }
+            _ => {
+                let answered = merged.tps * merged.seconds;
+                let used = cpu_before.zip(cpu_after).map(|(before, after)| after - before);
+                let used = used.filter(|used| *used >= MIN_CPU_SECONDS);
+                merged.per_core.receiver =
+                    used.and_then(|used| Core::new(used, answered, answered * f64::from(merged.size)));
+            }
+        }
+        Ok((merged, cuts.into_iter().next()))
     }
-    let mut merged = LoadResult::merge(&results).ok_or_else(|| anyhow!("no client ran"))?;
-    match (before, at_the_end, after) {
-        (Some(before), Some(at_the_end), Some(after)) => {
-            let all = after.since(before);
-            let in_window = match task.plan.transport {
-                Transport::Udp => all.bytes,
-                Transport::Tcp => at_the_end.since(before).bytes,
-            };
-            merged.deliver(Arrived { all, in_window });
-        }
-        _ if one_way => {
-            let warning =
-                udpath_load::unreported(args.protocol.name, task.plan.transport, &merged.targets.join(", "));
-            merged.warnings.push(warning);
-        }
-        _ => {
-            let answered = merged.tps * merged.seconds;
-            let used = cpu_before.zip(cpu_after).map(|(before, after)| after - before);
-            let used = used.filter(|used| *used >= MIN_CPU_SECONDS);
-            merged.per_core.receiver =
-                used.and_then(|used| Core::new(used, answered, answered * f64::from(merged.size)));
-        }
-    }
-    Ok((merged, cuts.into_iter().next()))
+}
+
+/// The machines of one side.
+fn machines<'a>(lab: &'a Lab, side: &str) -> Vec<&'a Machine> {
+    lab.machines().iter().filter(|machine| machine.name().starts_with(side)).collect()
 }
 
 /// Shortest CPU time of servers that is reported, seconds: the kernel counts it in ticks of 10 ms. Lower: the figure is
@@ -158,8 +220,8 @@ fn cpu_seconds(servers: &[Server]) -> Option<f64> {
     servers.iter().map(of).sum()
 }
 
-/// The task's plan towards all servers that this client has a link to, with the plan's flows to each.
-fn plan_for(lab: &Lab, machine: &Machine, task: &Task) -> Result<Plan, Failure> {
+/// The plan towards all servers that this client has a link to, with the plan's flows to each.
+fn plan_for(lab: &Lab, machine: &Machine, plan: &Plan) -> Result<Plan, Failure> {
     let targets: Vec<SocketAddr> = machine
         .interfaces()
         .iter()
@@ -168,8 +230,8 @@ fn plan_for(lab: &Lab, machine: &Machine, task: &Task) -> Result<Plan, Failure> 
         })
         .collect::<Result<_, udpath_lab::Error>>()
         .context("cannot read the servers' addresses")?;
-    let flows = task.plan.flows.saturating_mul(targets.len() as u32);
-    let plan = Plan { targets, flows, ..task.plan.clone() };
+    let flows = plan.flows.saturating_mul(targets.len() as u32);
+    let plan = Plan { targets, flows, ..plan.clone() };
     plan.check().map_err(Failure::usage)?;
     Ok(plan)
 }
