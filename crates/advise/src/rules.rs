@@ -11,6 +11,7 @@
 mod arrivals;
 mod conflicts;
 mod counters;
+mod dropped;
 mod functions;
 mod hypervisor;
 mod irqs;
@@ -48,6 +49,7 @@ const SUBJECTS: &[&[Rule]] = &[
     loss::RULES,
     counters::RULES,
     arrivals::RULES,
+    dropped::RULES,
     readers::RULES,
     rss::RULES,
     irqs::RULES,

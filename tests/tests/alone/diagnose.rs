@@ -246,6 +246,7 @@ causes! {
     a_full_transmit_queue: "transmit-queue-full";
     a_packet_tap: "packet-sockets";
     connection_tracking: "netfilter";
+    a_filter_that_drops: "dropped-before-socket";
     rps_to_one_cpu: "rps-one-cpu";
     gro_in_vain: "gro";
     a_log_of_every_query: "logging";

@@ -22,6 +22,7 @@ pub(crate) const RANKS: &[&str] = &[
     "flow-limit",
     "conntrack-full",
     "conntrack-drops",
+    "dropped-before-socket",
     "fragments-lost",
     "checksum-errors",
     "no-listener",
@@ -143,7 +144,9 @@ const EXPLAINS: &[(&str, &[&str])] = &[
     ("checksum-errors", &["drops"]),
     ("no-listener", &["drops"]),
     ("fragments-lost", &["fragments"]),
-    ("conntrack-full", &["conntrack-drops"]),
+    ("conntrack-full", &["conntrack-drops", "dropped-before-socket"]),
+    ("conntrack-drops", &["dropped-before-socket"]),
+    ("dropped-before-socket", &["filtered"]),
     ("netfilter", &["filtered"]),
     ("rps-one-cpu", &["backlog-full"]),
 ];

@@ -192,6 +192,16 @@ pub(super) const CAUSES: &[Cause] = &[
         first: false,
     },
     Cause {
+        name: "a packet filter that drops some",
+        id: "dropped-before-socket",
+        served: REUSEPORT,
+        load: LIGHT,
+        before: drop_some,
+        during: nothing,
+        healthy: (REUSEPORT, LIGHT),
+        first: true,
+    },
+    Cause {
         name: "RPS to the wrong CPU",
         id: "rps-one-cpu",
         served: REUSEPORT,
@@ -280,6 +290,12 @@ fn tap(scene: &mut Scene) {
 fn track(scene: &mut Scene) {
     let rules = "add table inet t; add chain inet t c { type filter hook prerouting priority 0; }; \
                  add rule inet t c ct state new,established accept";
+    scene.run("nft", &[rules]);
+}
+
+fn drop_some(scene: &mut Scene) {
+    let rules = "add table inet t; add chain inet t c { type filter hook input priority 0; }; \
+                 add rule inet t c udp dport 7000 numgen random mod 10 == 0 drop";
     scene.run("nft", &[rules]);
 }
 
