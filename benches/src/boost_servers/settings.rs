@@ -105,6 +105,9 @@ impl Place<'_> {
         command.arg(if on { "apply" } else { "undo" }).args(["--state", state]);
         if let Some(machine) = machine {
             command.args(["--netns", self.lab.machine(machine)?.namespace()]);
+        } else if on {
+            // The lab's settings end with it; the machine's must, too, if this benchmark is killed.
+            command.args(["--confirm", "10m"]);
         }
         if on {
             command.args(settings.iter().flat_map(|setting| ["--set", setting]));
