@@ -33,25 +33,18 @@ fn the_kernel_engine_finds_a_server_on_kernel_sockets() {
 #[test]
 fn a_search_in_a_lab_shares_each_rate_between_its_clients() {
     udpath_lab::needs_root!();
-    let search = ["--find-max", "--rate", "2k", "--loss", "20%", "--p99", "1ms", "-d", "300ms", "--json"];
+    let search = ["--find-max", "--rate", "2k", "--loss", "20%", "--p99", "5ms", "-d", "300ms", "--json"];
     let lab = ["load", "echo", "--lab", "--pattern", "incast", "--hosts", "2", "--flows", "2"];
-    let ended = Run::new(&[&lab[..], &search].concat()).within(TIMEOUT * 3).finish();
-    let found: Value = serde_json::from_str(&ended.out).unwrap_or_else(|_| panic!("{}", ended.err));
-    let probes = found["probes"].as_array().unwrap();
-    assert!(probes.len() > 2, "{probes:?}");
-    // Every rate that the generator reached: as much was offered by both clients together.
-    let near = |probe: &&Value| {
-        probe["verdict"] != "generator_limited" && probe["loss"] == 0.0 && probe["rate"].as_f64() > Some(1e3)
-    };
-    for probe in probes.iter().filter(near) {
-        let [rate, tps] = ["rate", "tps"].map(|name| probe[name].as_f64().unwrap());
-        assert!((tps / rate - 1.0).abs() < 0.1, "{probe}");
-    }
-    if found["max_rate"].is_null() {
-        assert_eq!(ended.code(), Some(1), "{}", ended.err);
-    } else {
-        assert_eq!(found["best"]["targets"].as_array().unwrap().len(), 2, "{}", found["best"]);
-    }
+    let ended = Run::new(&[&lab[..], &search].concat()).within(TIMEOUT * 4).finish();
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    let found: Value = serde_json::from_str(&ended.out).unwrap();
+    let held = found["probes"].as_array().unwrap().iter().filter(|probe| probe["verdict"] == "held");
+    let rates: Vec<[f64; 2]> =
+        held.map(|probe| ["rate", "tps"].map(|name| probe[name].as_f64().unwrap())).collect();
+    assert!(!rates.is_empty(), "{found}");
+    // Both clients together completed what was offered, except for a fifth at most.
+    assert!(rates.iter().all(|[rate, tps]| (0.75..1.1).contains(&(tps / rate))), "{rates:?}");
+    assert_eq!(found["best"]["targets"].as_array().unwrap().len(), 2, "{}", found["best"]);
 }
 
 #[test]
