@@ -12,7 +12,7 @@ use udpath_host::Source;
 use udpath_host::source::Folder;
 use udpath_rig::{VmSpec, awaited, program};
 
-use crate::{Recorded, StopOnPanic, packets, settings, steps};
+use crate::{Recorded, Step, StopOnPanic, packets, settings, steps};
 
 /// Time limit. An idle machine with two CPUs takes a minute at most; one that also runs builds, five times as long.
 const WITHIN: Duration = Duration::from_secs(600);
@@ -119,6 +119,18 @@ fn an_unspread_setup_is_detected_fixed_and_restored() {
     machine.fine("status");
     machine.fine("undo");
     assert_eq!(findings(machine, "undone"), findings(machine, "found"));
+}
+
+/// Neighbours that the table has no room for: what is sent to them is lost, and `diagnose` says why.
+#[test]
+fn a_neighbour_table_that_is_full_is_diagnosed() {
+    udpath_lab::needs_root!();
+    let Step { code, out, err } = &MACHINE.steps["overflow"];
+    assert_eq!(*code, 1, "{out}{err}");
+    let said: Value = serde_json::from_str(out).unwrap_or_else(|_| panic!("{err}"));
+    let ids: Vec<&str> =
+        said["findings"].as_array().unwrap().iter().map(|finding| finding["id"].as_str().unwrap()).collect();
+    assert!(ids.contains(&"neighbour-table-full"), "{ids:?}");
 }
 
 /// Key and table are read on the machine, not given.

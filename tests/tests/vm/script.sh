@@ -160,6 +160,28 @@ step metrics udpath export --once --queues
 step top udpath top --once -i 0.5
 step top-json udpath top --once --json -i 0.5
 
+# More neighbours are addressed than the table may hold: none of them exists, so each entry stays until its host is given up. The
+# limits are the machine's, not a namespace's.
+overflow() {
+    cd /proc/sys/net/ipv4/neigh/default && before=$(cat gc_thresh1 gc_thresh2 gc_thresh3)
+    for n in 1 2 3; do echo $((4 * n)) > gc_thresh$n; done
+    ip address add 198.51.100.1/24 dev eth1 && ip link set eth1 up
+    to=
+    for host in $(seq 2 99); do to="$to 198.51.100.$host:7"; done
+    # shellcheck disable=SC2086
+    udpath load echo $to --flows 98 --rate 200 -d 60s > /dev/null 2>&1 &
+    sender=$!
+    sleep 1
+    udpath diagnose -d 2s --json
+    ended=$?
+    kill -9 $sender
+    ip address del 198.51.100.1/24 dev eth1
+    # shellcheck disable=SC2086
+    set -- $before && echo "$1" > gc_thresh1 && echo "$2" > gc_thresh2 && echo "$3" > gc_thresh3
+    return $ended
+}
+step overflow overflow
+
 . /files/settings.sh
 
 # A CPU goes offline in the middle of a profile. Last, since drivers reassign their queues when CPUs come and go.
