@@ -135,11 +135,12 @@ fn nothing_is_amplified_over_any_io() {
                 socket.send(datagram).unwrap();
             }
             asked += unanswered.len() + broken.len() + 2;
-            // One flow is answered in order.
-            for number in [2, 3] {
-                let reply = reply(&socket);
-                assert_eq!((reply.origin, reply.mode), (Timestamp(number), 4), "{io} {address}");
+            let mut replies = [(); 2].map(|()| reply(&socket)).map(|reply| (reply.origin.0, reply.mode));
+            // One flow is answered in order, unless several threads read one socket.
+            if io == "shared" {
+                replies.sort_unstable();
             }
+            assert_eq!(replies, [(2, 4), (3, 4)], "{io} {address}");
         }
         let counts = end(server);
         let total = &counts["total"];
