@@ -19,7 +19,7 @@ use udpath_lab::{Lab, LabBuilder, LinkSpec};
 
 use crate::bed::udpath;
 use crate::claim::{Bound, Claim, Unit};
-use crate::race::quantile;
+use crate::race::median;
 use crate::results::Results;
 use daemons::{Daemon, Kind, Shape};
 use settings::{PEERS, Place};
@@ -126,7 +126,7 @@ pub(crate) fn run(results: &mut Results) -> Result<()> {
         Bound::AtLeast(GAINS_AT_LEAST),
     ));
     let worse = configured.iter().filter(|gain| gain.ratio.high < 1.0).count();
-    let median = quantile(configured.iter().map(|gain| gain.ratio.ratio).collect(), 0.5);
+    let median = median(configured.iter().map(|gain| gain.ratio.ratio).collect());
     let what = "median gain of six servers, their configuration too";
     let claim =
         Claim::new("boost_servers.median", what, median, Unit::Ratio, Bound::AtLeast(MEDIAN_AT_LEAST));

@@ -117,7 +117,19 @@ pub(crate) fn cpu_time() -> Duration {
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// The quantile `at` of the values; 0.5 is the median.
+/// The median: of an even number of values, the mean of the middle two.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    let upper = values.get(middle).copied().unwrap_or(f64::NAN);
+    if values.len() % 2 == 1 {
+        upper
+    } else {
+        (values.get(middle.wrapping_sub(1)).copied().unwrap_or(upper) + upper) / 2.0
+    }
+}
+
+/// The quantile `at` of many values, one of them.
 pub(crate) fn quantile(mut values: Vec<f64>, at: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let index = (values.len() as f64 * at) as usize;
