@@ -13,6 +13,7 @@
  *
  * All slots send the same requests in turn, each with an identifier that is written when it is sent. Signed requests must not
  * be changed: then each slot sends requests of its own (`own_mask`), written with the identifiers of their transactions.
+ * Without an identifier (width 0) a flow has one slot, and any reply to its port answers.
  *
  * Rules see a few fields of a reply. User space sees a sample of whole replies, as many as it can check: see sample().
  */
@@ -45,7 +46,7 @@ const volatile __u32 reply_min;    /* payload bytes, 1 or more */
 const volatile __u32 reply_max;
 const volatile __u32 id_at;        /* the identifier's offset in a request */
 const volatile __u32 id_echoed_at; /* ... and in a reply; it ends before reply_min */
-const volatile __u32 id_width;     /* 2, 4 or 8 bytes, big endian; 1 if slots have requests of their own */
+const volatile __u32 id_width;     /* 1, 2, 4 or 8 bytes, big endian; 0: there is none */
 const volatile __u64 id_mask;      /* its low bits that vary */
 const volatile __u64 id_key;       /* random for each run: distinguishes replies to an earlier run */
 const volatile __u32 flow_shift;   /* bits of the place */
@@ -145,6 +146,8 @@ static __always_inline __u32 judge(void *payload)
 
 static __always_inline __u64 load_id(void *at)
 {
+	if (id_width == 0)
+		return 0;
 	if (id_width == 1)
 		return *(__u8 *)at;
 	if (id_width == 2)
@@ -159,7 +162,12 @@ static __always_inline __u64 store_id(void *at, __u64 id)
 {
 	__u64 sum;
 
-	if (id_width == 2) {
+	if (id_width == 0)
+		return 0;
+	if (id_width == 1) {
+		sum = id & 0xff;
+		*(__u8 *)at |= sum;
+	} else if (id_width == 2) {
 		sum = bpf_htons(id);
 		*(__u16 *)at |= sum;
 	} else if (id_width == 4) {

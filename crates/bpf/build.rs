@@ -5,12 +5,13 @@ mod compile;
 
 use std::path::Path;
 
-const PROGRAMS: [&str; 11] = [
+const PROGRAMS: [&str; 12] = [
     "closed_loop",
     "delays",
     "drops",
     "live",
     "locks",
+    "mixed_loop",
     "pass",
     "prebuilt_loop",
     "reuseport",

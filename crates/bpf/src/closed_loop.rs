@@ -4,19 +4,22 @@
 //!   Requests::Echo      closed_loop.bpf.c     its own requests to an echo server; every byte of a reply is checked
 //!   Requests::Prebuilt  prebuilt_loop.bpf.c   a protocol's requests; length, identifier and some fields are checked,
 //!                                             and a sample of the replies is copied for a complete check (Samples)
+//!   several of them     mixed_loop.bpf.c      calls the program of the loop that a reply belongs to
 //! ```
 
 mod echo;
+mod mixed;
 mod prebuilt;
 mod samples;
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use aya::programs::XdpMode;
 use aya::programs::links::FdLink;
 use aya::{Ebpf, EbpfLoader};
 
 use crate::Error;
-use crate::attach::{self, Attached, object};
+use crate::attach::{self, object};
 use crate::shared_array::SharedArray;
 use crate::sys;
 use prebuilt::Order;
@@ -138,11 +141,21 @@ pub struct Counters {
     pub sent: u64,
 }
 
-/// The program, attached until dropped, and the memory it shares with this process.
+/// One loop or several on an interface, attached until dropped.
 #[derive(Debug)]
 pub struct ClosedLoop {
-    memory: Memory,
-    _attached: Attached,
+    /// Closing it detaches; before the programs and the memory.
+    _link: FdLink,
+    /// Chooses the loop, if there are several.
+    _mixed: Option<Ebpf>,
+    memories: Vec<Memory>,
+    _loops: Vec<Loop>,
+}
+
+/// A loop's programs, loaded.
+#[derive(Debug)]
+struct Loop {
+    object: Ebpf,
     /// `None` if the tracepoint is not available: every reply then reads the clock.
     _poll_ended: Option<FdLink>,
 }
@@ -156,6 +169,8 @@ pub struct Memory {
     ports: SharedArray,
     /// Prebuilt requests: their order, and copies of replies.
     prebuilt: Option<(Order, SharedArray)>,
+    /// Of several loops: whose port each is, and which loop this is.
+    mixed: Option<mixed::Owners>,
     cpus: usize,
 }
 
@@ -176,6 +191,7 @@ impl Memory {
             control: map("control", 1, 2)?,
             ports: map("ports", 65_536, 1)?,
             prebuilt,
+            mixed: None,
             cpus,
         };
         if !sys::can_outwait_programs() {
@@ -220,25 +236,44 @@ fn with_loader<T>(
 }
 
 impl ClosedLoop {
-    /// Attaches to `interface` in the calling thread's network namespace; nothing is sent before [`Memory::launch`].
+    /// Attaches a loop for each of `layouts` to `interface` in the calling thread's network namespace; nothing is sent before
+    /// [`Memory::launch`]. Of several, each must have ports of its own.
     ///
     /// # Errors
     /// No such interface, no native XDP, another program attached, no permission, no memory.
-    pub fn attach(interface: &str, layout: &Layout<'_>) -> Result<Self, Error> {
-        with_loader(layout, |loader, cpus| {
-            let requests = layout.requests;
-            let mut attached = attach::xdp(requests.program(), loader, requests.object(), interface)?;
-            let memory = Memory::map(&attached.object, layout, cpus)?;
-            let poll_ended = attach::raw_tracepoint(POLL_ENDED, &mut attached.object, TRACEPOINT).ok();
-            memory.share_clock(poll_ended.is_some());
-            Ok(Self { memory, _attached: attached, _poll_ended: poll_ended })
-        })
+    pub fn attach(interface: &str, layouts: &[Layout<'_>]) -> Result<Self, Error> {
+        let loaded: Vec<_> = layouts.iter().map(Loop::load).collect::<Result<_, _>>()?;
+        let (mut loops, mut memories): (Vec<_>, Vec<_>) = loaded.into_iter().unzip();
+        let (_link, _mixed) = match (&mut loops[..], layouts) {
+            ([only], [layout]) => {
+                let program = layout.requests.program();
+                (attach::xdp_link(program, &mut only.object, interface, XdpMode::Driver)?, None)
+            }
+            (loops, _) => {
+                let mut mixed = mixed::load(loops, &mut memories, layouts)?;
+                (attach::xdp_link(mixed::PROGRAM, &mut mixed, interface, XdpMode::Driver)?, Some(mixed))
+            }
+        };
+        Ok(Self { _link, _mixed, memories, _loops: loops })
     }
 
-    /// The memory shared with the program.
+    /// The memory shared with each loop's program, in the order of the layouts.
     #[must_use]
-    pub fn memory(&self) -> &Memory {
-        &self.memory
+    pub fn memories(&self) -> &[Memory] {
+        &self.memories
+    }
+}
+
+impl Loop {
+    fn load(layout: &Layout<'_>) -> Result<(Self, Memory), Error> {
+        with_loader(layout, |loader, cpus| {
+            let requests = layout.requests;
+            let mut object = attach::load_xdp(requests.program(), loader, requests.object())?;
+            let memory = Memory::map(&object, layout, cpus)?;
+            let poll_ended = attach::raw_tracepoint(POLL_ENDED, &mut object, TRACEPOINT).ok();
+            memory.share_clock(poll_ended.is_some());
+            Ok((Self { object, _poll_ended: poll_ended }, memory))
+        })
     }
 }
 
@@ -273,6 +308,9 @@ impl Memory {
             words[3].store(order.first(slot), Release);
         }
         self.ports.element(usize::from(port))[0].store(u64::from(flow) + 1, Release);
+        if let Some(owners) = &self.mixed {
+            owners.claim(port);
+        }
     }
 
     /// Prebuilt requests: the one that the slot has in flight, or sends next.

@@ -178,8 +178,8 @@ fn size_buffer(plan: &Plan, socket: &OwnedFd) {
     }
 }
 
-/// Raises the soft limit of open files if the flows need it and the hard limit allows it.
-fn allow_files(needed: u64) -> Result<(), Error> {
+/// Raises the soft limit of open files if `needed` of them are more and the hard limit allows it.
+pub(crate) fn allow_files(needed: u64) -> Result<(), Error> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current.is_none_or(|soft| soft >= needed) {
         return Ok(());

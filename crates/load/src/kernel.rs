@@ -7,8 +7,8 @@
 //!   launch every slot ──▶ warm-up ──▶ window opens ──▶ window closes ──▶ stop, drain ──▶ result
 //!                            └── every tick: slots that wait longer than the timeout are counted lost, sent again ──┘
 //! ```
-//! It is closed-loop UDP request and reply to one target; requests and replies must fit one frame, and the interface's
-//! driver must have native XDP. What is sent depends on [`Protocol::in_kernel`]:
+//! It is closed-loop UDP request and reply through one interface; requests and replies must fit one frame, and the interface's
+//! driver must have native XDP. Each target has a loop of its own (`loops`). What is sent depends on [`Protocol::in_kernel`]:
 //!
 //! - an echo server gets requests of this engine, and header, length, every byte of the body and the port of each reply are
 //!   checked in the kernel;
@@ -18,6 +18,7 @@
 mod flows;
 mod interface;
 mod launcher;
+mod loops;
 mod requests;
 mod samples;
 mod sys;
@@ -28,17 +29,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use udpath_bpf::{ClosedLoop, Layout};
+use udpath_bpf::ClosedLoop;
 
 use crate::plan::{Arrivals, Mode, Plan, PlanError, Transport};
 use crate::progress::Progress;
 use crate::result::LoadResult;
 use crate::template::Protocol;
-use flows::Flows;
 use interface::Interface;
-use launcher::Launcher;
-use requests::Requests;
-use samples::SampleCheck;
+use loops::{Loop, Running};
 use window::Window;
 
 /// Scans for stuck slots per timeout. A slot must look stuck twice in a row, so a loss is detected after at most
@@ -61,6 +59,11 @@ pub(crate) enum KernelError {
     Interfaces(#[source] io::Error),
     #[error("no interface has {0}, the source address towards the target; check that the interface is up")]
     NoInterface(IpAddr),
+    #[error(
+        "{} is reached through {}, {} through {}: the kernel engine sends through one interface",
+        targets[0], names[0], targets[1], names[1]
+    )]
+    SeveralInterfaces { targets: [SocketAddr; 2], names: [String; 2] },
     #[error(
         "{0} is reached through the loopback, which has no native XDP: use the socket engine, or a server in another \
          network namespace (`udpath lab`)"
@@ -97,9 +100,6 @@ pub(crate) fn check(plan: &Plan) -> Result<u32, PlanError> {
             "supports UDP request and reply only: use the socket engine for TCP, stream and flood",
         );
     }
-    if plan.targets.len() != 1 {
-        return cannot("supports one target only: use the socket engine for several");
-    }
     let slots = u64::from(plan.flows) * u64::from(inflight);
     if slots > MAX_SLOTS {
         return cannot(
@@ -121,62 +121,40 @@ pub fn run(
     stop: &AtomicBool,
 ) -> Result<LoadResult, crate::Error> {
     let inflight = check(plan)?;
-    let requests = Requests::new(plan, protocol, inflight, run_id(plan.seed))?;
-    let target = plan.target(0);
-    let flows = Flows::open(plan)?;
-    let interface = egress(&flows, target)?;
-    check_frame(plan, &interface, target)?;
+    let loops = loops::open(plan, protocol, inflight)?;
+    let interface = egress(&loops)?;
+    for one in &loops {
+        check_frame(one.size(), &interface, one.target())?;
+    }
 
-    let layout = Layout {
-        requests: requests.in_kernel(),
-        server_port: target.port(),
-        timeout: plan.timeout.as_nanos() as u64,
-        slots: plan.flows * inflight,
-        flows: plan.flows,
-    };
-    let in_kernel = ClosedLoop::attach(&interface.name, &layout).map_err(KernelError::from)?;
-    let memory = in_kernel.memory();
-    let mut sample = match (&requests, memory.samples()) {
-        (Requests::Prebuilt(table), Some(samples)) => Some(SampleCheck::new(samples, table, protocol)),
-        _ => None,
-    };
-    let mut launcher = Launcher::new(memory, &flows, &requests, inflight);
-    launcher.launch_all(target)?;
+    let layouts: Vec<_> = loops.iter().map(|one| one.layout(inflight)).collect();
+    let in_kernel = ClosedLoop::attach(&interface.name, &layouts).map_err(KernelError::from)?;
+    let memories = in_kernel.memories();
+    let mut running = Running::start(&loops, memories, inflight)?;
 
     let mut watch = Watch::new(plan, progress, stop);
-    watch.wait(&mut launcher, sample.as_mut(), plan.warmup, false)?;
-    let window = Window::open(memory);
-    let cut = watch.wait(&mut launcher, sample.as_mut(), plan.duration, true)?;
-    let measured = window.close(memory);
+    watch.wait(&mut running, plan.warmup, false)?;
+    let window = Window::open(memories);
+    let cut = watch.wait(&mut running, plan.duration, true)?;
+    let measured = window.close(memories);
 
-    memory.set_running(false);
-    launcher.drain(plan.timeout);
-    let mut account = launcher.account();
-    if account.counts.received == 0 {
+    running.stop(plan.timeout);
+    let ended = running.end();
+    let counts = &ended.account.counts;
+    if counts.received == 0 {
+        let targets: Vec<_> = loops.iter().map(|one| one.target().to_string()).collect();
         return Err(crate::Error::NoAnswer {
-            target: target.to_string(),
-            sent: account.counts.sent,
-            more: account
-                .last_send_error
+            target: targets.join(", "),
+            sent: counts.sent,
+            more: (ended.account.last_send_error.as_ref())
                 .map_or_else(String::new, |e| format!(" The last send failed: {e}.")),
         });
     }
-    let (found, kinds) = sample.map_or((None, Vec::new()), |mut sample| {
-        sample.read();
-        (Some(sample.found()), sample.kinds())
-    });
-    if let Some(found) = &found {
-        found.correct(&mut account.counts);
-    }
-    let mut result = measured.into_result(plan, protocol.name(), inflight, &interface, &account);
-    result.kinds = kinds;
-    if let Some(found) = &found {
-        result.generator.notes.push(found.note(account.counts.received));
-        result.warnings.extend(found.warning());
-    }
-    if let Requests::Prebuilt(table) = &requests {
-        result.warnings.extend(requests::remembered(protocol, table, result.tps));
-    }
+    let mut result = measured.into_result(plan, protocol.name(), inflight, &interface, &ended.account);
+    result.warnings.extend(ended.remembered(&loops, result.tps));
+    result.kinds = ended.kinds;
+    result.generator.notes.extend(ended.note);
+    result.warnings.extend(ended.warning);
     if cut {
         result.warnings.push(format!(
             "stopped after {:.1} s of {:.1} s",
@@ -187,24 +165,37 @@ pub fn run(
     Ok(result)
 }
 
-/// The interface that the flows leave by.
-fn egress(flows: &Flows, target: SocketAddr) -> Result<Interface, KernelError> {
-    let local =
-        flows.local(0).map_err(|source| KernelError::Read { what: "a flow's own address", source })?.ip();
-    if local.is_loopback() || local == target.ip() {
-        return Err(KernelError::Loopback(target));
+/// The interface that all flows leave by.
+fn egress(loops: &[Loop<'_>]) -> Result<Interface, KernelError> {
+    let mut found = None::<(SocketAddr, Interface)>;
+    for one in loops {
+        let (local, target) = (one.local()?.ip(), one.target());
+        if local.is_loopback() || local == target.ip() {
+            return Err(KernelError::Loopback(target));
+        }
+        let interface = Interface::with_address(local).map_err(KernelError::Interfaces)?;
+        let interface = interface.ok_or(KernelError::NoInterface(local))?;
+        match &found {
+            Some((to, first)) if first.name != interface.name => {
+                return Err(KernelError::SeveralInterfaces {
+                    targets: [*to, target],
+                    names: [first.name.clone(), interface.name],
+                });
+            }
+            Some(_) => {}
+            None => found = Some((target, interface)),
+        }
     }
-    Interface::with_address(local).map_err(KernelError::Interfaces)?.ok_or(KernelError::NoInterface(local))
+    // A plan has a target.
+    found.map(|(_, interface)| interface).ok_or(KernelError::NoInterface(IpAddr::from([0; 4])))
 }
 
 /// The program handles frames, not fragments.
-fn check_frame(plan: &Plan, interface: &Interface, target: SocketAddr) -> Result<(), crate::Error> {
+fn check_frame(size: usize, interface: &Interface, target: SocketAddr) -> Result<(), crate::Error> {
     let headers = if target.is_ipv4() { 28 } else { 48 };
     let most = interface.mtu.saturating_sub(headers);
-    if plan.size > most {
-        return Err(
-            PlanError::TooLargeForFrame { size: plan.size, interface: interface.name.clone(), most }.into()
-        );
+    if size > most {
+        return Err(PlanError::TooLargeForFrame { size, interface: interface.name.clone(), most }.into());
     }
     Ok(())
 }
@@ -233,13 +224,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Waits for `time`, or until `stop` is set; true if it was set.
-    fn wait(
-        &mut self,
-        launcher: &mut Launcher<'_>,
-        mut sample: Option<&mut SampleCheck<'_>>,
-        time: Duration,
-        window: bool,
-    ) -> Result<bool, KernelError> {
+    fn wait(&mut self, running: &mut Running<'_>, time: Duration, window: bool) -> Result<bool, KernelError> {
         let begin = Instant::now();
         loop {
             let left = time.saturating_sub(begin.elapsed());
@@ -247,21 +232,18 @@ impl<'a> Watch<'a> {
                 return Ok(!left.is_zero());
             }
             std::thread::sleep(left.min(self.tick));
-            launcher.relaunch_stuck(self.plan.timeout)?;
-            if let Some(sample) = &mut sample {
-                sample.read();
-            }
-            self.report(launcher, if window { begin.elapsed() } else { Duration::ZERO });
+            running.tend(self.plan.timeout)?;
+            self.report(running, if window { begin.elapsed() } else { Duration::ZERO });
         }
     }
 
-    fn report(&mut self, launcher: &Launcher<'_>, elapsed: Duration) {
+    fn report(&mut self, running: &Running<'_>, elapsed: Duration) {
         let (then, ok_then) = self.reported;
         let since = then.elapsed();
         if since < REPORT_INTERVAL {
             return;
         }
-        let counts = launcher.counts();
+        let counts = running.counts();
         (self.progress)(&Progress {
             elapsed,
             total: self.plan.duration,

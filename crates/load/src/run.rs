@@ -25,7 +25,7 @@ const MAX_POLLS: usize = 80;
 pub enum Engine {
     /// Kernel sockets: every plan.
     Socket,
-    /// BPF in the driver: closed loop, UDP, `rr`, one target; protocols that declare [`Protocol::in_kernel`].
+    /// BPF in the driver: closed loop, UDP, `rr`, through one interface; protocols that declare [`Protocol::in_kernel`].
     Kernel,
     /// AF_XDP ports, bypassing the kernel's UDP: UDP, `rr`, through one interface, requests that fit a frame.
     Xdp,

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-pub use udpath_bpf::{Element, Id, ReplyRules, Rule, Verdict};
+pub use udpath_bpf::{Element, Id, MAX_REQUESTS, ReplyRules, Rule, Verdict};
 
 use crate::plan::{MAX_SIZE, Plan, Transport};
 use crate::result::Kind;
@@ -53,6 +53,11 @@ pub trait Protocol: Send + Sync {
         None
     }
 
+    /// The protocols that this one consists of, if the kernel engine carries each of them apart.
+    fn parts(&self) -> Option<Parts<'_>> {
+        None
+    }
+
     /// Asks the plan's targets what the requests need to know of them, such as an SNMP engine's identifier and clock. Called
     /// once per run, before anything is opened, in the network namespace that will send. Each target may take `timeout`.
     ///
@@ -77,6 +82,26 @@ pub trait Protocol: Send + Sync {
     fn asked_by_caller(&self) -> bool {
         false
     }
+}
+
+/// A protocol that consists of others, each with its share of the flows.
+pub struct Parts<'a> {
+    /// The others.
+    pub parts: Vec<Part<'a>>,
+    /// The part of each flow, by its index: flow `i` has that of slot `i` modulo their number. Each part has one.
+    pub slots: &'a [u16],
+}
+
+/// One of them.
+pub struct Part<'a> {
+    /// Names it in results.
+    pub name: String,
+    /// Its flows are numbered from 0.
+    pub protocol: &'a dyn Protocol,
+    /// Where its requests go.
+    pub target: SocketAddr,
+    /// Bytes of its longest request.
+    pub size: usize,
 }
 
 /// A protocol's transactions as the kernel engine carries them.
@@ -105,7 +130,7 @@ pub struct Prebuilt {
 /// The requests that are written before the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Written {
-    /// This many, 1 to 65,536, which all transactions send in turn: what [`Template::write`] writes for flow 0 and the seqs
+    /// This many, 1 to [`MAX_REQUESTS`], which all transactions send in turn: what [`Template::write`] writes for flow 0 and the seqs
     /// from 0. [`Template::write`] may put anything into the identifier: the engine replaces it in each transaction. Replies
     /// must distinguish the requests by [`Template::seq_bits`].
     InTurn(u32),

@@ -30,7 +30,7 @@ const MIX: OptionSpec = OptionSpec {
 };
 
 /// Engines of a mix: each of its parts must support them all.
-const ENGINES: &[Engine] = &[Engine::Socket, Engine::Xdp, Engine::XdpRings];
+const ENGINES: &[Engine] = &Engine::ALL;
 
 /// The row of the registry.
 pub static ENTRY: ProtocolEntry = ProtocolEntry {

@@ -45,7 +45,7 @@ pub static ENTRY: ProtocolEntry = ProtocolEntry {
     summary: "sends the UDP payloads of a capture",
     transports: &[Transport::Udp],
     modes: &[Mode::Rr],
-    engines: &[Engine::Socket, Engine::Xdp, Engine::XdpRings],
+    engines: &Engine::ALL,
     size: 1,
     serve_options: &[],
     load_options: &[PCAP, PORT, ID],

@@ -154,7 +154,7 @@ fn send_to_each(folder: &Path, host: &Machine, ended: impl Fn(&str)) -> Vec<(Str
         }
         // Until the server has ended, for the profile of it. A closed loop would leave the emulated CPUs no time to sample.
         let to = format!("{}:{PORT}", Vm::address(0));
-        let until = ["load", "echo", &to, "--flows", "4", "--rate", "200", "-d", "1000s"];
+        let until = ["load", "echo", &to, "--flows", "4", "--rate", "1000", "-d", "1000s"];
         let _running = (io == "shared").then(|| host_run(host, &until, WITHIN).start());
         sent(io);
         ended(&format!("{io}-served"));
@@ -269,9 +269,8 @@ fn services(passed: &Passed, kernel: &DebianKernel) {
 }
 
 fn engines(recorded: &Recorded) {
-    let of_ntp = ("load-ntp".to_owned(), "kernel");
-    for (step, engine) in ENGINES.map(|engine| (format!("load-{engine}"), engine)).into_iter().chain([of_ntp])
-    {
+    let others = ["ntp", "mix"].map(|protocol| (format!("load-{protocol}"), "kernel"));
+    for (step, engine) in ENGINES.map(|engine| (format!("load-{engine}"), engine)).into_iter().chain(others) {
         let load: Value = serde_json::from_str(&recorded.steps[&step].out)
             .unwrap_or_else(|_| panic!("{step}: {}", recorded.steps[&step].err));
         assert_eq!(load["engine"], engine, "{load}");
@@ -290,7 +289,7 @@ fn profiled(recorded: &Recorded, kernel: &DebianKernel) {
     };
     assert!(share("unclassified") < 0.05, "{classes:?}");
     let seen: BTreeSet<&str> = classes.iter().filter_map(|class| class["of"].as_str()).collect();
-    // Where a datagram comes in, is read, and leaves; a few hundred samples of a busy service have some of each.
+    // Where a datagram comes in, is read, and leaves; a few hundred samples of thousands of datagrams have some of each.
     for part in [
         ["udp-receive", "ip", "napi-gro"],
         ["socket-read", "copy", "skb"],

@@ -91,7 +91,7 @@ served() {
 }
 # Under the load of the host, which goes on until the step has ended.
 profile() {
-    udpath profile --port 7 -d 3s --trace all --json
+    udpath profile --port 7 -d 6s --trace all --json
 }
 all="--bind 10.0.0.2:7 --bind 10.0.1.2:7 --bind 10.0.2.2:7"
 # shellcheck disable=SC2086
@@ -106,6 +106,8 @@ for engine in socket kernel xdp; do
     step "load-$engine" udpath load echo 10.0.0.1:7 --engine $engine --flows 4 -d 1s --timeout 5s --json
 done
 step load-ntp udpath load ntp 10.0.0.1:123 --engine kernel --flows 4 -d 1s --timeout 5s --json
+printf '3 echo 10.0.0.1:7 --size 64\n1 ntp 10.0.0.1:123\n' > /tmp/mix
+step load-mix udpath load mix --mix /tmp/mix --engine kernel --flows 4 -d 1s --timeout 5s --json
 # Nobody answers: the verifier has taken the program all the same.
 step load-snmp udpath load snmp 10.0.0.1:161 --engine kernel --flows 4 -d 200ms --timeout 500ms --json
 step report udpath report /tmp/load-socket.out

@@ -129,10 +129,8 @@ impl RequestTable {
         key: u64,
     ) -> Result<Self, TableError> {
         check(&requests, id, &reply)?;
-        if id.width == 1 {
-            return Err(TableError::Declaration(Declared::Id));
-        }
-        let code = IdCode::new(id.bits, flows, inflight)?;
+        let code =
+            if id == Id::NONE { IdCode::none(inflight)? } else { IdCode::new(id.bits, flows, inflight)? };
         let own_ids = requests
             .iter_mut()
             .map(|request| {
@@ -261,7 +259,8 @@ fn check(requests: &[Vec<u8>], id: Id, reply: &ReplyRules) -> Result<(), TableEr
     if count == 0 || count > MAX_REQUESTS {
         return Err(TableError::Requests(count));
     }
-    let known = matches!(id.width, 1 | 2 | 4 | 8) && (1..=id.width as u32 * 8).contains(&id.bits);
+    let known =
+        id == Id::NONE || matches!(id.width, 1 | 2 | 4 | 8) && (1..=id.width as u32 * 8).contains(&id.bits);
     let within = |at: usize, len: usize| at.checked_add(len).is_some_and(|end| end <= reply.min);
     if !known || !within(id.echoed_at, id.width) {
         return Err(TableError::Declaration(Declared::Id));

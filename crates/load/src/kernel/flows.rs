@@ -20,11 +20,14 @@ pub(super) struct Flows {
 }
 
 impl Flows {
-    /// Opens the plan's flows. Connected, so that the kernel knows the path and resolves the next hop.
-    pub(super) fn open(plan: &Plan) -> Result<Self, crate::Error> {
+    /// Opens the plan's flows. Connected, so that the kernel knows the path and resolves the next hop. `before`: flows of other
+    /// loops, so that those of many small loops spread over the CPUs.
+    pub(super) fn open(plan: &Plan, before: usize) -> Result<Self, crate::Error> {
         let sockets = crate::flows::open(plan)?.into_iter().map(UdpSocket::from).collect();
         let allowed = sched_getaffinity(None).map_err(|cause| KernelError::Affinity(cause.into()))?;
-        let cpus = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
+        let mut cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
+        let turn = before % cpus.len().max(1);
+        cpus.rotate_left(turn);
         Ok(Self { sockets, cpus })
     }
 

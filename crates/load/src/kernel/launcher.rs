@@ -21,16 +21,8 @@ pub(super) fn now() -> u64 {
     (t.tv_sec as u64) * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// Waits until `done`, but not longer than `most`.
-fn await_until(most: Duration, done: impl Fn() -> bool) {
-    let end = now() + most.as_nanos() as u64;
-    while !done() && now() < end {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 /// The outcome of all requests, from the first launch to the end of the drain.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Account {
     pub(super) counts: Counts,
     /// Requests that the driver left no room for in the reply's frame; this side sent them.
@@ -124,23 +116,19 @@ impl<'a> Launcher<'a> {
         })
     }
 
-    /// Waits until nothing is in flight, but not longer than `timeout`. Requests still open then are lost, unless
-    /// their reply arrives within one more timeout: then they are late.
-    pub(super) fn drain(&mut self, timeout: Duration) {
-        let in_flight = |slot: &usize| self.in_kernel.slot(*slot).sent != 0;
-        await_until(timeout, || !(0..self.seen.len()).any(|slot| in_flight(&slot)));
-        let left: Vec<usize> = (0..self.seen.len()).filter(in_flight).collect();
-        for slot in &left {
-            self.given_up += u64::from(self.in_kernel.give_up(*slot, self.in_kernel.slot(*slot).seq));
+    /// Whether a request is in flight.
+    pub(super) fn in_flight(&self) -> bool {
+        (0..self.seen.len()).any(|slot| self.in_kernel.slot(slot).sent != 0)
+    }
+
+    /// Gives up all requests that are in flight; how many that were.
+    pub(super) fn give_up_all(&mut self) -> u64 {
+        let before = self.given_up;
+        for slot in 0..self.seen.len() {
+            let state = self.in_kernel.slot(slot);
+            self.given_up += u64::from(state.sent != 0 && self.in_kernel.give_up(slot, state.seq));
         }
-        if !left.is_empty() {
-            let answered = || {
-                let Counts { late, refused, .. } = self.counts();
-                late + refused
-            };
-            let before = answered();
-            await_until(timeout, || answered() >= before + left.len() as u64);
-        }
+        self.given_up - before
     }
 
     /// The outcome of all requests so far. Those in flight count as sent only.

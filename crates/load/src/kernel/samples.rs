@@ -59,7 +59,7 @@ impl<'a> SampleCheck<'a> {
         samples.read(MAX_PER_READING, |sample, reply| {
             table.restore(sample.request, reply);
             let (flow, asked) = table.transaction(sample.request);
-            let bits = u64::MAX >> (u64::BITS - template.seq_bits().clamp(1, u64::BITS));
+            let bits = u64::MAX.checked_shr(u64::BITS - template.seq_bits()).unwrap_or(0);
             let judgement = match template.check(flow, reply) {
                 Judgement::Valid { seq } | Judgement::Refused { seq } if seq & bits != asked & bits => {
                     Judgement::Corrupt
@@ -114,6 +114,24 @@ impl Found {
             (counts.refused + c.ok_refused + c.late_refused).saturating_sub(c.refused_corrupt + c.refused_ok);
         counts.corrupt += corrupt;
         counts.lost += corrupt;
+    }
+
+    /// The sum of two samples.
+    pub(super) fn plus(&self, other: &Self) -> Self {
+        let (a, b) = (&self.corrections, &other.corrections);
+        Self {
+            checked: self.checked + other.checked,
+            corrupt: self.corrupt + other.corrupt,
+            refused: self.refused + other.refused,
+            corrections: Corrections {
+                ok_corrupt: a.ok_corrupt + b.ok_corrupt,
+                ok_refused: a.ok_refused + b.ok_refused,
+                late_corrupt: a.late_corrupt + b.late_corrupt,
+                late_refused: a.late_refused + b.late_refused,
+                refused_corrupt: a.refused_corrupt + b.refused_corrupt,
+                refused_ok: a.refused_ok + b.refused_ok,
+            },
+        }
     }
 
     /// The size of the sample, for the reader of the result; `received` replies in total.

@@ -36,12 +36,12 @@ pub(super) struct Measured {
 }
 
 impl Window {
-    pub(super) fn open(in_kernel: &Memory) -> Self {
+    pub(super) fn open(in_kernel: &[Memory]) -> Self {
         let (ok, latency) = read(in_kernel);
         Self { watch: Stopwatch::start(), ok, latency }
     }
 
-    pub(super) fn close(self, in_kernel: &Memory) -> Measured {
+    pub(super) fn close(self, in_kernel: &[Memory]) -> Measured {
         let (seconds, cpus) = self.watch.stop();
         let (ok, latency) = read(in_kernel);
         let less = |now: Vec<u64>, then: &[u64]| now.iter().zip(then).map(|(n, t)| n - t).collect();
@@ -54,11 +54,13 @@ impl Window {
     }
 }
 
-fn read(in_kernel: &Memory) -> (Vec<u64>, Vec<u64>) {
-    let ok = (0..in_kernel.cpus()).map(|cpu| in_kernel.counters(cpu).ok).collect();
+/// The sums of all loops.
+fn read(in_kernel: &[Memory]) -> (Vec<u64>, Vec<u64>) {
+    let cpus = in_kernel.iter().map(Memory::cpus).max().unwrap_or(0);
+    let ok_on = |cpu| in_kernel.iter().map(|memory| memory.counters(cpu).ok).sum();
     let mut latency = vec![0; BUCKETS];
-    in_kernel.add_latency(&mut latency);
-    (ok, latency)
+    in_kernel.iter().for_each(|memory| memory.add_latency(&mut latency));
+    ((0..cpus).map(ok_on).collect(), latency)
 }
 
 /// The distribution in the buckets. Smallest, largest and mean are as exact as the buckets: within 1 %.

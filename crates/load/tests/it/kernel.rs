@@ -175,7 +175,6 @@ fn unsupported_plans_are_rejected_with_a_reason() {
     let open = Arrivals::Open { rate: 1000.0, process: Process::Constant };
     for (spoilt, words) in [
         (Plan { arrivals: open, ..good.clone() }, "--inflight"),
-        (Plan { targets: vec![server.address; 2], ..good.clone() }, "one target"),
         (Plan { targets: vec!["127.0.0.1:7".parse().unwrap()], ..good.clone() }, "loopback"),
     ] {
         let error = Report::new(bed.run(&spoilt).unwrap_err()).to_string();

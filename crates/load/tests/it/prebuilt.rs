@@ -18,7 +18,7 @@ use crate::known::all_faults::{compare_late, compare_rare, rare_faults};
 use crate::known::{Answering, Faults, near};
 
 /// A synchronized server's reply.
-fn ntp(request: &[u8]) -> Header {
+pub(crate) fn ntp(request: &[u8]) -> Header {
     let asked = Header::decode(request).expect("a whole request");
     let (receive, transmit) = (Timestamp(0xe000_0000_0000_0000), Timestamp(0xe000_0000_0000_1000));
     let header = Header { version: 4, mode: 4, stratum: 2, precision: -24, ..Header::default() };
@@ -26,7 +26,7 @@ fn ntp(request: &[u8]) -> Header {
 }
 
 /// Damage where the kernel looks: the origin, and the length.
-fn answering(answer: fn(&[u8]) -> Vec<u8>) -> Answering {
+pub(crate) fn answering(answer: fn(&[u8]) -> Vec<u8>) -> Answering {
     Answering { answer, flips: 24..32, shortest: Header::LEN, longest: Header::LEN }
 }
 

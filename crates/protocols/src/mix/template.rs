@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use udpath_load::plan::{MAX_SIZE, Plan};
 use udpath_load::result::Kind;
-use udpath_load::template::{Judgement, Lengths, Prepared, Protocol, Template};
+use udpath_load::template::{self, Judgement, Lengths, Parts, Prepared, Protocol, Template};
 
 use super::MIX;
 use super::file::{self, MixError};
@@ -75,6 +75,11 @@ impl Part {
         }
         Ok(Self { protocol: protocol.into(), target, lengths })
     }
+
+    /// Protocol and target: its name in results.
+    fn name(&self) -> String {
+        format!("{} {}", self.protocol.name(), self.target)
+    }
 }
 
 impl Protocol for MixLoad {
@@ -124,9 +129,19 @@ impl Protocol for MixLoad {
         self.parts.iter().map(|part| part.protocol.ids()).min().unwrap_or(u64::MAX)
     }
 
+    fn parts(&self) -> Option<Parts<'_>> {
+        let parts = self.parts.iter().map(|part| template::Part {
+            name: part.name(),
+            protocol: &*part.protocol,
+            target: part.target,
+            size: part.lengths.longest,
+        });
+        Some(Parts { parts: parts.collect(), slots: &self.slots })
+    }
+
     fn template(&self) -> Box<dyn Template> {
         let parts = self.parts.iter().map(|part| PartTemplate {
-            name: format!("{} {}", part.protocol.name(), part.target),
+            name: part.name(),
             size: part.lengths.longest,
             template: part.protocol.template(),
             intact: Cell::new(0),
@@ -143,7 +158,6 @@ pub struct MixTemplate {
 
 /// One part's requests and replies.
 struct PartTemplate {
-    /// Protocol and target.
     name: String,
     /// Bytes of the longest request.
     size: usize,

@@ -1,10 +1,13 @@
 //! The load: payloads in the order of the capture, each flow from a place of its own.
 
+use std::borrow::Cow;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use udpath_load::plan::MAX_SIZE;
-use udpath_load::template::{Judgement, Lengths, Protocol, Template};
+use udpath_load::template::{
+    Id, InKernel, Judgement, Lengths, MAX_REQUESTS, Prebuilt, Protocol, ReplyRules, Template, Written,
+};
 
 use super::capture::Payloads;
 use super::{ID, PCAP, PORT};
@@ -35,6 +38,13 @@ impl IdField {
     /// Its place in `message`, if that is long enough.
     fn of(self, message: &mut [u8]) -> Option<&mut [u8]> {
         message.get_mut(self.offset..self.end())
+    }
+
+    /// As the kernel engine writes it: all of it, or as many of its low bytes as have a width of its own.
+    fn in_kernel(self) -> Id {
+        let width = [8, 4, 2].into_iter().find(|width| *width <= self.width).unwrap_or(1);
+        let at = self.end() - width;
+        Id { at, echoed_at: at, width, bits: width as u32 * u8::BITS }
     }
 
     fn read(self, message: &[u8]) -> Option<u64> {
@@ -126,6 +136,20 @@ impl Protocol for ReplayLoad {
 
     fn ids(&self) -> u64 {
         self.id.map_or(1, |id| 1_u64.checked_shl(id.bits()).unwrap_or(u64::MAX))
+    }
+
+    fn in_kernel(&self) -> Option<InKernel> {
+        Some(InKernel::Prebuilt(Prebuilt {
+            // Of a longer capture, the first ones that fit the engine's table.
+            requests: Written::InTurn(self.payloads.count().min(MAX_REQUESTS) as u32),
+            id: self.id.map_or(Id::NONE, IdField::in_kernel),
+            reply: ReplyRules {
+                min: self.id.map_or(1, IdField::end),
+                max: MAX_SIZE,
+                within: Vec::new(),
+                rules: Cow::Borrowed(&[]),
+            },
+        }))
     }
 
     fn template(&self) -> Box<dyn Template> {

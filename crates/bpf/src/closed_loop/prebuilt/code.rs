@@ -39,6 +39,12 @@ impl IdCode {
         Ok(Self { place_bits, flow_bits, number_bits: bits - place_bits - flow_bits })
     }
 
+    /// For flows of one slot whose requests have no identifier.
+    pub(super) fn none(inflight: u32) -> Result<Self, TableError> {
+        place_bits(0, inflight, 0)?;
+        Ok(Self { place_bits: 0, flow_bits: 0, number_bits: 0 })
+    }
+
     /// For flows of `inflight` slots that have up to 2^`log_numbers` requests each of their own with unlike identifiers.
     pub(super) fn of_own(bits: u32, inflight: u32, log_numbers: u32) -> Result<Self, TableError> {
         let place_bits = place_bits(bits, inflight, MIN_OWN_NUMBER_BITS)?;

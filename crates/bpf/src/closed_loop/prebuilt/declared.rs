@@ -9,13 +9,16 @@ pub struct Id {
     pub at: usize,
     /// Offset in a reply, bytes.
     pub echoed_at: usize,
-    /// Bytes, big endian: 2, 4 or 8, or 1 where slots have requests of their own.
+    /// Bytes, big endian: 1, 2, 4 or 8.
     pub width: usize,
     /// Its low bits that may take any value, 1 to 8 times `width`. The others stay as the request has them.
     pub bits: u32,
 }
 
 impl Id {
+    /// There is none: a flow has one request in flight, and any reply to it is the answer.
+    pub const NONE: Self = Self { at: 0, echoed_at: 0, width: 0, bits: 0 };
+
     pub(super) fn mask(self) -> u64 {
         u64::MAX.checked_shr(u64::BITS.saturating_sub(self.bits)).unwrap_or(0)
     }

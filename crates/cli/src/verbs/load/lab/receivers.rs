@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use udpath_lab::Machine;
 use udpath_load::plan::{Plan, Transport};
-use udpath_load::template::{InKernel, Lengths, Prepared, Protocol, Received, Template};
+use udpath_load::template::{InKernel, Lengths, Parts, Prepared, Protocol, Received, Template};
 
 use crate::args::load::Args;
 use crate::exit::Failure;
@@ -47,6 +47,10 @@ impl Protocol for WithoutReports {
 
     fn in_kernel(&self) -> Option<InKernel> {
         self.0.in_kernel()
+    }
+
+    fn parts(&self) -> Option<Parts<'_>> {
+        self.0.parts()
     }
 
     fn prepare(&self, plan: &Plan, timeout: Duration) -> Prepared {
