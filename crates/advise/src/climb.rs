@@ -346,6 +346,7 @@ fn unmeasured(rung: &Rung, settings: &Settings) -> RungResult {
         ratio_high: NOTHING.high,
         verdict: Verdict::Failed,
         kept: false,
+        other_load: false,
         against: None,
         trials: Vec::new(),
         counts: udpath_load::result::Counts::default(),

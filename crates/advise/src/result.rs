@@ -229,6 +229,9 @@ pub struct RungResult {
     pub verdict: Verdict,
     /// True if the rung was kept as the best so far.
     pub kept: bool,
+    /// True if it was measured under another load than the others, as was what it was compared with.
+    #[serde(default)]
+    pub other_load: bool,
     /// Name of the rung it was compared with; none for the first.
     pub against: Option<String>,
     /// tps of each trial of this rung, in order.

@@ -3,8 +3,9 @@
 //! ```text
 //!  as found ─▸ screening, one trial of each: A B₁ A B₂ A ... ─▸ the most promising first
 //!      │
-//!      ├─▸ the next candidate against the best so far ─ better ─▸ kept, and the bed may offer others
-//!      ▲             A B B A ...                      └ else ──▸ remembered, undone
+//!      ├─▸ the next candidate against the best so far ─ better ─▸ the same under another load ─ holds ─▸ kept, and the bed
+//!      ▲             A B B A ...                      └ else                                  └ loses     may offer others
+//!      │                                                  └─▸ remembered, undone ◂───────────────┘
 //!      │
 //!      │   no candidate left, or the budget is spent
 //!      │
@@ -16,6 +17,9 @@
 //!
 //! A race takes dozens of trials, screening two for each candidate. It decides nothing but the order, so that what gains most is
 //! raced before the budget ends; its trials count in no verdict.
+//!
+//! What gains under one load may lose under another: deferred polls do, with fewer requests in flight. So a candidate is
+//! kept only if it does not lose under another load that the bed has.
 //!
 //! The last race is needed: the best of many candidates was chosen because its trials were good, so those trials overstate
 //! it. If it does not show the gain, nothing is kept.
@@ -50,8 +54,11 @@ pub(crate) trait Bed {
         raced: &BTreeSet<Candidate>,
     ) -> Result<Vec<Candidate>, Self::Error>;
 
-    /// Makes exactly `on` effective, later ones over earlier ones, and runs one trial: transactions per second.
-    fn trial(&mut self, on: &[Candidate]) -> Result<f64, Trouble<Self::Error>>;
+    /// Makes exactly `on` effective, later ones over earlier ones, and runs one trial under a load: transactions per second.
+    fn trial(&mut self, on: &[Candidate], under: Under) -> Result<f64, Trouble<Self::Error>>;
+
+    /// Whether it has another load.
+    fn has_other_load(&self) -> bool;
 
     /// Whether there is time for another race.
     fn has_time(&self) -> bool;
@@ -69,15 +76,35 @@ pub(crate) trait Bed {
     fn ends(&mut self, _race: &Race) {}
 }
 
+/// The load of a trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Under {
+    /// The one that the search is for.
+    Load,
+    /// Another one of the same server.
+    OtherLoad,
+}
+
 /// What a race was for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// A candidate on top of the best so far.
     Try(Candidate),
+    /// The same under another load.
+    Hold(Candidate),
     /// The best without one that was kept.
     Without(Candidate),
     /// The best against what was found.
     Gain,
+}
+
+impl Purpose {
+    pub(crate) const fn under(self) -> Under {
+        match self {
+            Self::Hold(_) => Under::OtherLoad,
+            Self::Try(_) | Self::Without(_) | Self::Gain => Under::Load,
+        }
+    }
 }
 
 /// Two sets of candidates, measured in turn.
@@ -95,6 +122,18 @@ pub(crate) struct Race {
     pub(crate) trials: [Vec<f64>; 2],
     /// Why it failed.
     pub(crate) note: Option<String>,
+}
+
+/// What a change may lose under another load, as a share. Less: the noise of a race that shows nothing undoes good changes.
+/// More: what was kept for one load costs noticeably under others.
+const MAY_LOSE: f64 = 0.05;
+
+impl Race {
+    /// Whether its second side loses, or may lose much.
+    pub(crate) fn loses(&self) -> bool {
+        matches!(self.verdict, Verdict::Worse | Verdict::Failed)
+            || self.ratio.is_none_or(|ratio| ratio.ratio < 1.0 - MAY_LOSE)
+    }
 }
 
 /// What the search found.
@@ -124,12 +163,22 @@ pub(crate) fn search<B: Bed>(bed: &mut B, bound: Bound) -> Result<Found, B::Erro
         let Some(candidate) = most_promising(&offered, &screened) else { break };
         raced.insert(candidate);
         let with = [&found.kept[..], &[candidate]].concat();
-        let race = run(bed, bound, Purpose::Try(candidate), found.kept.clone(), with)?;
-        if race.verdict == Verdict::Better {
-            found.kept.push(candidate);
-            raced.clear();
-        }
+        let race = run(bed, bound, Purpose::Try(candidate), found.kept.clone(), with.clone())?;
+        let better = race.verdict == Verdict::Better;
         found.races.push(race);
+        if !better {
+            continue;
+        }
+        if bed.has_other_load() {
+            let race = run(bed, bound, Purpose::Hold(candidate), found.kept.clone(), with)?;
+            let loses = race.loses();
+            found.races.push(race);
+            if loses {
+                continue;
+            }
+        }
+        found.kept.push(candidate);
+        raced.clear();
     }
     leave_out(bed, bound, &mut found)?;
     if !found.kept.is_empty() {
@@ -160,7 +209,7 @@ fn screen<B: Bed>(
     if offered.len() < 2 || new.is_empty() {
         return Ok(());
     }
-    let measure = |bed: &mut B, on: &[Candidate]| match bed.trial(on) {
+    let measure = |bed: &mut B, on: &[Candidate]| match bed.trial(on, Under::Load) {
         Ok(tps) => Ok(tps),
         Err(Trouble::Candidate(_)) => Ok(0.0),
         Err(Trouble::Fatal(error)) => Err(error),
@@ -233,7 +282,7 @@ fn run<B: Bed>(
         let mut block = [0.0; 4];
         for (tps, side) in block.iter_mut().zip([0, 1, 1, 0]) {
             let on = if side == 0 { &race.a } else { &race.b };
-            match bed.trial(on) {
+            match bed.trial(on, purpose.under()) {
                 Ok(measured) => *tps = measured,
                 Err(Trouble::Candidate(why)) => {
                     race.note = Some(why);

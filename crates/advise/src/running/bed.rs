@@ -19,7 +19,7 @@ use super::{RunningConfig, RunningError};
 use crate::config::Event;
 use crate::diagnosis::Diagnosis;
 use crate::result::Profiles;
-use crate::search::{Bed, Candidate, Purpose, Race, Trouble};
+use crate::search::{Bed, Candidate, Purpose, Race, Trouble, Under};
 use crate::statistics::{Bound, Comparison};
 use crate::trial::Trials;
 
@@ -48,7 +48,7 @@ pub(super) struct RunningBed<'a> {
     pub(super) groups: Groups,
     /// Places in `groups`, in the order in which they are tried.
     order: Vec<Candidate>,
-    pub(super) trials: BTreeMap<Vec<Candidate>, Trials>,
+    pub(super) trials: BTreeMap<(Under, Vec<Candidate>), Trials>,
     /// In effect.
     on: Vec<Candidate>,
     /// The part of that which is the server's configuration.
@@ -114,6 +114,12 @@ impl<'a> RunningBed<'a> {
             [] => AS_FOUND.to_owned(),
             [.., last] => self.groups.get(*last).group.name.clone(),
         }
+    }
+
+    /// What the race of a candidate under the other load is called.
+    pub(super) fn name_of_hold(&self, candidate: Candidate) -> String {
+        let name = self.name(&[candidate]);
+        self.traffic.other_load().map_or_else(|| name.clone(), |plan| format!("{name}, {} flows", plan.flows))
     }
 
     /// Makes exactly these effective.
@@ -217,14 +223,18 @@ impl Bed for RunningBed<'_> {
         Ok(self.order.iter().filter(fresh).copied().collect())
     }
 
-    fn trial(&mut self, on: &[Candidate]) -> Result<f64, Trouble<RunningError>> {
+    fn has_other_load(&self) -> bool {
+        self.traffic.other_load().is_some()
+    }
+
+    fn trial(&mut self, on: &[Candidate], under: Under) -> Result<f64, Trouble<RunningError>> {
         if self.on != on {
             self.make(on).map_err(|error| Trouble::Candidate(Report::new(error).to_string()))?;
             self.traffic.warm().map_err(Trouble::Fatal)?;
         }
         let mut untrue = 0;
         let result = loop {
-            let measured = self.traffic.trial(&self.target, &self.interfaces, on);
+            let measured = self.traffic.trial(&self.target, &self.interfaces, on, under);
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Trouble::Fatal(RunningError::Interrupted));
             }
@@ -248,7 +258,7 @@ impl Bed for RunningBed<'_> {
             }
         };
         let tps = result.as_ref().map_or(0.0, Measured::figure);
-        let trials = self.trials.entry(on.to_vec()).or_default();
+        let trials = self.trials.entry((under, on.to_vec())).or_default();
         match &result {
             Some(Measured::Live(seen)) => trials.add_seen(seen),
             Some(Measured::Load(result)) => trials.add(Some(result)),
@@ -274,6 +284,7 @@ impl Bed for RunningBed<'_> {
         let against = self.name(&race.a);
         let name = match race.purpose {
             Purpose::Try(_) | Purpose::Gain => self.name(&race.b),
+            Purpose::Hold(candidate) => self.name_of_hold(candidate),
             Purpose::Without(candidate) => format!("without {}", self.name(&[candidate])),
         };
         let step = self.racing.0 + 1;

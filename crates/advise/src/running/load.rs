@@ -12,6 +12,7 @@ use udpath_profile::facts::Focus;
 use super::evidence::{self, Evidence};
 use super::truth::{Counters, Packets, Places};
 use super::{LoadConfig, RunningError};
+use crate::search::Under;
 
 /// Load before a trial that follows a change, as a share of the trial's length, and its bounds. Shorter: the trial measures the
 /// change itself. Longer: time that could go into more trials.
@@ -24,8 +25,19 @@ const EVIDENCE: Duration = Duration::from_secs(30);
 /// The load, run where it is sent from.
 pub(super) struct Load<'a> {
     pub(super) config: &'a LoadConfig,
+    /// Another load of the server: half as many flows, each as before, or twice as many if there cannot be fewer.
+    pub(super) other: Plan,
     pub(super) from: Place,
     pub(super) stop: &'a AtomicBool,
+}
+
+/// See [`Load::other`]. Half as many requests in flight, from half as many clients: batches and queues are shorter, and what
+/// waits for more datagrams waits longer. Fewer: a server that idles looks slow. Rates stay.
+pub(super) fn other(plan: &Plan) -> Plan {
+    let half = plan.flows / 2;
+    // Every target has a flow.
+    let flows = if half as usize >= plan.targets.len().max(1) { half } else { plan.flows.saturating_mul(2) };
+    Plan { flows, ..plan.clone() }
 }
 
 impl Load<'_> {
@@ -33,10 +45,15 @@ impl Load<'_> {
     pub(super) fn checked(
         &self,
         interfaces: &(String, String),
+        under: Under,
     ) -> Result<Result<LoadResult, String>, RunningError> {
         let (out, there) = interfaces;
         let (before, sender) = (Counters::read(), inside(&self.from, Counters::read)?);
-        let result = self.run_until(&self.config.plan, &mut |_| (), self.stop)?;
+        let plan = match under {
+            Under::Load => &self.config.plan,
+            Under::OtherLoad => &self.other,
+        };
+        let result = self.run_until(plan, &mut |_| (), self.stop)?;
         let (after, sent) = (Counters::read(), inside(&self.from, Counters::read)?);
         let places = Places {
             generator: Packets { received: result.counts.received, sent: result.counts.sent },

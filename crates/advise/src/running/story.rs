@@ -11,7 +11,7 @@ use crate::result::{
     BoostResult, Helps, LIVE, LoadSummary, Profiles, Ratio, RungDiagnosis, RungResult, Running, SCHEMA,
     Verdict,
 };
-use crate::search::{Candidate, Found, Purpose, Race};
+use crate::search::{Candidate, Found, Purpose, Race, Under};
 use crate::trial::Trials;
 
 /// What the last rung is called.
@@ -30,7 +30,10 @@ pub(super) fn result(
     start: &Start,
 ) -> BoostResult {
     let mut rungs = vec![base(bed)];
-    rungs.extend(found.races.iter().map(|race| rung(bed, race)));
+    rungs.extend(found.races.iter().zip(held(&found.races)).map(|(race, held)| {
+        let rung = rung(bed, race);
+        RungResult { kept: rung.kept && held, ..rung }
+    }));
     let helps = |at: &Candidate| {
         let prepared = bed.groups.get(*at);
         let without = |race: &&Race| race.purpose == Purpose::Without(*at);
@@ -76,6 +79,15 @@ pub(super) fn result(
             refused_trials: bed.refused.0,
         }),
     }
+}
+
+/// Of each race, whether its second side did not lose under the other load right after it.
+fn held(races: &[Race]) -> impl Iterator<Item = bool> {
+    let next = races.iter().skip(1).map(Some).chain([None]);
+    let lost = |next: Option<&Race>| {
+        next.is_some_and(|race| race.purpose.under() == Under::OtherLoad && race.loses())
+    };
+    next.map(move |next| !lost(next))
 }
 
 /// What the server was measured under.
@@ -125,7 +137,7 @@ fn diagnoses(bed: &RunningBed<'_>) -> Vec<RungDiagnosis> {
 /// What was measured without any change.
 fn base(bed: &RunningBed<'_>) -> RungResult {
     let change = format!("{} on port {}, nothing changed", bed.target.name(), bed.target.port);
-    filled(bed, &[], AS_FOUND.to_owned(), change)
+    filled(bed, (Under::Load, &[]), AS_FOUND.to_owned(), change)
 }
 
 /// A race as a rung: its second side.
@@ -134,6 +146,10 @@ pub(super) fn rung(bed: &RunningBed<'_>, race: &Race) -> RungResult {
         Purpose::Try(at) => {
             let group = &bed.groups.get(at).group;
             (group.name.clone(), group.what.clone())
+        }
+        Purpose::Hold(at) => {
+            let other = bed.traffic.other_load().map_or(0, |plan| plan.flows);
+            (bed.name_of_hold(at), format!("the same under another load, {other} flows"))
         }
         Purpose::Without(at) => {
             let name = &bed.groups.get(at).group.name;
@@ -144,9 +160,10 @@ pub(super) fn rung(bed: &RunningBed<'_>, race: &Race) -> RungResult {
     let ratio = race.ratio.unwrap_or(NOTHING);
     let kept = match race.purpose {
         Purpose::Try(_) | Purpose::Gain => race.verdict == Verdict::Better,
+        Purpose::Hold(_) => !race.loses(),
         Purpose::Without(_) => matches!(race.verdict, Verdict::Better | Verdict::NotShown),
     };
-    let mut rung = filled(bed, &race.b, name, change);
+    let mut rung = filled(bed, (race.purpose.under(), &race.b), name, change);
     rung.note = race.note.clone().or(rung.note);
     RungResult {
         ratio: ratio.ratio,
@@ -154,15 +171,21 @@ pub(super) fn rung(bed: &RunningBed<'_>, race: &Race) -> RungResult {
         ratio_high: ratio.high,
         verdict: race.verdict,
         kept,
+        other_load: race.purpose.under() == Under::OtherLoad,
         against: Some(bed.name(&race.a)),
         ..rung
     }
 }
 
 /// The figures of all trials of a set.
-fn filled(bed: &RunningBed<'_>, on: &[Candidate], name: String, change: String) -> RungResult {
+fn filled(
+    bed: &RunningBed<'_>,
+    (under, on): (Under, &[Candidate]),
+    name: String,
+    change: String,
+) -> RungResult {
     let none = Trials::default();
-    let trials = bed.trials.get(on).unwrap_or(&none);
+    let trials = bed.trials.get(&(under, on.to_vec())).unwrap_or(&none);
     let tps = trials.median_tps();
     // Of live traffic the sizes are not known.
     let load = summary(&bed.config.traffic);
@@ -184,6 +207,7 @@ fn filled(bed: &RunningBed<'_>, on: &[Candidate], name: String, change: String) 
         ratio_high: SAME.high,
         verdict: Verdict::Base,
         kept: true,
+        other_load: false,
         against: None,
         trials: trials.tps.clone(),
         counts: if trials.tps.is_empty() { Counts::default() } else { trials.counts },

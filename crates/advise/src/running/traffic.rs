@@ -7,17 +7,18 @@ use std::time::Duration;
 
 use error_reporter::Report;
 use udpath_host::namespace::Place;
+use udpath_load::plan::Plan;
 use udpath_load::result::LoadResult;
 use udpath_profile::facts::Focus;
 use udpath_profile::trace::{DelayMeter, Times};
 
 use super::evidence::{self, Evidence};
 use super::live::{self, LiveCounters, Seen, SideEffects};
-use super::load::{Load, WARMUP, WARMUP_SHARE};
+use super::load::{self, Load, WARMUP, WARMUP_SHARE};
 use super::target::Target;
 use super::truth::Counters;
 use super::{RunningConfig, RunningError, Traffic};
-use crate::search::Candidate;
+use crate::search::{Candidate, Under};
 
 /// A trial's outcome.
 #[derive(Debug)]
@@ -78,7 +79,7 @@ impl<'a> Sent<'a> {
                     (Place::Here, _) => Place::Process(std::process::id()),
                     (from, _) => from.clone(),
                 };
-                Self::Load(Load { config: load, from, stop })
+                Self::Load(Load { config: load, other: load::other(&load.plan), from, stop })
             }
             Traffic::Live(length) => Self::Live(Box::new(LiveTraffic {
                 length: *length,
@@ -87,6 +88,14 @@ impl<'a> Sent<'a> {
                 meter: DelayMeter::start().map_err(|error| Report::new(error).to_string()),
                 effects: BTreeMap::new(),
             })),
+        }
+    }
+
+    /// The other load, if there is one.
+    pub(super) fn other_load(&self) -> Option<&Plan> {
+        match self {
+            Self::Load(load) => Some(&load.other),
+            Self::Live(_) => None,
         }
     }
 
@@ -142,10 +151,11 @@ impl<'a> Sent<'a> {
         target: &Target,
         interfaces: &(String, String),
         on: &[Candidate],
+        under: Under,
     ) -> Result<Result<Measured, Refused>, RunningError> {
         match self {
             Self::Load(load) => {
-                let result = load.checked(interfaces)?;
+                let result = load.checked(interfaces, under)?;
                 Ok(result.map(|result| Measured::Load(Box::new(result))).map_err(Refused::Trial))
             }
             Self::Live(live) => live.trial(target, on),

@@ -13,13 +13,15 @@ struct Formula<F> {
     seed: u64,
     trials: usize,
     most: usize,
+    /// What a set yields under another load; none: there is none.
+    other: Option<fn(&[Candidate]) -> f64>,
 }
 
 impl<F: Fn(&[Candidate]) -> f64> Formula<F> {
     fn new(candidates: usize, noise: f64, seed: u64, tps: F) -> Self {
         // Seeds in a row give streams that begin alike.
         let seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        Self { tps, candidates, noise, seed, trials: 0, most: usize::MAX }
+        Self { tps, candidates, noise, seed, trials: 0, most: usize::MAX, other: None }
     }
 
     /// Uniform in 0..1 (xorshift).
@@ -42,11 +44,19 @@ impl<F: Fn(&[Candidate]) -> f64> Bed for Formula<F> {
         Ok((0..self.candidates).filter(|at| !kept.contains(at) && !raced.contains(at)).collect())
     }
 
-    fn trial(&mut self, on: &[Candidate]) -> Result<f64, Trouble<Infallible>> {
+    fn has_other_load(&self) -> bool {
+        self.other.is_some()
+    }
+
+    fn trial(&mut self, on: &[Candidate], under: Under) -> Result<f64, Trouble<Infallible>> {
         self.trials += 1;
         // Irwin and Hall: the sum of twelve is near enough to a normal distribution.
         let normal = (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0;
-        match (self.tps)(on) {
+        let tps = match (under, self.other) {
+            (Under::Load, _) => (self.tps)(on),
+            (Under::OtherLoad, other) => other.expect("trials are under loads that there are")(on),
+        };
+        match tps {
             tps if tps < 0.0 => Err(Trouble::Candidate("refused".into())),
             tps => Ok(tps * (self.noise * normal).exp()),
         }
@@ -136,6 +146,26 @@ fn a_gain_late_in_the_list_is_found_within_the_budget() {
     bed.most = 60;
     let found = search(&mut bed, Bound::default()).unwrap_or_else(|never| match never {});
     assert_eq!((found.kept, found.out_of_time), (vec![CANDIDATES - 1], true));
+}
+
+/// 0 gains most under one load and loses under the other; 1 gains under both.
+#[test]
+fn what_loses_under_another_load_is_not_kept() {
+    let mut bed = Formula::new(2, 0.02, 9, |on: &[Candidate]| match on {
+        [] => 1e5,
+        [0, ..] => 1.5e5,
+        _ => 1.2e5,
+    });
+    bed.other = Some(|on| if on.contains(&0) { 0.92e5 } else { 1e5 });
+    let found = found(bed);
+    assert_eq!(found.kept, [1]);
+    let purposes: Vec<Purpose> = found.races.iter().map(|race| race.purpose).collect();
+    let tried = [Purpose::Try(0), Purpose::Hold(0), Purpose::Try(1), Purpose::Hold(1)];
+    assert_eq!(purposes[..4], tried);
+    assert_eq!((purposes.last(), found.races[1].verdict), (Some(&Purpose::Gain), Verdict::Worse));
+    assert!(found.races[1].loses() && !found.races[3].loses());
+    let gain = found.gain.unwrap();
+    assert!(gain.low <= 1.2 && 1.2 <= gain.high, "{gain:?}");
 }
 
 /// What does not differ in screening is tried in the order of the diagnosis.

@@ -10,10 +10,11 @@ pub(crate) fn conclusion(result: &BoostResult, running: &Running) -> String {
     let Some(found) = result.rungs.first() else { return "Nothing was measured.".to_owned() };
     let server = format!("{} on port {}", running.server, running.port);
     let unit = super::unit(result);
-    let tried = result.rungs.len().saturating_sub(1);
+    let tried = result.rungs.iter().skip(1).filter(|rung| !rung.other_load).count();
     if running.kept.is_empty() {
         let tps = units::tps(found.tps);
-        return format!("{server}: {tps} {unit} as found; none of {tried} changes was shown to help.");
+        let loads = if result.rungs.iter().any(|rung| rung.other_load) { " under both loads" } else { "" };
+        return format!("{server}: {tps} {unit} as found; none of {tried} changes was shown to help{loads}.");
     }
     let gain = units::interval(result.gain).replacen(' ', "× ", 1);
     let names: Vec<&str> = running.kept.iter().map(|helps| helps.name.as_str()).collect();

@@ -41,13 +41,13 @@ impl Nsd {
                  zonefile: zone\n"
             ),
         );
-        // The old process has to be gone before the new one binds. Without the environment by which a test knows what it has
+        // The old processes, NSD has several, have to release the port before the new ones bind it. Without the environment by which a test knows what it has
         // started: the server outlives the boost.
         put(
             "restart",
             &format!(
                 "#!/bin/sh\nold=$(cat {here}/pid 2>/dev/null) && kill $old && \
-                 for i in $(seq 200); do readlink /proc/$old/exe >/dev/null 2>&1 || break; sleep 0.02; done\n\
+                 for i in $(seq 500); do [ \"$(ss -Huln sport = :{PORT})\" ] || break; sleep 0.02; done\n\
                  exec env -i PATH=\"$PATH\" nsd -c {here}/nsd.conf\n"
             ),
         );
