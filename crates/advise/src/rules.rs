@@ -9,6 +9,7 @@
 //! that does not; a new subject is also a line in `SUBJECTS`.
 
 mod arrivals;
+mod bulk;
 mod conflicts;
 mod counters;
 mod dropped;
@@ -18,7 +19,7 @@ mod irqs;
 mod locks;
 mod loss;
 mod machine;
-mod napi;
+mod moderation;
 mod netfilter;
 mod per_packet;
 mod programs;
@@ -54,9 +55,10 @@ const SUBJECTS: &[&[Rule]] = &[
     rss::RULES,
     irqs::RULES,
     rps::RULES,
-    napi::RULES,
+    moderation::RULES,
     per_packet::RULES,
     functions::RULES,
+    bulk::RULES,
     netfilter::RULES,
     sockets::RULES,
     locks::RULES,

@@ -258,6 +258,26 @@ fn every_cause_is_tested() {
     assert_eq!(CAUSES.iter().map(|cause| cause.id).collect::<Vec<_>>(), TESTED);
 }
 
+/// Notes beside what is lost or limited: datagrams of a tunnel's size, and of a query's.
+#[test]
+fn large_datagrams_one_by_one() {
+    udpath_lab::needs_root!();
+    let _turn = udpath_rig::alone();
+    let notes = |load: &'static [&'static str]| {
+        let mut scene = Scene::new("bulk", &causes::REUSEPORT, true);
+        scene.load(&Load::Udpath(load));
+        let (_, json) = scene.diagnose();
+        scene.end();
+        let findings = json["findings"].as_array().unwrap().iter();
+        let ids = findings.map(|found| found["id"].as_str().unwrap().to_owned());
+        ids.filter(|id| id.starts_with("bulk-")).collect::<Vec<_>>()
+    };
+    let large = &["--rate", "15k", "--flows", "32", "--size", "1300"];
+    let small = &["--rate", "15k", "--flows", "32", "--size", "64"];
+    assert_eq!(notes(large), ["bulk-received-singly", "bulk-sent-singly"]);
+    assert_eq!(notes(small), Vec::<String>::new());
+}
+
 #[test]
 fn a_loaded_server_in_text_with_what_it_carries() {
     udpath_lab::needs_root!();

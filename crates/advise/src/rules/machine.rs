@@ -1,7 +1,5 @@
-//! The machine's own settings that cost time: frequency and idle states, isolated CPUs, generic XDP, receive offloads,
-//! interrupt moderation, budgets.
+//! The machine's own settings that cost time: frequency and idle states, isolated CPUs, generic XDP, receive offloads, budgets.
 
-use udpath_host::interfaces::Interface;
 use udpath_host::map::InterfaceMap;
 use udpath_steer::CpuSet;
 
@@ -18,20 +16,6 @@ pub(super) const RULES: &[Rule] = &[
         fix: &[
             "attach it in the driver (native mode), if `udpath show --json` lists XDP among the driver's features",
         ],
-    },
-    Rule {
-        id: "no-moderation",
-        severity: Severity::Limit,
-        look: Look::Map(no_moderation),
-        cause: "nearly every packet raises an interrupt of its own",
-        fix: &[],
-    },
-    Rule {
-        id: "slow-coalescing",
-        severity: Severity::Note,
-        look: Look::Map(slow_coalescing),
-        cause: "a request waits so long for its interrupt while little else comes",
-        fix: &[],
     },
     Rule {
         id: "budget-exhausted",
@@ -85,11 +69,6 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// Packets per interrupt below which there is no moderation, and the packets per second from which on that matters: an
-/// idle queue has one packet per interrupt.
-const UNMODERATED: (f64, f64) = (1.5, 10_000.0);
-/// Microseconds of receive coalescing from which on they dominate the answer's time.
-const SLOW_USECS: u32 = 100;
 /// Wake-up latency of an idle state from which on it is seen, microseconds: that of a datagram through the stack.
 const DEEP_US: u32 = 50;
 /// Share of the interval that every CPU must be busy for more of them to help.
@@ -103,51 +82,6 @@ fn generic_xdp(on: Observed<'_>) -> Vec<Found> {
         let program = xdp.generic.filter(|_| xdp.driver.is_none())?;
         let evidence = format!("{} runs XDP program {program} in generic mode", interface.name);
         Some(Found::new(evidence).at(Location::Interface(interface.name.clone())))
-    })
-}
-
-fn no_moderation(on: Observed<'_>) -> Vec<Found> {
-    each(on, |interface| {
-        let counted = interface.queues.iter().filter_map(|queue| Some((queue.packets?, queue.interrupts?)));
-        let (packets, interrupts) = counted.fold((0u64, 0u64), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        let rate = on.rate(packets)?;
-        let each = packets as f64 / interrupts as f64;
-        let evidence = format!(
-            "{} raised {} interrupts for {} packets {}, {each:.1} packets each",
-            interface.name,
-            number(interrupts),
-            number(packets),
-            on.when()
-        );
-        (interrupts > 0 && each < UNMODERATED.0 && rate >= UNMODERATED.1).then(|| {
-            let name = &interface.name;
-            Found::new(evidence)
-                .at(Location::Interface(name.clone()))
-                .rate(on.rate(interrupts))
-                .changes("let the device collect packets", coalescing(on.interface(name), name))
-        })
-    })
-}
-
-/// Adaptive moderation where the driver has it, else a fixed delay; without either, NAPI's own.
-fn coalescing(interface: Option<&Interface>, name: &str) -> Vec<String> {
-    match interface.and_then(|interface| interface.coalescing.as_ref()).map(|fact| &fact.value) {
-        Some(set) if set.get("adaptive-rx") == Some(&0) => vec![format!("{name}:coalesce/adaptive-rx=on")],
-        Some(set) if set.contains_key("rx-usecs") => vec![format!("{name}:coalesce/rx-usecs=20")],
-        _ => vec![format!("{name}:napi/gro-flush-timeout=20000"), format!("{name}:napi/defer-hard-irqs=10")],
-    }
-}
-
-fn slow_coalescing(on: Observed<'_>) -> Vec<Found> {
-    each(on, |interface| {
-        let set = &on.interface(&interface.name)?.coalescing.as_ref()?.value;
-        let adapts = set.get("adaptive-rx").is_some_and(|on| *on != 0);
-        let usecs = set.get("rx-usecs").filter(|usecs| **usecs >= SLOW_USECS && !adapts)?;
-        let evidence =
-            format!("{} waits {usecs} us for more packets before an interrupt (rx-usecs)", interface.name);
-        let shorter = vec![format!("{}:coalesce/rx-usecs=20", interface.name)];
-        let found = Found::new(evidence).at(Location::Interface(interface.name.clone()));
-        Some(found.changes("for latency, wait less", shorter))
     })
 }
 
@@ -245,7 +179,7 @@ fn deep_idle(on: Observed<'_>) -> Vec<Found> {
 #[cfg(test)]
 mod tests {
     use udpath_host::cpus::{FrequencyPolicy, IdlePolicy, IdleState, Smt};
-    use udpath_host::interfaces::{Coalescing, Feature, Features, Xdp};
+    use udpath_host::interfaces::{Feature, Features, Xdp};
     use udpath_host::map::Shares;
     use udpath_host::softnet::SoftnetCpu;
 
@@ -258,38 +192,6 @@ mod tests {
         assert_eq!(only(&host, "generic-xdp").evidence, "eth0 runs XDP program 9 in generic mode");
         host.snapshot.interfaces[0].xdp = Some(Xdp { driver: Some(9), ..Xdp::default() });
         assert_eq!(host.found("generic-xdp"), []);
-    }
-
-    #[test]
-    fn an_interrupt_for_each_packet() {
-        let mut host = Host::with_queues(2);
-        host.map.seconds = Some(10.0);
-        for queue in &mut host.map.interfaces[0].queues {
-            (queue.packets, queue.interrupts) = (Some(100_000), Some(95_000));
-        }
-        let finding = only(&host, "no-moderation");
-        assert_eq!(
-            finding.evidence,
-            "eth0 raised 190,000 interrupts for 200,000 packets in 10.0 s, 1.1 packets each"
-        );
-        assert_eq!(settings(&finding), ["eth0:napi/gro-flush-timeout=20000", "eth0:napi/defer-hard-irqs=10"]);
-        let adaptive = Coalescing::from([("adaptive-rx".into(), 0)]);
-        host.snapshot.interfaces[0].coalescing = Some(fact(adaptive));
-        assert_eq!(settings(&only(&host, "no-moderation")), ["eth0:coalesce/adaptive-rx=on"]);
-        for queue in &mut host.map.interfaces[0].queues {
-            queue.interrupts = Some(10_000);
-        }
-        assert_eq!(host.found("no-moderation"), []);
-    }
-
-    #[test]
-    fn a_long_wait_for_the_interrupt() {
-        let mut host = Host::with_queues(1);
-        let waits = |usecs| Coalescing::from([("rx-usecs".into(), usecs)]);
-        host.snapshot.interfaces[0].coalescing = Some(fact(waits(250)));
-        assert_eq!(settings(&only(&host, "slow-coalescing")), ["eth0:coalesce/rx-usecs=20"]);
-        host.snapshot.interfaces[0].coalescing = Some(fact(waits(20)));
-        assert_eq!(host.found("slow-coalescing"), []);
     }
 
     #[test]
