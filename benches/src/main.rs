@@ -21,6 +21,7 @@
 //! | `processes` | `show`, `top` and `export`: from start to last byte, and CPU time per look |
 //! | `steering` | serving a frame on another core costs under 60 ns of both cores; a given hash is cheaper than a computed one |
 //! | `ladder` | best kernel-socket rung >= 1.45 x shared; AF_XDP >= 3.5 x shared and >= 2.5 x the best kernel-socket rung |
+//! | `duet` | how much narrower the interval of two servers measured at once is than in turn; no bound |
 //! | `exhaustive` | `boost` finds 0.97 of the best of 200 combinations, by a third of the trials |
 //! | `epoch` | an epoch adds under 1.5 ns to a lookup; 8 x a read lock, 4 x a reference count, and beats crossbeam's |
 //! | `two_queue` | two queues and bulk accounting deliver 3 x what one locked queue does under a flood of two producers |
@@ -39,6 +40,7 @@ mod boost_servers;
 mod claim;
 mod dns;
 mod dns_load;
+mod duet;
 mod engine;
 mod epoch;
 mod exhaustive;
@@ -76,7 +78,7 @@ use crate::results::Results;
 /// Measures its claims and adds each as soon as it is known.
 type Bench = fn(&mut Results) -> Result<()>;
 
-const BENCHES: [(&str, Bench); 24] = [
+const BENCHES: [(&str, Bench); 25] = [
     ("engine", engine::run),
     ("runtime", runtime::run),
     ("socket", socket::run),
@@ -88,6 +90,7 @@ const BENCHES: [(&str, Bench); 24] = [
     ("looking", looking::run),
     ("processes", processes::run),
     ("ladder", ladder::run),
+    ("duet", duet::run),
     ("exhaustive", exhaustive::run),
     ("epoch", epoch::run),
     ("two_queue", two_queue::run),

@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use udpath_advise::duet::Sides;
 use udpath_advise::ladder::{Rung, Settings, Step};
 use udpath_advise::result::{BoostResult, Ratio, RungResult, Verdict};
 use udpath_advise::statistics::Bound;
@@ -36,6 +37,11 @@ impl Effort {
         Self { trial: Duration::from_millis(trial), bound: (0.015, 16) }
     }
 
+    /// So many blocks, whatever they show.
+    pub(crate) const fn blocks(trial: u64, blocks: usize) -> Self {
+        Self { trial: Duration::from_millis(trial), bound: (0.001, blocks) }
+    }
+
     /// As few trials as a verdict needs.
     pub(crate) const fn least(trial: u64) -> Self {
         Self { trial: Duration::from_millis(trial), bound: (0.5, 3) }
@@ -44,7 +50,16 @@ impl Effort {
 
 /// Climbs `rungs` over a link with XPS on both ends.
 pub(crate) fn climb(rungs: Vec<Rung>, moderation: u32, effort: &Effort) -> Result<BoostResult> {
-    let config = Config {
+    run(&config(rungs, moderation, effort)?)
+}
+
+/// The same with one queue and one worker, and two rungs at once on these CPUs.
+pub(crate) fn climb_in_duets(rungs: Vec<Rung>, sides: Sides, effort: &Effort) -> Result<BoostResult> {
+    run(&Config { queues: 1, workers: 1, duet: Some(sides), ..config(rungs, 0, effort)? })
+}
+
+fn config(rungs: Vec<Rung>, moderation: u32, effort: &Effort) -> Result<Config> {
+    Ok(Config {
         program: udpath()?.into(),
         service: Vec::new(),
         queues: QUEUES,
@@ -58,11 +73,15 @@ pub(crate) fn climb(rungs: Vec<Rung>, moderation: u32, effort: &Effort) -> Resul
         inflight: INFLIGHT,
         trial: effort.trial,
         bound: Bound::new(effort.bound.0, effort.bound.1)?,
+        duet: None,
         engine: Engine::Kernel,
         ipv6: false,
         profile: false,
         command: None,
-    };
+    })
+}
+
+fn run(config: &Config) -> Result<BoostResult> {
     let mut watch = |event: &Event<'_>| {
         let Event::Done(rung) = event else { return };
         let verdict = match rung.verdict {
@@ -78,7 +97,7 @@ pub(crate) fn climb(rungs: Vec<Rung>, moderation: u32, effort: &Effort) -> Resul
             eprintln!("    {note}");
         }
     };
-    Ok(udpath_advise::boost(&config, &EchoLoad::new(1), &mut watch, &AtomicBool::new(false))?)
+    Ok(udpath_advise::boost(config, &EchoLoad::new(1), &mut watch, &AtomicBool::new(false))?)
 }
 
 /// `other` over `one`.

@@ -9,6 +9,7 @@ use udpath_load::template::Protocol;
 
 use crate::climb::{Climb, ClimbResult, FIRST_PORT};
 use crate::config::{Config, Event};
+use crate::duet::Duets;
 use crate::ladder::Step;
 use crate::machine::{facts, line_rate_10g, mean_size, wire_bytes};
 use crate::result::{BoostResult, LoadSummary, SCHEMA};
@@ -33,6 +34,13 @@ impl Config {
         if !(0.05..=3600.0).contains(&seconds) {
             return Err(ConfigError::Trial(seconds));
         }
+        if let Some([one, other]) = &self.duet {
+            let wanted = self.workers.max(self.queues as usize);
+            let (has, disjoint) = (one.len().min(other.len()), one.iter().all(|cpu| !other.contains(cpu)));
+            if has < wanted || !disjoint {
+                return Err(ConfigError::Duet { has, wanted });
+            }
+        }
         if u64::from(self.flows) * u64::from(self.inflight) > 1 << 20 {
             return Err(ConfigError::InFlight { flows: self.flows, inflight: self.inflight });
         }
@@ -44,16 +52,17 @@ impl Config {
         let link = LinkSpec { moderation: self.moderation, ..LinkSpec::with_queues(self.queues) };
         let narrow_link = LinkSpec { queues: 1, ..link.clone() };
         let needs = |step: fn(Step) -> bool| self.ladder.iter().any(|rung| step(rung.step));
-        let fast = FAST.map(|machine| (machine, &link)).into_iter().filter(|_| needs(Step::needs_xdp));
-        let narrow = NARROW
-            .map(|machine| (machine, &narrow_link))
-            .into_iter()
-            .filter(|_| needs(Step::needs_one_queue));
-        let builder = LabBuilder::new("boost").machine(CLIENT).machine(SERVER).link(CLIENT, SERVER, &link);
+        let fast = FAST.map(|home| (home, &link)).into_iter().filter(|_| needs(Step::needs_xdp));
+        let narrow =
+            NARROW.map(|home| (home, &narrow_link)).into_iter().filter(|_| needs(Step::needs_one_queue));
         let rss_off = needs(|step| step == Step::RssOff).then_some((RSS_OFF, &narrow_link));
-        fast.chain(narrow)
-            .chain(rss_off)
-            .fold(builder, |builder, (machine, link)| builder.machine(machine).link(CLIENT, machine, link))
+        let homes = std::iter::once((SERVER, &link)).chain(fast).chain(narrow).chain(rss_off);
+        let sides = self.duet.as_ref().map_or(1, |sides| sides.len());
+        homes
+            .flat_map(|(home, link)| home.into_iter().take(sides).map(move |machine| (machine, link)))
+            .fold(LabBuilder::new("boost").machine(CLIENT), |builder, (machine, link)| {
+                builder.machine(machine).link(CLIENT, machine, link)
+            })
     }
 }
 
@@ -73,7 +82,7 @@ pub fn boost(
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let lab = config.blueprint().up()?;
     if config.xps {
-        spread(&lab)?;
+        spread(&lab, config)?;
     }
     let napi = napi(&lab, config)?;
     let climb = Climb { lab: &lab, config, protocol, stop, watch };
@@ -98,6 +107,7 @@ pub fn boost(
             line_rate_tps: line_rate_10g(size, config.ipv6),
             trial_seconds: config.trial.as_secs_f64(),
         },
+        duets: config.duet.as_ref().map(|sides| Duets::new(sides, &rungs)),
         rungs,
         left_out: config.left_out.clone(),
         best,
@@ -111,22 +121,32 @@ pub fn boost(
     })
 }
 
-/// XPS on both ends of every link that has queues to map, for requests and replies alike.
-fn spread(lab: &Lab) -> Result<(), Error> {
+/// XPS on both ends of every link that has queues to map, for requests and replies alike; in duets, over the CPUs of its side.
+fn spread(lab: &Lab, config: &Config) -> Result<(), Error> {
     for machine in lab.machines().iter().filter(|machine| machine.name() != CLIENT) {
+        let cpus = config.duet.as_ref().map(|sides| &sides[side_of(machine.name())]);
         for interface in [machine.towards(CLIENT)?, lab.machine(CLIENT)?.towards(machine.name())?] {
-            if interface.queues() > 1 {
-                interface.spread_xps()?;
+            match cpus {
+                _ if interface.queues() == 1 => {}
+                Some(cpus) => drop(interface.spread_xps_over(cpus)?),
+                None => drop(interface.spread_xps()?),
             }
         }
     }
     Ok(())
 }
 
+/// The side of a server's machine.
+fn side_of(machine: &str) -> usize {
+    let homes = [SERVER, RSS_OFF].into_iter().chain(FAST).chain(NARROW);
+    usize::from(homes.into_iter().any(|[_, other]| other == machine))
+}
+
 /// NAPI on the ends of servers over kernel sockets, so that they accept frames from the in-kernel loop; other engines do
 /// not need it.
 fn napi(lab: &Lab, config: &Config) -> Result<Vec<NapiGuard>, Error> {
-    let servers = lab.machines().iter().filter(|machine| [SERVER, RSS_OFF].contains(&machine.name()));
+    let sockets = [SERVER, RSS_OFF].concat();
+    let servers = lab.machines().iter().filter(|machine| sockets.contains(&machine.name()));
     match config.engine {
         Engine::Kernel => servers.map(|machine| Ok(machine.towards(CLIENT)?.ensure_napi()?)).collect(),
         Engine::Socket | Engine::Xdp | Engine::XdpRings => Ok(Vec::new()),

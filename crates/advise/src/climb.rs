@@ -4,17 +4,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use error_reporter::Report;
 use udpath_lab::Lab;
-use udpath_load::Progress;
 use udpath_load::template::Protocol;
 use udpath_serve::Io;
 
 use crate::config::{Config, Event};
 use crate::ladder::{Rung, Settings, Step};
 use crate::machine::{line_rate_10g, mean_size, wire_bytes};
+use crate::race::Entrant;
 use crate::result::{Profiles, Ratio, RungDiagnosis, RungResult, Verdict};
-use crate::server_under_test::{FAST, NARROW, RSS_OFF, SERVER, ServerUnderTest};
-use crate::statistics::{Comparison, State};
-use crate::trial::{self, Trials};
+use crate::server_under_test::{FAST, Home, NARROW, RSS_OFF, SERVER};
+use crate::trial::Trials;
 use crate::{Error, profiled};
 
 /// First port of the servers: above the well-known ones, below the ephemeral range, and the lab has nothing else.
@@ -39,38 +38,21 @@ pub(crate) struct ClimbResult {
     pub(crate) warnings: Vec<String>,
 }
 
-/// One of the two servers that are measured in turn.
-enum Side {
-    Best,
-    Candidate,
-}
-
-/// The order within a block: an even drift affects both sides alike.
-const BLOCK: [Side; 4] = [Side::Best, Side::Candidate, Side::Candidate, Side::Best];
-
 /// Ratio of the first rung to itself.
 const SAME: Ratio = Ratio { ratio: 1.0, low: 1.0, high: 1.0 };
 
 /// Ratio of a rung that was not measured.
 const NOTHING: Ratio = Ratio { ratio: 0.0, low: 0.0, high: 0.0 };
 
-/// Two servers measured in turn.
-struct Race {
-    comparison: Comparison,
-    verdict: Verdict,
-    of_best: Trials,
-    of_candidate: Trials,
-}
-
 /// The machine a candidate runs on. With AF_XDP: the one of the two that the best server so far does not use.
-fn machine_for(candidate: &Settings, incumbent: &ServerUnderTest) -> &'static str {
+fn home(candidate: &Settings, incumbent: &Entrant) -> Home {
     let [one, other] = match candidate.io {
         Io::Xdp if candidate.one_queue => NARROW,
         Io::Xdp => FAST,
         _ if candidate.one_queue => return RSS_OFF,
         Io::Shared | Io::Reuseport | Io::Percpu => return SERVER,
     };
-    if incumbent.machine == one { other } else { one }
+    if incumbent.home == one { other } else { one }
 }
 
 impl Climb<'_> {
@@ -87,14 +69,14 @@ impl Climb<'_> {
         // The first rung's server runs to the end: the gain is measured against it.
         let base = Settings::base(self.config.workers, self.config.flows * self.config.inflight);
         let settings = rungs[0].step.apply(&base, self.config.workers);
-        let machine = if settings.one_queue { RSS_OFF } else { SERVER };
-        let mut first = self.start(&rungs[0], settings, machine, next_port())?;
+        let home_of_first = if settings.one_queue { RSS_OFF } else { SERVER };
+        let mut first = self.start(&rungs[0], settings, home_of_first, next_port())?;
         (self.watch)(&Event::Rung { step: 1, steps, name: &first.name, against: None });
         let (result, trials) = self.measure_first(&rungs[0], &mut first)?;
         let mut results = vec![result];
         // Every trial of a rung counts, also those in which it was the best so far.
         let mut all_trials = vec![trials];
-        let mut best: Option<(usize, ServerUnderTest)> = None;
+        let mut best: Option<(usize, Entrant)> = None;
 
         for (index, rung) in rungs.iter().enumerate().skip(1) {
             let (at, incumbent) = best.as_mut().map_or((0, &mut first), |(at, best)| (*at, best));
@@ -106,8 +88,8 @@ impl Climb<'_> {
                 continue;
             }
             (self.watch)(&Event::Rung { step: index + 1, steps, name: &rung.name, against: Some(&against) });
-            let machine = machine_for(&settings, incumbent);
-            let raced = self.start(rung, settings, machine, next_port()).and_then(|mut candidate| {
+            let home = home(&settings, incumbent);
+            let raced = self.start(rung, settings, home, next_port()).and_then(|mut candidate| {
                 let race = self.race(incumbent, &mut candidate)?;
                 Ok((candidate, race))
             });
@@ -123,6 +105,7 @@ impl Climb<'_> {
                         ratio,
                         race.verdict,
                     );
+                    result.in_turn = race.in_turn;
                     // A link of one queue is a reference: later rungs build on all queues, whichever is faster here.
                     result.kept |= rung.step == Step::Base && incumbent.settings.one_queue;
                     if result.kept {
@@ -177,11 +160,11 @@ impl Climb<'_> {
     /// Profiles and diagnoses the first and the best rung. Stops at the first that cannot be sampled: the reason holds for both.
     fn profiles(
         &mut self,
-        first: &ServerUnderTest,
-        best: Option<&ServerUnderTest>,
+        first: &Entrant,
+        best: Option<&Entrant>,
     ) -> Result<(Profiles, Vec<RungDiagnosis>), Error> {
         let (mut profiles, mut diagnoses) = (Profiles::default(), Vec::new());
-        for server in [Some(first), best].into_iter().flatten() {
+        for server in [Some(first), best].into_iter().flatten().map(Entrant::server) {
             (self.watch)(&Event::Profile { name: &server.name });
             let taken = profiled::profile(self.lab, self.config, self.protocol, server, self.stop);
             if self.stop.load(Ordering::Relaxed) {
@@ -203,90 +186,22 @@ impl Climb<'_> {
         Ok((profiles, diagnoses))
     }
 
-    fn start(
-        &self,
-        rung: &Rung,
-        settings: Settings,
-        machine: &'static str,
-        port: u16,
-    ) -> Result<ServerUnderTest, Error> {
-        let server = ServerUnderTest::start(
-            self.lab,
-            self.config,
-            self.protocol,
-            machine,
-            &rung.name,
-            settings,
-            port,
-        )?;
-        // Each trial sets it again; this call checks that it can be set at all.
-        trial::set_receive_steering(self.lab, &server)
-            .map_err(|cause| Error::NotPossible { rung: rung.name.to_string(), cause: cause.into() })?;
-        Ok(server)
-    }
-
     /// The first rung is not compared: it gets as many trials as a comparison has at least on each side.
-    fn measure_first(
-        &mut self,
-        rung: &Rung,
-        first: &mut ServerUnderTest,
-    ) -> Result<(RungResult, Trials), Error> {
+    fn measure_first(&mut self, rung: &Rung, first: &mut Entrant) -> Result<(RungResult, Trials), Error> {
         const TRIALS: usize = 4;
-        let mut trials = Trials::default();
-        for done in 0..TRIALS {
-            let tps = self.trial(first, &mut trials)?;
-            let blocks = (done, TRIALS);
-            (self.watch)(&Event::Trial { name: &rung.name, tps, blocks, interval: None });
-        }
+        let trials = self.alone(first, TRIALS, |climb, done, tps| {
+            let event = Event::Trial { name: &rung.name, tps, blocks: (done, TRIALS), interval: None };
+            (climb.watch)(&event);
+        })?;
         let result = self.result(rung, first, &trials, None, SAME, Verdict::Base);
         (self.watch)(&Event::Done(&result));
         Ok((result, trials))
     }
 
-    /// Measures both in turn until the comparison is done.
-    fn race(&mut self, best: &mut ServerUnderTest, candidate: &mut ServerUnderTest) -> Result<Race, Error> {
-        let mut comparison = Comparison::new(self.config.bound);
-        let mut of_best = Trials::default();
-        let mut of_candidate = Trials::default();
-        let most = self.config.bound.most_blocks();
-        loop {
-            let mut block = [0.0; BLOCK.len()];
-            for (tps, side) in block.iter_mut().zip(BLOCK) {
-                *tps = match side {
-                    Side::Best => self.trial(best, &mut of_best)?,
-                    Side::Candidate => self.trial(candidate, &mut of_candidate)?,
-                };
-                let (blocks, interval) = ((comparison.blocks(), most), comparison.interval());
-                (self.watch)(&Event::Trial { name: &candidate.name, tps: *tps, blocks, interval });
-            }
-            if let Err(error) = comparison.push_block(block) {
-                of_candidate.warn(&error.to_string());
-            }
-            if let State::Done(verdict) = comparison.state() {
-                return Ok(Race { comparison, verdict, of_best, of_candidate });
-            }
-        }
-    }
-
-    fn trial(&self, server: &mut ServerUnderTest, trials: &mut Trials) -> Result<f64, Error> {
-        let plan = trial::plan(self.config, server.address);
-        let ignore = &mut |_: &Progress| ();
-        let trial = trial::run(self.lab, self.config, &plan, self.protocol, server, ignore, self.stop)?;
-        if self.stop.load(Ordering::Relaxed) {
-            return Err(Error::Interrupted);
-        }
-        if server.ended() {
-            let reason = "it ended during a trial".into();
-            return Err(Error::NotReady { rung: server.name.clone(), reason });
-        }
-        trials.add(trial.as_ref());
-        Ok(trial.map_or(0.0, |t| t.tps))
-    }
-
     fn result(
         &self,
         rung: &Rung,
-        server: &ServerUnderTest,
+        entrant: &Entrant,
         trials: &Trials,
         against: Option<&str>,
         ratio: Ratio,
@@ -299,7 +214,7 @@ impl Climb<'_> {
             verdict,
             kept: matches!(verdict, Verdict::Base | Verdict::Better),
             against: against.map(Into::into),
-            ..unmeasured(rung, &server.settings)
+            ..unmeasured(rung, &entrant.settings)
         };
         self.fill(&mut result, trials);
         result
@@ -347,6 +262,7 @@ fn unmeasured(rung: &Rung, settings: &Settings) -> RungResult {
         verdict: Verdict::Failed,
         kept: false,
         other_load: false,
+        in_turn: None,
         against: None,
         trials: Vec::new(),
         counts: udpath_load::result::Counts::default(),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use udpath_load::Engine;
 
+use crate::duet::Sides;
 use crate::ladder::Rung;
 use crate::result::{LeftOut, Ratio, RungResult};
 use crate::statistics::Bound;
@@ -40,6 +41,8 @@ pub struct Config {
     pub trial: Duration,
     /// When a comparison ends.
     pub bound: Bound,
+    /// Trials in duets: the CPUs of each side, at least as many as there are workers and queues. None: trials in turn.
+    pub duet: Option<Sides>,
     /// The load's engine.
     pub engine: Engine,
     /// IPv6 rather than IPv4.

@@ -12,6 +12,17 @@ pub enum ConfigError {
     /// Length of a trial out of range, seconds.
     #[error("invalid trial length {0} s: expected 0.05 to 3600 s")]
     Trial(f64),
+    /// The sides of a duet have too few CPUs, or share some.
+    #[error(
+        "a duet needs two sides of {wanted} CPUs, one for each worker and queue, and half of the CPUs are {has}: \
+         use fewer --workers and --queues, or --duet never"
+    )]
+    Duet {
+        /// CPUs of a side.
+        has: usize,
+        /// CPUs it needs.
+        wanted: usize,
+    },
     /// Too many requests in flight.
     #[error(
         "{flows} flows with {inflight} requests in flight each are too many; the limit is 1048576 requests in all"

@@ -10,7 +10,9 @@
 //!      |
 //!  boost.rs       builds a lab, climbs in it, returns the result
 //!      |
-//!  climb.rs       for each rung: best so far and candidate in turn, A B B A A B B A ...
+//!  climb.rs       for each rung: a race between the best so far and the candidate
+//!      |
+//!  race.rs        both in turn, A B B A A B B A ..., or in duets (duet.rs)
 //!      |  \
 //!      |   server_under_test.rs  one configuration: a running server; trial.rs sets its receive steering
 //!      |   trial.rs              one measured run of the load against one server
@@ -39,12 +41,14 @@ mod climb;
 pub mod comparison;
 mod config;
 pub mod diagnosis;
+pub mod duet;
 mod error;
 pub mod finding;
 mod judged;
 pub mod ladder;
 mod machine;
 mod profiled;
+mod race;
 pub mod result;
 mod rule;
 pub mod rules;

@@ -118,7 +118,8 @@ fn sample(
     let measured = lab.machine(server.machine).and_then(|machine| {
         machine.run(|| {
             let source = Folder::live();
-            let before = Snapshot::read(&source);
+            let snapshot = || on_side(Snapshot::read(&source), server);
+            let before = snapshot();
             // All CPUs: sampling the server's threads alone would miss the softirqs, where most of the cost is.
             let wanted = Wanted { cpus: before.cpus.online.clone(), pid: None, length: LENGTH, rate: RATE };
             let (mut begin, mut end) = (Instant::now(), Instant::now());
@@ -126,12 +127,12 @@ fn sample(
             // A snapshot takes some milliseconds, which are not part of the sampled time.
             let at = |moment| match moment {
                 Moment::Begin => {
-                    first = Some(Snapshot::read(&source));
+                    first = Some(snapshot());
                     begin = Instant::now();
                 }
                 Moment::End => {
                     end = Instant::now();
-                    last = Some(Snapshot::read(&source));
+                    last = Some(snapshot());
                 }
             };
             let measured = udpath_profile::measure(&wanted, &BTreeSet::new(), &source, before, over, at);
@@ -141,6 +142,15 @@ fn sample(
     });
     let measured = measured.map_err(|error| Report::new(error).to_string())?;
     measured.map_err(|error| Report::new(error).to_string())
+}
+
+/// The machine as a server sees it that has some CPUs for itself: the others are idle meanwhile, and say nothing about it.
+fn on_side(mut snapshot: Snapshot, server: &ServerUnderTest) -> Snapshot {
+    if let Some(cpus) = &server.cpus {
+        snapshot.cpus.online.clone_from(cpus);
+        snapshot.cpus.list.retain(|cpu| cpus.contains(cpu.number));
+    }
+    snapshot
 }
 
 /// Replies so far, recorded a few times a second.

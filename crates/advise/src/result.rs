@@ -6,6 +6,7 @@ use udpath_load::origin::Origin;
 use udpath_load::result::{Counts, Latency};
 
 use crate::diagnosis::Diagnosis;
+use crate::duet::Duets;
 use crate::finding::Finding;
 use crate::judged::ProfileResult;
 
@@ -36,6 +37,9 @@ pub struct BoostResult {
     pub best: String,
     /// Best rung over first rung, with its 95 % interval. From trials of the two interleaved.
     pub gain: Ratio,
+    /// How the rungs were compared in duets; none if in turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duets: Option<Duets>,
     /// Caveats that apply to all figures.
     pub warnings: Vec<String>,
     /// The command line that repeats it, if there is one.
@@ -232,6 +236,10 @@ pub struct RungResult {
     /// True if it was measured under another load than the others, as was what it was compared with.
     #[serde(default)]
     pub other_load: bool,
+    /// Of a rung that was compared in duets: the interval of `ratio` if their trials are taken for trials in turn, which take
+    /// the same time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_turn: Option<Ratio>,
     /// Name of the rung it was compared with; none for the first.
     pub against: Option<String>,
     /// tps of each trial of this rung, in order.

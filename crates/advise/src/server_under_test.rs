@@ -13,19 +13,22 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use udpath_lab::Lab;
 use udpath_load::template::Protocol;
+use udpath_steer::CpuSet;
 
 use crate::Error;
 use crate::config::Config;
 use crate::ladder::Settings;
 
+/// A server's machine; with duets, on each side.
+pub(crate) type Home = [&'static str; 2];
 /// The machine of servers over kernel sockets.
-pub(crate) const SERVER: &str = "server";
+pub(crate) const SERVER: Home = ["server", "server-2"];
 /// The same, with a link of one queue.
-pub(crate) const RSS_OFF: &str = "rss-off";
-/// The machines of servers over AF_XDP: an interface has one XDP program, and two servers are measured in turn.
-pub(crate) const FAST: [&str; 2] = ["fast-a", "fast-b"];
+pub(crate) const RSS_OFF: Home = ["rss-off", "rss-off-2"];
+/// The machines of servers over AF_XDP: an interface has one XDP program, and two servers are measured.
+pub(crate) const FAST: [Home; 2] = [["fast-a", "fast-a-2"], ["fast-b", "fast-b-2"]];
 /// Those, with a link of one queue.
-pub(crate) const NARROW: [&str; 2] = ["narrow-a", "narrow-b"];
+pub(crate) const NARROW: [Home; 2] = [["narrow-a", "narrow-a-2"], ["narrow-b", "narrow-b-2"]];
 /// The machine that sends the load.
 pub(crate) const CLIENT: &str = "client";
 
@@ -43,17 +46,20 @@ pub(crate) struct ServerUnderTest {
     pub(crate) settings: Settings,
     /// The machine it runs on.
     pub(crate) machine: &'static str,
+    /// The CPUs that it and its load have for themselves, in duets.
+    pub(crate) cpus: Option<CpuSet>,
     pub(crate) address: SocketAddr,
     process: Child,
 }
 
 impl ServerUnderTest {
-    /// Starts a server with `settings` on `machine`, at `port`, and waits until it says that it is ready.
+    /// Starts a server with `settings` on a machine, at `port`, on these CPUs or on all, and waits until it says that it is
+    /// ready.
     pub(crate) fn start(
         lab: &Lab,
         config: &Config,
         protocol: &dyn Protocol,
-        machine: &'static str,
+        (machine, cpus): (&'static str, Option<&CpuSet>),
         name: &str,
         settings: Settings,
         port: u16,
@@ -78,7 +84,10 @@ impl ServerUnderTest {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
-        let mut process = lab.spawn(command)?;
+        let mut process = match cpus {
+            Some(cpus) => lab.spawn_on(command, cpus)?,
+            None => lab.spawn(command)?,
+        };
         let ready = process
             .stderr
             .take()
@@ -88,7 +97,7 @@ impl ServerUnderTest {
             end(&mut process);
             return Err(Error::NotReady { rung: name.into(), reason });
         }
-        Ok(Self { name: name.into(), settings, machine, address, process })
+        Ok(Self { name: name.into(), settings, machine, cpus: cpus.cloned(), address, process })
     }
 
     /// Its process id.

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use udpath_lab::{Lab, Rps, online_cpus};
+use udpath_lab::{Lab, Rps, confined, online_cpus};
 use udpath_load::Progress;
 use udpath_load::cpu::CpuUse;
 use udpath_load::plan::{Arrivals, Plan};
@@ -53,7 +53,14 @@ pub(crate) fn run(
 ) -> Result<Option<LoadResult>, Error> {
     set_receive_steering(lab, server)?;
     let engine = config.engine;
-    let done = lab.machine(CLIENT)?.run(|| udpath_load::run(plan, engine, protocol, watch, stop))?;
+    let mut load = || udpath_load::run(plan, engine, protocol, watch, stop);
+    let done = lab.machine(CLIENT)?.run(|| match &server.cpus {
+        Some(cpus) => confined(cpus, load).map(|done| of_side(done, cpus)),
+        None => Ok(load()),
+    })?;
+    let on = || server.cpus.as_ref().map_or_else(String::new, |cpus| format!(" on CPUs {cpus}"));
+    let done =
+        done.map_err(|cause| udpath_lab::Error::System { what: format!("run the load{}", on()), cause })?;
     match done {
         Ok(result) => Ok(Some(result)),
         Err(udpath_load::Error::Cut { result, .. }) => Ok(Some(*result)),
@@ -61,6 +68,17 @@ pub(crate) fn run(
         Err(udpath_load::Error::Plan(error)) => Err(Error::Config(error.into())),
         Err(cause) => Err(Error::Load { rung: server.name.clone(), cause }),
     }
+}
+
+/// The CPU time of one side of a duet.
+fn of_side(
+    done: Result<LoadResult, udpath_load::Error>,
+    cpus: &CpuSet,
+) -> Result<LoadResult, udpath_load::Error> {
+    done.map(|mut result| {
+        result.cpus.retain(|used| cpus.contains(used.cpu));
+        result
+    })
 }
 
 /// Flows that each queue follows, with RFS: enough for every flow of a climb to have its own entry. Fewer: flows share
@@ -71,7 +89,11 @@ const RFS_FLOWS: u32 = 4096;
 pub(crate) fn set_receive_steering(lab: &Lab, server: &ServerUnderTest) -> Result<(), udpath_lab::Error> {
     let settings = &server.settings;
     let wanted = Rps {
-        cpus: if settings.rps { online_cpus()? } else { CpuSet::new() },
+        cpus: match (&server.cpus, settings.rps) {
+            (Some(cpus), true) => cpus.clone(),
+            (None, true) => online_cpus()?,
+            (_, false) => CpuSet::new(),
+        },
         flows: if settings.rfs { RFS_FLOWS } else { 0 },
     };
     let interface = lab.machine(server.machine)?.towards(CLIENT)?;
@@ -175,7 +197,10 @@ impl Trials {
 
     /// How each CPU spent the trials.
     pub(crate) fn cpus(&self) -> Vec<CpuUse> {
-        self.cpus.clone()
+        let mut cpus = self.cpus.clone();
+        // In duets the other side may come first.
+        cpus.sort_by_key(|used| used.cpu);
+        cpus
     }
 }
 

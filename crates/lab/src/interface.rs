@@ -134,7 +134,15 @@ impl Interface {
     /// # Errors
     /// The same as [`set_xps`](Self::set_xps).
     pub fn spread_xps(&self) -> Result<Vec<CpuSet>, Error> {
-        let map = mapping::spread(&online_cpus()?, self.queues());
+        self.spread_xps_over(&online_cpus()?)
+    }
+
+    /// Distributes these CPUs over the queues; the others have no queue of their own.
+    ///
+    /// # Errors
+    /// The same as [`set_xps`](Self::set_xps).
+    pub fn spread_xps_over(&self, cpus: &CpuSet) -> Result<Vec<CpuSet>, Error> {
+        let map = mapping::spread(cpus, self.queues());
         self.set_xps(&map)?;
         Ok(map)
     }

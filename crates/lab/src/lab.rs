@@ -7,6 +7,8 @@ use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use udpath_steer::CpuSet;
+
 use crate::blueprint::{IPV4_PREFIX, IPV6_PREFIX};
 use crate::flow_table::FlowTable;
 use crate::machine::Site;
@@ -113,7 +115,15 @@ impl Lab {
     /// # Errors
     /// The program cannot be started.
     pub fn spawn(&self, command: Command) -> Result<Child, Error> {
-        self.spawner.spawn(command)
+        self.spawner.spawn(command, None)
+    }
+
+    /// The same, on these CPUs alone.
+    ///
+    /// # Errors
+    /// The program cannot be started, or may use none of the CPUs.
+    pub fn spawn_on(&self, command: Command, cpus: &CpuSet) -> Result<Child, Error> {
+        self.spawner.spawn(command, Some(cpus.clone()))
     }
 
     /// Switches the flow table that RFS needs on or off ([`Rps::flows`](crate::Rps::flows)). The kernel has one for the

@@ -30,6 +30,7 @@
 //! record while it runs (`record.rs`). A killed owner's lock is free: the next run finds the record and removes what it
 //! names, and nothing else.
 
+mod affinity;
 mod blueprint;
 mod builder;
 mod error;
@@ -55,6 +56,7 @@ mod undo;
 mod user_namespace;
 mod xps;
 
+pub use affinity::confined;
 pub use blueprint::{Blueprint, End, LinkBlueprint, MacAddress, MachineBlueprint};
 pub use builder::LabBuilder;
 pub use error::Error;

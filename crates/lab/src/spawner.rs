@@ -9,9 +9,12 @@ use std::process::{Child, Command};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 
-use crate::Error;
+use udpath_steer::CpuSet;
 
-type Job = (Command, Sender<io::Result<Child>>);
+use crate::{Error, affinity};
+
+/// A program, the CPUs that it may use if not all, and who waits for it.
+type Job = (Command, Option<CpuSet>, Sender<io::Result<Child>>);
 
 pub(crate) struct Spawner {
     lab: String,
@@ -28,12 +31,12 @@ impl Spawner {
         Ok(Self { lab: lab.to_owned(), jobs: Some(jobs), thread: Some(thread) })
     }
 
-    /// Starts a program from the spawner's thread.
-    pub(crate) fn spawn(&self, command: Command) -> Result<Child, Error> {
+    /// Starts a program from the spawner's thread, which has the affinity `cpus` meanwhile: programs inherit it.
+    pub(crate) fn spawn(&self, command: Command, cpus: Option<CpuSet>) -> Result<Child, Error> {
         let down = || Error::Down { lab: self.lab.clone() };
         let program = command.get_program().to_string_lossy().into_owned();
         let (answer, started) = mpsc::channel();
-        self.jobs.as_ref().ok_or_else(down)?.send((command, answer)).map_err(|_| down())?;
+        self.jobs.as_ref().ok_or_else(down)?.send((command, cpus, answer)).map_err(|_| down())?;
         let child = started.recv().map_err(|_| down())?;
         child.map_err(|source| Error::system(format!("start {program} in lab {}", self.lab), source))
     }
@@ -50,8 +53,12 @@ impl Drop for Spawner {
 }
 
 fn keep(todo: &Receiver<Job>) {
-    for (mut command, answer) in todo {
-        if let Err(mpsc::SendError(Ok(mut unwanted))) = answer.send(command.spawn()) {
+    for (mut command, cpus, answer) in todo {
+        let started = match cpus {
+            Some(cpus) => affinity::confined(&cpus, || command.spawn()).and_then(|started| started),
+            None => command.spawn(),
+        };
+        if let Err(mpsc::SendError(Ok(mut unwanted))) = answer.send(started) {
             // The caller has ended.
             let _ = unwanted.kill().and_then(|()| unwanted.wait());
         }

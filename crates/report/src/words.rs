@@ -1,6 +1,7 @@
 //! The sentences that the terminal and the HTML share, built from the figures.
 
 pub(crate) mod compare;
+pub(crate) mod duets;
 pub(crate) mod history;
 pub(crate) mod load;
 pub(crate) mod running;

@@ -50,6 +50,7 @@ fn equal_rungs_get_no_verdict() {
         inflight: 8,
         trial: Duration::from_millis(50),
         bound: Bound::new(0.015, BLOCKS).unwrap(),
+        duet: None,
         engine: Engine::Kernel,
         ipv6: false,
         profile: false,

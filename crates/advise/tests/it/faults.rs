@@ -45,6 +45,7 @@ fn a_server_that_dies_fails_its_rung_alone() {
         inflight: 8,
         trial: Duration::from_millis(100),
         bound: Bound::new(0.5, 3).unwrap(),
+        duet: None,
         engine: Engine::Kernel,
         ipv6: false,
         profile: false,

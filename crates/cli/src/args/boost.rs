@@ -64,6 +64,10 @@ pub(crate) struct Args {
     /// At most this many blocks of four trials per rung; a rung undecided by then is "not shown"
     #[arg(long, value_name = "N", default_value_t = 80, value_parser = value::count::<usize>)]
     pub(crate) blocks: usize,
+    /// Measure the two rungs of a comparison at once, each with half of the CPUs for itself and its load, instead of in turn.
+    /// auto: where each half has 2 CPUs, and one for each worker and queue
+    #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = when())]
+    pub(crate) duet: When,
     /// What sends the requests [default: kernel as root if it carries the service, otherwise socket]
     #[arg(long, value_name = "ENGINE", value_parser = engine())]
     pub(crate) engine: Option<Engine>,
@@ -125,12 +129,12 @@ pub(crate) struct RunningArgs {
     /// Send nothing: measure what the server's clients send anyway, in trials of at least 1 s, by the datagrams that a second
     /// of CPU time carries
     #[arg(long, group = "traffic",
-          conflicts_with_all = ["queues", "moderation", "io", "workers", "size", "flows", "inflight", "engine", "ipv6"])]
+          conflicts_with_all = ["queues", "moderation", "io", "workers", "size", "flows", "inflight", "engine", "ipv6", "duet"])]
     pub(crate) live: bool,
     /// The load of every trial, as for `udpath load`: PROTOCOL ADDR:PORT [OPTION...]. The last option: everything after it
     /// belongs to the load
     #[arg(long, value_name = "LOAD", num_args = 1.., allow_hyphen_values = true, group = "traffic",
-          conflicts_with_all = ["queues", "moderation", "io", "workers", "size", "flows", "inflight", "engine", "ipv6"])]
+          conflicts_with_all = ["queues", "moderation", "io", "workers", "size", "flows", "inflight", "engine", "ipv6", "duet"])]
     pub(crate) load: Vec<OsString>,
 }
 
@@ -140,6 +144,24 @@ pub(crate) struct RunningArgs {
 pub(crate) struct LoadLine {
     #[command(flatten)]
     pub(crate) args: super::load::Args,
+}
+
+/// When something is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum When {
+    Auto,
+    Always,
+    Never,
+}
+
+fn when() -> impl TypedValueParser<Value = When> {
+    const WHENS: &[(When, &str)] =
+        &[(When::Auto, "where there are enough CPUs"), (When::Always, "or fail"), (When::Never, "in turn")];
+    choice::one_of(WHENS, |when| match when {
+        When::Auto => "auto",
+        When::Always => "always",
+        When::Never => "never",
+    })
 }
 
 fn io() -> impl TypedValueParser<Value = Io> {

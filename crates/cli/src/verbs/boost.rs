@@ -9,11 +9,14 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, anyhow};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use udpath_advise::duet::{Sides, halves};
 use udpath_advise::ladder::{ladder, without_root};
 use udpath_advise::result::{BoostResult, LeftOut};
 use udpath_advise::statistics::Bound;
-use udpath_advise::{Config, Event};
+use udpath_advise::{Config, ConfigError, Event};
 use udpath_history::NewRun;
+use udpath_host::cpus;
+use udpath_host::source::Folder;
 use udpath_load::Engine;
 use udpath_report::{Render, boost_text, profiling_line, rung_line, shell_quoted, trial_line};
 use udpath_serve::Io;
@@ -22,7 +25,7 @@ use self::service::Service;
 
 use super::page;
 use super::record::{self, Recorder};
-use crate::args::boost::{Args, LoadLine};
+use crate::args::boost::{Args, LoadLine, When};
 use crate::args::load;
 use crate::exit::{Done, Failure};
 use crate::terminal::{self, StatusLine};
@@ -103,6 +106,7 @@ fn config(args: &Args, service: &Service) -> Result<Config, Failure> {
     let queues = args.queues.unwrap_or_else(|| cpus.clamp(1, 8));
     let flows = args.flows.max(1);
     let engine = service.engine;
+    let workers = args.workers.unwrap_or(queues.clamp(1, 1024) as usize);
     Ok(Config {
         program: std::env::current_exe().context("cannot find this program's own file")?,
         service: service.options.arguments().to_vec(),
@@ -111,17 +115,38 @@ fn config(args: &Args, service: &Service) -> Result<Config, Failure> {
         moderation: moderation(args, engine),
         ladder: ladder(&args.io, queues),
         left_out: Vec::new(),
-        workers: args.workers.unwrap_or(queues.clamp(1, 1024) as usize),
+        workers,
         size: service.size,
         flows: args.flows,
         inflight: args.inflight.unwrap_or_else(|| (IN_FLIGHT / flows).max(1)),
         trial: args.duration,
         bound: Bound::new(args.bound / 100.0, args.blocks).map_err(Failure::usage)?.for_verdict(),
+        duet: sides(args.duet, workers.max(queues as usize))?,
         engine,
         ipv6: args.ipv6,
         profile: !args.no_profile,
         command: Some(command()),
     })
+}
+
+/// CPUs of each side from which on rungs are compared in duets by themselves. Fewer: a server and its load share one CPU, and
+/// rungs that spread work over CPUs cannot show it.
+const DUET: usize = 2;
+
+/// The sides of a duet, for as many workers or queues.
+fn sides(when: When, wanted: usize) -> Result<Option<Sides>, Failure> {
+    if when == When::Never {
+        return Ok(None);
+    }
+    let allowed = udpath_serve::allowed_cpus().context("cannot read the CPUs that this process may use")?;
+    let source = Folder::live();
+    let nodes = cpus::nodes(&source, &mut Vec::new());
+    let halves = halves(&cpus::read(&source, &nodes, &mut Vec::new()).list, &allowed);
+    match (when, halves) {
+        (When::Always, None) => Err(Failure::usage(ConfigError::Duet { has: allowed.len() / 2, wanted })),
+        (When::Always, halves) => Ok(halves),
+        (_, halves) => Ok(halves.filter(|sides| sides[0].len() >= wanted.max(DUET))),
+    }
 }
 
 /// Off without the kernel engine: some ends then lack NAPI, and rungs would be moderated unequally.

@@ -19,6 +19,7 @@ struct Page<'a> {
     limits: Vec<String>,
     helps: Vec<[String; 3]>,
     apply: String,
+    compared: String,
     unit: &'static str,
     rungs: Vec<Row<'a>>,
     ladder_chart: String,
@@ -80,10 +81,12 @@ pub(crate) fn page<'a>(result: &'a BoostResult) -> String {
             .iter()
             .cloned()
             .chain(result.left_out.iter().map(words::left_out))
+            .chain(words::duets::worth(result))
             .collect(),
         limits: words::limits(result),
         helps: helps(result),
         apply: result.running.as_ref().map_or_else(String::new, applied),
+        compared: words::duets::compared(result),
         unit: words::unit(result),
         rungs: result.rungs.iter().map(|rung| row(rung, is_best(rung))).collect(),
         ladder_chart: svg::both(|paper| ladder::draw(result, paper)),

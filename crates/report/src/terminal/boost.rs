@@ -90,6 +90,9 @@ fn head(result: &BoostResult, style: Style, which: Notes) -> String {
     for rung in &result.left_out {
         out += &style.wrapped(Paint::Dim, &words::left_out(rung), 2);
     }
+    if let Some(worth) = words::duets::worth(result) {
+        out += &style.wrapped(Paint::Dim, &worth, 2);
+    }
     out += &notes(result, style, which);
     let limits = words::limits(result);
     if !limits.is_empty() {

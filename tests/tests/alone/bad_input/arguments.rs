@@ -93,6 +93,12 @@ fn boost() {
             "invalid half-width NaN of the interval",
             "expected 0.001 to 0.5, such as 0.015 for 1.5 %",
         ),
+        (
+            &["--duet", "always", "--workers", "1024"],
+            2,
+            "a duet needs two sides of 1024 CPUs, one for each worker and queue",
+            "use fewer --workers and --queues, or --duet never",
+        ),
         (&["--blocks", "0"], 2, "invalid limit of 0 blocks per comparison", "expected 3 to 1000"),
         (&["--blocks", "1001"], 2, "invalid limit of 1001 blocks per comparison", "expected 3 to 1000"),
         (
