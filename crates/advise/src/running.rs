@@ -3,6 +3,7 @@
 //! ```text
 //!  target.rs      the server: its port, processes, namespace, the interface that its datagrams use
 //!  candidates.rs  what can be tried: remedies of findings first, then what the interface, sockets and threads offer
+//!  device.rs      the part of it that a network card offers: channels, rings, moderation
 //!  groups.rs      those resolved against the machine, and the server's own configuration
 //!  bed.rs         makes a set of candidates effective (tune's temporary changes), and measures it
 //!  truth.rs       compares the load's counts with the counters of the interfaces at both ends
@@ -16,6 +17,7 @@
 
 mod bed;
 mod candidates;
+mod device;
 mod error;
 mod evidence;
 mod groups;
@@ -109,6 +111,8 @@ pub struct RunningConfig {
 pub struct Allow {
     /// Changes that lower security.
     pub security: bool,
+    /// Changes after which the link may be down for seconds, in every trial.
+    pub link_reset: bool,
     /// Changes of the server's configuration files.
     pub config: bool,
     /// Restarts of the server.

@@ -202,7 +202,7 @@ pub(crate) fn change_all(
     made: &mut Vec<Made>,
 ) -> Result<(), Stop> {
     for (place, change) in plan.changes.iter().enumerate() {
-        let before = kept_of(machine, change);
+        let before = kept_of(machine, &change.setting);
         made.extend(one(machine, writing, change, around, &mut at)?);
         for (setting, old) in before {
             if plan.changes[place + 1..].iter().any(|later| later.setting == setting) {

@@ -1,32 +1,44 @@
 //! What a link reset does to other settings than the one whose change causes it.
 
+use std::collections::BTreeSet;
+
 use crate::journal::{JournalError, Kept, Line, Writing};
 use crate::machine::Machine;
-use crate::plan::{Change, Plan};
+use crate::plan::Plan;
 use crate::settings::{Cost, Item, OnReset, Part, PartKind, Phase, Setting, Value, rows};
 
 /// Records the values that link resets may lose, before the first reset.
 pub(crate) fn keep(machine: &dyn Machine, writing: &mut Writing, plan: &Plan) -> Result<(), JournalError> {
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     for change in &plan.changes {
-        for (setting, old) in kept_of(machine, change) {
+        for (setting, old) in kept_of(machine, &change.setting) {
             if seen.insert(setting.clone()) {
-                let identity = machine.identity(&setting).ok().flatten();
-                writing.append(&Line::Kept(Kept {
-                    setting: setting.to_string(),
-                    identity,
-                    old: Setting::encode(&old),
-                    moved: None,
-                }))?;
+                record(machine, writing, &setting, &old)?;
             }
         }
     }
     writing.sync()
 }
 
-/// Settings the change may lose in addition to its own: everything held by the interface's driver and queues.
-pub(crate) fn kept_of(machine: &dyn Machine, change: &Change) -> Vec<(Setting, Value)> {
-    let (Some(interface), Cost::ResetsLink) = (change.setting.interface(), change.setting.cost()) else {
+/// Records one of them.
+pub(crate) fn record(
+    machine: &dyn Machine,
+    writing: &mut Writing,
+    setting: &Setting,
+    old: &Value,
+) -> Result<(), JournalError> {
+    let identity = machine.identity(setting).ok().flatten();
+    writing.append(&Line::Kept(Kept {
+        setting: setting.to_string(),
+        identity,
+        old: Setting::encode(old),
+        moved: None,
+    }))
+}
+
+/// Settings that a change of this one may lose in addition to it: everything held by the interface's driver and queues.
+pub(crate) fn kept_of(machine: &dyn Machine, changed: &Setting) -> Vec<(Setting, Value)> {
+    let (Some(interface), Cost::ResetsLink) = (changed.interface(), changed.cost()) else {
         return Vec::new();
     };
     let folder = format!("/sys/class/net/{interface}/queues");
@@ -47,7 +59,7 @@ pub(crate) fn kept_of(machine: &dyn Machine, change: &Change) -> Vec<(Setting, V
         parts.into_iter().map(move |part| Item { row, part })
     });
     let settings = items.map(|item| Setting::Interface(interface.to_owned(), item));
-    let others = settings.filter(|setting| *setting != change.setting);
+    let others = settings.filter(|setting| setting != changed);
     // A value that cannot be read cannot be lost.
     others.filter_map(|setting| machine.read(&setting).ok().map(|value| (setting, value))).collect()
 }

@@ -11,7 +11,6 @@ use crate::context::{self, now};
 use crate::journal::{Entry, Intent, JournalError, Kept, Line, Writing};
 use crate::link_reset::{chosen_by_driver, kept_of};
 use crate::machine::{Identity, Machine, Refusal};
-use crate::plan::Change;
 use crate::settings::{CONFIG, Phase, RESTART, Scope, Setting, Value};
 
 /// A setting that was not restored, and why.
@@ -290,11 +289,10 @@ fn at_stake(machine: &dyn Machine, entry: &Entry, first: usize) -> Vec<(Setting,
         if machine.read(&setting).is_ok_and(|now| now.is(&old)) {
             continue;
         }
-        let change = Change { setting, from: None, to: old, irq: None, reason: String::new() };
-        for (kept, now) in kept_of(machine, &change) {
+        for (kept, now) in kept_of(machine, &setting) {
             let planned = entry.intents.iter().any(|intent| intent.setting == kept.to_string());
             let known = found.iter().any(|(known, ..)| *known == kept);
-            if !planned && !known && !chosen_by_driver(&change.setting, &kept) {
+            if !planned && !known && !chosen_by_driver(&setting, &kept) {
                 found.push((kept, None, now));
             }
         }

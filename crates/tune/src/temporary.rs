@@ -8,8 +8,13 @@
 //! Killed at any instruction, the entry stays in the journal as an unfinished apply: `udpath undo` restores what was found,
 //! and so does [`recover`], at the next start of a program that makes temporary changes.
 //!
+//! A change that resets the link may lose others (`reset.rs`): their values are journaled before the first reset, and written again
+//! after each.
+//!
 //! What undo could not restore is never changed temporarily: a value that the kernel does not report, a reuseport program of
-//! the server's own, a change that resets the link.
+//! the server's own.
+
+mod reset;
 
 use std::collections::BTreeMap;
 
@@ -19,7 +24,7 @@ use crate::context::{self, now};
 use crate::journal::{Begun, Intent, JournalError, Lock, SCHEMA, State, Writing};
 use crate::machine::{Machine, Refusal};
 use crate::plan::Plan;
-use crate::settings::{Cost, Phase, Setting, Value};
+use crate::settings::{Phase, Setting, Value};
 use crate::undo::{self, UndoError, Undone};
 
 /// Reason of the intents of a temporary change, for the journal.
@@ -47,6 +52,8 @@ pub struct Temporary<'a> {
     found: Vec<(Setting, Value)>,
     /// The values now, where they differ from those found.
     now: BTreeMap<Setting, Value>,
+    /// Values found of settings that link resets may lose, other than those above.
+    kept: BTreeMap<Setting, Value>,
     ended: bool,
 }
 
@@ -71,7 +78,16 @@ impl<'a> Temporary<'a> {
             confirm: None,
             temporary: true,
         })?;
-        Ok(Self { machine, lock, id, writing, found: Vec::new(), now: BTreeMap::new(), ended: false })
+        Ok(Self {
+            machine,
+            lock,
+            id,
+            writing,
+            found: Vec::new(),
+            now: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            ended: false,
+        })
     }
 
     /// Whether a plan can be carried out temporarily.
@@ -81,9 +97,6 @@ impl<'a> Temporary<'a> {
     pub fn check(machine: &dyn Machine, plan: &Plan) -> Result<(), Refusal> {
         for change in &plan.changes {
             let refused = |why: String| Refusal::because("set", &change.setting, why);
-            if change.setting.cost() == Cost::ResetsLink {
-                return Err(refused("it may reset the link, and would do so in every trial".into()));
-            }
             if let Some(lost) = machine.lost(&change.setting) {
                 return Err(refused(format!("it {}", lost.words)));
             }
@@ -141,11 +154,15 @@ impl<'a> Temporary<'a> {
         if self.now.get(setting).unwrap_or(&found).is(value) {
             return Ok(false);
         }
+        let reset = self.before_reset(setting)?;
         self.machine.write(setting, value)?;
         let stored = self.machine.read(setting)?;
         if stored.is_reported() && !stored.is(value) {
             let why = format!("it was set to {value:#} and is {stored:#}: {}", setting.row().extra.differs);
             return Err(Refusal::because("set", setting, why).into());
+        }
+        if let Some(reset) = reset {
+            self.after_reset(setting, found.is(value), &reset)?;
         }
         if found.is(value) {
             self.now.remove(setting);

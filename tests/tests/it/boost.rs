@@ -5,6 +5,7 @@
 //! the loop runs many times faster, beyond any noise of the machine.
 
 mod configuration;
+mod link_reset;
 mod live;
 
 use std::fs;

@@ -10,6 +10,7 @@ use udpath_host::map::InterfaceMap;
 use udpath_host::{Map, Snapshot};
 use udpath_steer::CpuSet;
 
+use super::device;
 use super::target::Target;
 use crate::finding::{Finding, Remedy, Severity};
 
@@ -25,20 +26,24 @@ pub(super) struct Group {
 }
 
 impl Group {
-    fn new(name: &str, what: impl Into<String>, requests: Vec<String>) -> Self {
+    pub(super) fn new(name: &str, what: impl Into<String>, requests: Vec<String>) -> Self {
         Self { name: name.to_owned(), what: what.into(), requests }
     }
 }
 
 /// Timers of deferred polls that are tried, microseconds, the likelier first. 75: what 10 Gbit/s cards wait under load. 20: the
 /// kernel's documented example, two or three datagrams more per poll at 100,000/s. Longer: the timer dominates latency.
-const TIMERS: [u32; 2] = [75, 20];
+pub(super) const TIMERS: [u32; 2] = [75, 20];
 /// Empty polls before the interrupt is enabled again, as in the kernel's example. 0 or 1: the timer is never used.
 const DEFER: u32 = 2;
 /// Entries of the flow table, and of each queue's: more than the flows of a trial. Fewer: flows share entries.
 const FLOWS: u32 = 32_768;
 /// Busy polling of a socket, microseconds: net.core.busy_poll's documented value. Longer: CPUs spin where they could work.
 const BUSY_POLL: u32 = 50;
+
+/// Receive buffer of a socket, bytes: ten thousand small datagrams, 10 ms of a million a second. More: a reader that falls behind answers
+/// requests that nobody waits for any more.
+const RECEIVE_BUFFER: u32 = 8 << 20;
 
 /// The remedies of findings, in their order; those of notes are not worth a race.
 pub(super) fn of_findings<'a>(findings: impl Iterator<Item = &'a Finding>) -> Vec<Group> {
@@ -57,6 +62,8 @@ pub(super) fn of_machine(snapshot: &Snapshot, map: &Map, interface: &str, target
     if let Some(interface) = map.interfaces.iter().find(|found| found.name == interface) {
         as_default(&mut groups, interface, snapshot);
         queues(&mut groups, interface, cpus, target);
+        let device = snapshot.interfaces.iter().find(|found| found.name == interface.name);
+        groups.extend(device.into_iter().flat_map(|device| device::offers(device, cpus.len())));
     }
     server(&mut groups, cpus, target);
     kernel(&mut groups, interface);
@@ -152,6 +159,8 @@ fn server(groups: &mut Vec<Group>, cpus: &CpuSet, target: &Target) {
     }
     let poll = vec![format!("port:{port}:busy-poll={BUSY_POLL}")];
     groups.push(Group::new("busy-poll", "reads poll the device before they sleep", poll));
+    let buffer = vec![format!("port:{port}:receive-buffer={RECEIVE_BUFFER}")];
+    groups.push(Group::new("receive-buffer", "room for longer bursts in the sockets", buffer));
 }
 
 /// Work per datagram that the kernel does for everybody.

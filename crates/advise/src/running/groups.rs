@@ -5,9 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use udpath_tune::plan::PlanError;
+use udpath_tune::plan::{Change, PlanError};
 use udpath_tune::services::{self, Prepared as Reconfigured, Proposal};
-use udpath_tune::settings::{Phase, Setting};
+use udpath_tune::settings::{Cost, Phase, Setting};
 use udpath_tune::{Live, Plan, SettingRequest, Temporary, Value};
 
 use super::candidates::Group;
@@ -143,6 +143,15 @@ fn resolve(group: &Group, config: &RunningConfig, machine: &Live) -> Result<Vec<
             Err(error) => return Err(error.to_string()),
         }
     };
+    let resets = |change: &Change| change.setting.cost() == Cost::ResetsLink;
+    if let Some(change) =
+        plan.changes.iter().find(|change| resets(change)).filter(|_| !config.allow.link_reset)
+    {
+        return Err(format!(
+            "{} may reset the link in every trial; --allow link-reset tries it",
+            change.setting
+        ));
+    }
     Temporary::check(machine, &plan).map_err(|refusal| refusal.to_string())?;
     let set = plan.changes.into_iter().map(|change| (change.setting, change.to));
     let mut values: Vec<(Setting, Value)> = set.chain(plan.already).collect();

@@ -112,10 +112,10 @@ pub(crate) struct RunningArgs {
     /// Begin no further comparison after this time; measuring the gain comes on top
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = value::duration, requires = "traffic")]
     pub(crate) budget: Duration,
-    /// Also try changes that lower security, changes of the server's configuration files, and restarts of the server
-    /// (configuration needs both)
-    #[arg(long, value_name = "security,config,restart", value_delimiter = ',',
-          value_parser = ["security", "config", "restart"], requires = "traffic")]
+    /// Also try changes that lower security, changes that reset the link, changes of the server's configuration files, and
+    /// restarts of the server (configuration needs both)
+    #[arg(long, value_name = "security,link-reset,config,restart", value_delimiter = ',',
+          value_parser = ["security", "link-reset", "config", "restart"], requires = "traffic")]
     pub(crate) allow: Vec<String>,
     /// Restart the server with this shell command [default: systemd restarts its unit]
     #[arg(long, value_name = "COMMAND", requires = "traffic")]

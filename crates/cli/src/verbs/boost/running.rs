@@ -77,6 +77,7 @@ pub(super) fn task(args: &Args, command: String) -> Result<Option<Task>, Failure
         budget: running.budget,
         allow: Allow {
             security: allowed("security"),
+            link_reset: allowed("link-reset"),
             config: allowed("config"),
             restart: allowed("restart"),
         },

@@ -12,6 +12,8 @@ use super::undone;
 
 /// Settings of a host, an interface, a socket and a thread.
 const ONE: [&str; 3] = ["sysctl:net.core.rmem_max=4194304", "eth0:rps/rx-0=0-1", "thread:812/815:affinity=1"];
+/// Loses the steering of all queues.
+const RESETS: [&str; 2] = ["eth0:channels/combined=2", "eth0:rps/rx-1=1"];
 /// Shares one setting with [`ONE`].
 const OTHER: [&str; 2] = ["eth0:rps/rx-0=1", "socket:812/4026:receive-buffer=8388608"];
 
@@ -40,9 +42,22 @@ fn alternate(machine: &dyn Machine, sim: &Sim, journal: &Path) -> Result<(), Tem
         temporary.set(&values(&OTHER))?;
         assert_eq!(sim.values()["eth0:rps/rx-0"], "1");
         assert_eq!(sim.values()["thread:812/815:affinity"], before["thread:812/815:affinity"]);
+        temporary.set(&values(&RESETS))?;
+        let reset = sim.values();
+        assert_eq!((reset["eth0:channels/combined"].as_str(), reset["eth0:rps/rx-1"].as_str()), ("2", "1"));
+        assert_eq!(reset["eth0:rfs/rx-0"], before["eth0:rfs/rx-0"], "lost by the reset");
+        assert_eq!(reset["eth0:xps/tx-0"], "none", "the driver's to choose");
+        assert_eq!(reset.get("eth0:rps/rx-3"), None);
+        // A reset on top of other temporary changes.
+        temporary.set(&values(&[&ONE[..], &RESETS].concat()))?;
+        assert_eq!(
+            (sim.values()["eth0:rps/rx-0"].as_str(), sim.values()["eth0:rps/rx-1"].as_str()),
+            ("0-1", "1")
+        );
         temporary.set(&[])?;
         assert_eq!(sim.values(), before);
     }
+    temporary.set(&values(&RESETS))?;
     temporary.set(&values(&ONE))?;
     let undone = ManuallyDrop::into_inner(temporary).end().unwrap();
     assert_eq!(undone.left, []);
