@@ -195,8 +195,13 @@ impl Daemon {
                 vec!["dns".into(), target, "--queries".into(), file(names)]
             }
         };
-        // FreeRADIUS's requests are authenticated one by one, which the driver cannot do.
-        let engine = if self.kind == Kind::Freeradius { "xdp" } else { "kernel" };
+        let engine = match self.kind {
+            // Its requests are authenticated one by one, which the driver cannot do.
+            Kind::Freeradius => "xdp",
+            // Without another XDP program the server's end of the link has no NAPI, and takes packets alone.
+            Kind::Knotd => "xdp-rings",
+            _ => "kernel",
+        };
         let [flows, inflight] = match shape {
             Shape::Usual => ["64", "2"],
             Shape::Other => ["16", "4"],

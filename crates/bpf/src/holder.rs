@@ -1,10 +1,11 @@
-//! The XDP program already attached to an interface, for the error that names it.
+//! XDP programs that are attached to interfaces already: their names for errors, and those that an ended server left.
 
 use std::ffi::CString;
 use std::fmt;
 
 use aya::programs::loaded_programs;
 use udpath_netlink::Rtnetlink;
+use udpath_netlink::rtnetlink::xdp;
 
 use crate::sys;
 
@@ -32,10 +33,32 @@ pub(crate) fn of(interface: &str) -> Option<Holder> {
     let xdp = Rtnetlink::open().ok()?.link(index).ok()?.xdp?;
     let modes = [(xdp.generic, "generic"), (xdp.driver, "native"), (xdp.hardware, "offloaded")];
     let (id, mode) = modes.into_iter().find_map(|(id, mode)| Some((id?, mode)))?;
-    let name = loaded_programs()
-        .filter_map(Result::ok)
-        .find(|program| program.id() == id)
-        .and_then(|program| program.name_as_str().map(str::to_owned))
-        .filter(|name| !name.is_empty());
+    let name = name_of(id).filter(|name| !name.is_empty());
     Some(Holder { id, name, mode })
+}
+
+/// The name of a loaded program.
+fn name_of(id: u32) -> Option<String> {
+    let program = loaded_programs().filter_map(Result::ok).find(|program| program.id() == id)?;
+    program.name_as_str().map(str::to_owned)
+}
+
+/// Detaches the XDP programs of this name, as the kernel has it (15 letters at most), from the interfaces of the calling thread's
+/// network namespace, and returns the names of those. For programs that a server attached by netlink and left behind.
+///
+/// # Errors
+/// The interfaces cannot be listed, or one of them does not let its program go.
+pub fn detach_left(name: &str) -> Result<Vec<String>, udpath_netlink::Error> {
+    let mut netlink = Rtnetlink::open()?;
+    let mut detached = Vec::new();
+    for link in netlink.links()? {
+        let Some(attached) = link.xdp else { continue };
+        for (id, mode) in [(attached.driver, xdp::DRV_MODE), (attached.generic, xdp::SKB_MODE)] {
+            if id.and_then(name_of).is_some_and(|found| found == name) {
+                netlink.detach_xdp(link.index, mode)?;
+                detached.extend(link.name.clone());
+            }
+        }
+    }
+    Ok(detached)
 }

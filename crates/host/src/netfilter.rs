@@ -32,6 +32,20 @@ pub struct Netfilter {
     pub conntrack: Option<Conntrack>,
 }
 
+impl Netfilter {
+    /// Whether received packets pass a filter on their way to sockets: functions at a hook, or, on kernels that do not list
+    /// those, tables or chains.
+    #[must_use]
+    pub fn filters_received(&self) -> bool {
+        if let Some(hooks) = &self.hooks {
+            return hooks.value.iter().any(Hook::sees_received);
+        }
+        let tables = [&self.iptables, &self.ip6tables].into_iter().flatten();
+        let chains = self.nftables.as_ref().is_some_and(|chains| !chains.value.is_empty());
+        chains || tables.into_iter().any(|tables| !tables.value.is_empty())
+    }
+}
+
 /// Connection tracking.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conntrack {
@@ -210,6 +224,34 @@ pub fn conntrack_rows(text: &str) -> Result<Vec<ConntrackCpu>, Malformed> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn filters_are_functions_or_else_tables_and_chains() {
+        let fact = |names: &[&str]| {
+            let names = names.iter().map(|name| (*name).to_owned()).collect();
+            Some(Fact::new(names, Provenance::File("/proc/net/ip_tables_names".into())))
+        };
+        let hook = |hook: &str| Hook {
+            family: "ip".into(),
+            hook: hook.into(),
+            device: None,
+            priority: 0,
+            function: None,
+            module: None,
+            chain: None,
+            program: None,
+        };
+        let hooks = |hooks: Vec<Hook>| Some(Fact::new(hooks, Provenance::File("made up".into())));
+        let none = Netfilter::default();
+        assert!(!none.filters_received());
+        assert!(!Netfilter { iptables: fact(&[]), ..none.clone() }.filters_received());
+        let tables = Netfilter { ip6tables: fact(&["filter"]), ..none };
+        assert!(tables.filters_received());
+        // The functions are known, and no table has any on the way in.
+        let out = Netfilter { hooks: hooks(vec![hook("output"), hook("postrouting")]), ..tables.clone() };
+        assert!(!out.filters_received());
+        assert!(Netfilter { hooks: hooks(vec![hook("input")]), ..tables }.filters_received());
+    }
 
     #[test]
     fn columns_are_identified_by_name() {

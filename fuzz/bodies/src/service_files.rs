@@ -15,7 +15,7 @@ pub fn service_files(data: &[u8]) {
     let names = Profile::names();
     let profile = Profile::named(names[usize::from(*which) % names.len()]).expect("a name of the list");
     let service = Service::of_text(profile, text);
-    let proposals = service.proposals(CPUS);
+    let proposals = service.proposals(CPUS, Some("eth0"));
     for proposal in &proposals {
         changed(&service, std::slice::from_ref(proposal));
     }
@@ -44,7 +44,7 @@ fn changed(service: &Service, proposals: &[udpath_tune::services::Proposal]) {
     let again = Service::of_text(service.profile, &change.new);
     for proposal in proposals {
         let id = proposal.id();
-        let still = again.proposals(CPUS).iter().any(|other| other.id() == id);
+        let still = again.proposals(CPUS, Some("eth0")).iter().any(|other| other.id() == id);
         assert!(!still, "{id} is proposed again for {:?}", change.new);
     }
 }

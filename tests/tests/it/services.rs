@@ -1,6 +1,8 @@
 //! A server's own configuration, changed by `udpath plan`, `apply` and `undo`: what they print, what needs consent, and
 //! what is left when they are killed. Needs root.
 
+mod knot;
+
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
@@ -121,10 +123,15 @@ impl Nsd {
 
 impl Drop for Nsd {
     fn drop(&mut self) {
-        let text = fs::read_to_string(self.path("pid")).unwrap_or_default();
-        if let Some(pid) = text.trim().parse().ok().and_then(Pid::from_raw) {
-            let _ = kill_process(pid, Signal::TERM);
-        }
+        stop(&self.path("pid"));
+    }
+}
+
+/// Ends the process whose id a file has.
+fn stop(pid: &Path) {
+    let text = fs::read_to_string(pid).unwrap_or_default();
+    if let Some(pid) = text.trim().parse().ok().and_then(Pid::from_raw) {
+        let _ = kill_process(pid, Signal::TERM);
     }
 }
 

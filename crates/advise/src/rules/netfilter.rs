@@ -110,8 +110,8 @@ fn bridged(on: Observed<'_>) -> Vec<Found> {
 
 fn filtered(on: Observed<'_>) -> Vec<Found> {
     let Some(hooks) = &on.snapshot.netfilter.hooks else { return Vec::new() };
-    let received = |hook: &&Hook| matches!(hook.hook.as_str(), "ingress" | "prerouting" | "input");
-    let named: Vec<String> = hooks.value.iter().filter(received).map(function).collect();
+    let received = hooks.value.iter().filter(|hook| hook.sees_received());
+    let named: Vec<String> = received.map(function).collect();
     if named.is_empty() {
         return Vec::new();
     }

@@ -99,7 +99,7 @@ impl<'a> RunningBed<'a> {
         let Evidence { snapshot, map, .. } = &bed.evidence;
         let found = candidates::of_findings(bed.evidence.findings());
         let offered = candidates::of_machine(snapshot, map, &bed.interfaces.1, &bed.target);
-        bed.groups.configure(&bed.target, config);
+        bed.groups.configure(&bed.target, &bed.interfaces.1, snapshot, config);
         for group in found.into_iter().chain(offered) {
             bed.groups.add(group, config, machine);
         }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use udpath_host::Snapshot;
 use udpath_tune::plan::{Change, PlanError};
 use udpath_tune::services::{self, Prepared as Reconfigured, Proposal};
 use udpath_tune::settings::{Cost, Phase, Setting};
@@ -64,11 +65,17 @@ impl Groups {
 
     /// Adds what the server's own configuration offers: all that its guide recommends, then that with each change that is
     /// worth a trial.
-    pub(super) fn configure(&mut self, target: &Target, config: &RunningConfig) {
+    pub(super) fn configure(
+        &mut self,
+        target: &Target,
+        interface: &str,
+        snapshot: &Snapshot,
+        config: &RunningConfig,
+    ) {
         for server in &target.servers {
             // A program that is not known has no configuration to offer.
             let Ok(service) = services::recognise(server.pid) else { continue };
-            let all = service.proposals(service.cpus.len().max(1));
+            let all = service.proposals(service.cpus.len().max(1), Some(interface));
             let (uncertain, settled): (Vec<Proposal>, Vec<Proposal>) =
                 all.into_iter().partition(|proposal| proposal.uncertain);
             let mut variants = Vec::new();
@@ -83,6 +90,11 @@ impl Groups {
                 let what = format!("{} configured with {}", service.profile.name, ids.join(", "));
                 let requests = ids.iter().map(|id| format!("service:{}:{id}", target.port)).collect();
                 let group = Group { name, what, requests };
+                if !config.allow.security && proposals.iter().any(|one| bypasses(one, snapshot)) {
+                    let reason = "it lowers security: the packet filter here would not see its datagrams; --allow security tries it";
+                    self.left_out.push(LeftOut { name: group.name, reason: reason.to_owned() });
+                    continue;
+                }
                 match reconfigured(server.pid, proposals, config) {
                     Ok(values) => drop(self.push(group, values)),
                     Err(why) => {
@@ -119,6 +131,11 @@ impl Groups {
         values.sort_by_key(|(setting, _)| setting.phase());
         values
     }
+}
+
+/// Whether it takes datagrams past a packet filter that there is.
+fn bypasses(proposal: &Proposal, snapshot: &Snapshot) -> bool {
+    proposal.bypasses_filter && snapshot.netfilter.filters_received()
 }
 
 /// Whether a value is part of the server's configuration.

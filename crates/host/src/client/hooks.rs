@@ -35,6 +35,14 @@ pub struct Hook {
     pub program: Option<u32>,
 }
 
+impl Hook {
+    /// Whether received packets pass it on their way to sockets.
+    #[must_use]
+    pub fn sees_received(&self) -> bool {
+        matches!(self.hook.as_str(), "ingress" | "prerouting" | "input")
+    }
+}
+
 /// A chain's identity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

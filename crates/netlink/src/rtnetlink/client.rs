@@ -9,10 +9,12 @@ use crate::message::flag;
 use crate::numbers::*;
 use crate::socket::{Protocol, Socket};
 
-/// `XDP_FLAGS_*` of linux/if_link.h, for [`Rtnetlink::attach_xdp`].
+/// `XDP_FLAGS_*` of linux/if_link.h, for [`Rtnetlink::attach_xdp`] and [`Rtnetlink::detach_xdp`].
 pub mod xdp {
     /// `XDP_FLAGS_UPDATE_IF_NOEXIST`: refused if a program is attached.
     pub const UPDATE_IF_NOEXIST: u32 = 1 << 0;
+    /// `XDP_FLAGS_SKB_MODE`: in the kernel's generic hook.
+    pub const SKB_MODE: u32 = 1 << 1;
     /// `XDP_FLAGS_DRV_MODE`: in the driver.
     pub const DRV_MODE: u32 = 1 << 2;
 }
@@ -134,6 +136,18 @@ impl Rtnetlink {
         let mut body = Link { index, ..Link::default() }.writer(0);
         body.nest(IFLA_XDP, |xdp| {
             xdp.u32(IFLA_XDP_FD, program.as_raw_fd().cast_unsigned()).u32(IFLA_XDP_FLAGS, flags);
+        });
+        self.socket.change(RTM_SETLINK, 0, &body.finish())
+    }
+
+    /// Detaches the XDP program that was attached to a link in the mode of `flags` (see [`xdp`]), unless it belongs to a BPF link.
+    ///
+    /// # Errors
+    /// `EBUSY` if a BPF link holds it, or the refusal of the driver.
+    pub fn detach_xdp(&mut self, index: u32, flags: u32) -> Result<(), Error> {
+        let mut body = Link { index, ..Link::default() }.writer(0);
+        body.nest(IFLA_XDP, |xdp| {
+            xdp.u32(IFLA_XDP_FD, u32::MAX).u32(IFLA_XDP_FLAGS, flags);
         });
         self.socket.change(RTM_SETLINK, 0, &body.finish())
     }

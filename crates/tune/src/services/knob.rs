@@ -3,7 +3,7 @@
 use super::config::{Config, File, Found};
 use super::edit::Edit;
 use super::format::Format;
-use super::profile::{Kind, KnobProfile};
+use super::profile::{Bypasses, Kind, KnobProfile};
 use super::{Service, ServiceError};
 
 /// A knob as it stands.
@@ -49,6 +49,8 @@ pub struct Proposal {
     pub risk: &'static str,
     /// It helps only under conditions that are not checked here: worth a trial, not taken without one.
     pub uncertain: bool,
+    /// The packet filter sees none of the server's datagrams any more.
+    pub bypasses_filter: bool,
     pub(super) edits: Vec<Edit>,
 }
 
@@ -58,6 +60,14 @@ impl Proposal {
     pub fn id(&self) -> String {
         format!("{}={}", self.knob, self.value)
     }
+}
+
+/// What proposals are made for.
+struct Here {
+    /// The number of CPUs.
+    cpus: String,
+    /// Where datagrams arrive, as knobs name it.
+    interface: Option<String>,
 }
 
 /// Where a knob stands, or would.
@@ -76,15 +86,26 @@ impl Service {
         self.profile.knobs.iter().map(|knob| self.knob(knob)).collect()
     }
 
-    /// The changes that the authors' guide would make for a machine with so many CPUs.
+    /// The changes that the authors' guide would make for a machine with so many CPUs, where the server's datagrams arrive on
+    /// `interface`, if that is known.
     #[must_use]
-    pub fn proposals(&self, cpus: usize) -> Vec<Proposal> {
+    pub fn proposals(&self, cpus: usize, interface: Option<&str>) -> Vec<Proposal> {
+        let port = self.address.map_or(0, |address| address.port());
+        let usual = self.profile.ports.contains(&port) || port == 0;
+        let interface = interface.map(|name| if usual { name.to_owned() } else { format!("{name}@{port}") });
+        let here = Here { cpus: cpus.to_string(), interface };
         let wanted = self.profile.knobs.iter().filter(|knob| !knob.many || cpus > 1);
         let wanted = wanted.filter(|knob| {
             let set = |key: &String| !self.config.find(&knob.section, key).is_empty();
             !knob.unless.iter().any(set)
         });
-        wanted.filter_map(|knob| self.proposal(knob, cpus)).collect()
+        wanted.filter_map(|knob| self.proposal(knob, &here)).collect()
+    }
+
+    /// Whether its configuration has an interface that it answers on over AF_XDP.
+    pub(super) fn uses_xdp(&self) -> bool {
+        let interfaces = self.profile.knobs.iter().filter(|knob| knob.kind == Kind::Interface);
+        interfaces.into_iter().any(|knob| !self.config.find(&knob.section, knob.key()).is_empty())
     }
 
     /// The change of a knob to a value of the user's choice.
@@ -117,15 +138,16 @@ impl Service {
             effect: &knob.effect,
             risk: &knob.risk,
             uncertain: knob.uncertain,
+            bypasses_filter: knob.bypasses == Some(Bypasses::PacketFilter),
             edits,
         })
     }
 
-    fn proposal(&self, knob: &'static KnobProfile, cpus: usize) -> Option<Proposal> {
-        let all = cpus.to_string();
-        let number = |text: &str| knob.kind.number(if text == "cpus" { &all } else { text });
+    fn proposal(&self, knob: &'static KnobProfile, here: &Here) -> Option<Proposal> {
+        let number = |text: &str| knob.kind.number(if text == "cpus" { &here.cpus } else { text });
         let wanted = match knob.propose.as_deref()? {
-            "cpus" => all.as_str(),
+            "cpus" => &here.cpus,
+            "interface" => here.interface.as_ref()?,
             value => value,
         };
         let current: Vec<Option<&str>> = match self.argument(knob) {
@@ -145,6 +167,7 @@ impl Service {
                 Kind::Switch | Kind::Flag => {
                     Kind::is_on(now).is_some_and(|now| Kind::is_on(wanted) == Some(!now))
                 }
+                Kind::Interface => now == knob.default,
                 Kind::Text => false,
             }
         };

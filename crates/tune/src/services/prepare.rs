@@ -61,10 +61,11 @@ impl Request {
         let (knob, value) = item.split_once('=').ok_or_else(wrong)?;
         let (knob, value) = (knob.trim(), value.trim());
         // A value with anything else in it could be more than a value where it is written.
-        let plain = |text: &str| {
-            !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+        let of = |text: &str, more: &[u8]| {
+            !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || more.contains(&byte))
         };
-        let target = target(object).filter(|_| plain(knob) && plain(value)).ok_or_else(wrong)?;
+        let well_formed = of(knob, b"-_") && of(value, b"-_.@");
+        let target = target(object).filter(|_| well_formed).ok_or_else(wrong)?;
         Ok(Some(Self { target, knob: Some((knob.to_owned(), value.to_owned())) }))
     }
 
@@ -113,7 +114,7 @@ impl Service {
     /// The proposals that need no trial, for the CPUs that the server may use.
     #[must_use]
     pub fn settled(&self) -> Vec<Proposal> {
-        let mut found = self.proposals(self.cpus.iter().count().max(1));
+        let mut found = self.proposals(self.cpus.iter().count().max(1), None);
         found.retain(|proposal| !proposal.uncertain);
         found
     }
@@ -262,6 +263,9 @@ mod tests {
             Some(Request { target: Target::Process(812), knob })
         );
         assert_eq!(Request::parse("eth0:rps/rx-0=3").unwrap(), None);
+        let knob = Some(("listen-xdp".to_owned(), "eth0.5@53".to_owned()));
+        let request = Request::parse("service:53:listen-xdp=eth0.5@53").unwrap();
+        assert_eq!(request, Some(Request { target: Target::Port(53), knob }));
         for bad in [
             "service:53",
             "service:53:server-count",

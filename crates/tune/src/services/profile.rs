@@ -34,6 +34,8 @@ pub struct Profile {
     pub(super) probe: Probe,
     /// The ports that it usually serves.
     pub(super) ports: Vec<u16>,
+    /// The XDP program that it leaves on interfaces when it ends, by the name that the kernel has.
+    pub(super) xdp_program: Option<String>,
     /// The knobs that matter for UDP.
     #[serde(rename = "knob")]
     pub(super) knobs: Vec<KnobProfile>,
@@ -70,7 +72,8 @@ pub(super) struct KnobProfile {
     pub(super) default: String,
     /// The command-line option that overrides it.
     pub(super) flag: Option<String>,
-    /// The value that the authors' guide would give it: a value, or `cpus`. Without, nothing is proposed.
+    /// The value that the authors' guide would give it: a value, `cpus`, or `interface`, the one that the server's datagrams arrive
+    /// on. Without, nothing is proposed.
     pub(super) propose: Option<String>,
     /// Proposed only for more than one CPU.
     #[serde(default)]
@@ -81,6 +84,8 @@ pub(super) struct KnobProfile {
     /// Helps only under conditions that are not checked: worth a trial, not taken without one.
     #[serde(default)]
     pub(super) uncertain: bool,
+    /// Whether the packet filter sees none of the server's datagrams any more: that lowers security where there is one.
+    pub(super) bypasses: Option<Bypasses>,
     /// Only sections with such a line count, and all of them are set.
     pub(super) only: Option<Only>,
     /// What it is.
@@ -103,6 +108,13 @@ pub(super) struct Only {
     pub(super) values: Vec<String>,
 }
 
+/// A part of the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub(super) enum Bypasses {
+    #[serde(rename = "packet filter")]
+    PacketFilter,
+}
+
 /// How the values of a knob are read and compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -115,6 +127,8 @@ pub(super) enum Kind {
     Switch,
     /// A key without a value: there or not there.
     Flag,
+    /// An interface, and the port after an `@` if it is not the usual one.
+    Interface,
     /// Anything else.
     Text,
 }
@@ -173,6 +187,7 @@ impl Kind {
         match self {
             Self::Count | Self::Bytes => self.number(value).is_some(),
             Self::Switch | Self::Flag => Self::is_on(value).is_some(),
+            Self::Interface => is_interface(value),
             Self::Text => false,
         }
     }
@@ -183,9 +198,21 @@ impl Kind {
             Self::Count => "a whole number",
             Self::Bytes => "a number of bytes, such as 4194304",
             Self::Switch | Self::Flag => "yes or no",
+            Self::Interface => "an interface, and its port if it is not the usual one, such as eth0@5353",
             Self::Text => "nothing: it is read, but never set",
         }
     }
+}
+
+/// Whether it is the name of an interface, as `dev_valid_name` of net/core/dev.c has them, but of ASCII letters that mean nothing
+/// in a configuration, and a port, if there is one.
+fn is_interface(text: &str) -> bool {
+    let (name, port) = text.split_once('@').map_or((text, None), |(name, port)| (name, Some(port)));
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (1..=15).contains(&name.len())
+        && name.bytes().all(plain)
+        && ![".", ".."].contains(&name)
+        && port.is_none_or(|port| port.parse().is_ok_and(|port: u16| port > 0))
 }
 
 /// All profiles.
@@ -217,9 +244,35 @@ mod tests {
             }
             for knob in &profile.knobs {
                 let Some(value) = &knob.propose else { continue };
-                assert!(value == "cpus" || knob.kind.accepts(value), "{}: {}", profile.name, knob.name);
+                assert!(
+                    ["cpus", "interface"].contains(&value.as_str()) || knob.kind.accepts(value),
+                    "{}: {}",
+                    profile.name,
+                    knob.name
+                );
                 assert!(!knob.effect.is_empty() && !knob.risk.is_empty(), "{}: {}", profile.name, knob.name);
             }
+        }
+    }
+
+    #[test]
+    fn interfaces_with_and_without_port() {
+        for good in ["eth0", "enp1s0f0np0", "eth0.5@53", "a-b_c@65535"] {
+            assert!(Kind::Interface.accepts(good), "{good}");
+        }
+        for bad in [
+            "",
+            "@53",
+            "eth0@",
+            "eth0@0",
+            "eth0@65536",
+            "eth0@5 3",
+            "eth0:1",
+            "eth0\n",
+            "..",
+            "sixteen-letters0",
+        ] {
+            assert!(!Kind::Interface.accepts(bad), "{bad}");
         }
     }
 

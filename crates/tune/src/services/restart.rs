@@ -7,9 +7,11 @@ use std::net::SocketAddr;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use error_reporter::Report;
 use udpath_host::source::Folder;
 
 use super::profile::Profile;
+use super::recognise;
 use crate::machine::Identity;
 
 /// How long a command may take. systemd itself gives up on a unit after 90 s; a command that takes longer hangs.
@@ -79,8 +81,26 @@ impl Restart {
                 "{:?} did not restart {}: {process} still serves {}",
                 self.command, self.server, self.address
             )),
-            None => Ok(()),
+            None => self.tidy(profile),
         }
+    }
+
+    /// Detaches the XDP program that the old process left, unless the new one uses it.
+    fn tidy(&self, profile: &Profile) -> Result<(), String> {
+        let Some(program) = &profile.xdp_program else { return Ok(()) };
+        let servers = udpath_host::process::serving(&Folder::live(), self.address.port()).unwrap_or_default();
+        let uses = |pid: u32| recognise(pid).is_ok_and(|service| service.uses_xdp());
+        if servers.iter().any(|server| uses(server.pid)) {
+            return Ok(());
+        }
+        let detached = udpath_bpf::detach_left(program);
+        detached.map(drop).map_err(|error| {
+            format!(
+                "cannot detach the XDP program {program} that {} left: {}",
+                self.server,
+                Report::new(error)
+            )
+        })
     }
 
     /// The first processes of the servers on the port.

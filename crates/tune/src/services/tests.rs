@@ -72,11 +72,38 @@ fn what_is_proposed_for_the_defaults_of_debian() {
         ("coturn", &[]),
     ] {
         let service = service(name, name);
-        assert_eq!(ids(&service.proposals(4)), proposed, "{name}");
+        assert_eq!(ids(&service.proposals(4, None)), proposed, "{name}");
     }
     let service = service("knot", "knotd");
     assert!(service.settled().is_empty(), "by the queues of the machine");
-    assert!(ids(&self::service("nsd", "nsd").proposals(1)).iter().all(|id| !id.starts_with("reuseport")));
+    assert!(
+        ids(&self::service("nsd", "nsd").proposals(1, None)).iter().all(|id| !id.starts_with("reuseport"))
+    );
+}
+
+/// Where its datagrams arrive, Knot may answer past the sockets.
+#[test]
+fn an_interface_is_proposed_where_it_is_known() {
+    let mut service = service("knot", "knotd");
+    let xdp = |service: &Service| {
+        let found = service.proposals(4, Some("eth0")).into_iter().find(|one| one.knob == "listen-xdp");
+        found.unwrap()
+    };
+    assert_eq!(xdp(&service).value, "eth0", "the usual port");
+    service.address = Some("192.0.2.1:5300".parse().unwrap());
+    let proposal = xdp(&service);
+    assert_eq!(
+        (proposal.value.as_str(), proposal.uncertain, proposal.bypasses_filter),
+        ("eth0@5300", true, true)
+    );
+    let files = service.files(&[proposal]).unwrap();
+    assert_eq!(diff(&files[0]), "+xdp:\n+    listen: eth0@5300\n");
+    let (_root, service) =
+        with("knot", "etc/knot/knot.conf", "server:\n", "xdp:\n    listen: eth1\nserver:\n");
+    assert!(
+        service.proposals(4, Some("eth0")).iter().all(|one| one.knob != "listen-xdp"),
+        "somebody's choice"
+    );
 }
 
 #[test]
@@ -95,7 +122,7 @@ fn new_lines_go_into_a_drop_in_where_the_server_reads_one() {
         ("chrony", "/etc/chrony/conf.d/udpath.conf", "noclientlog\n"),
     ] {
         let service = service(name, name);
-        let files = service.files(&service.proposals(4)).unwrap();
+        let files = service.files(&service.proposals(4, None)).unwrap();
         let new = format!("# Written by udpath; `udpath undo` removes it.\n{lines}");
         assert_eq!(files, [FileChange { path: path.into(), old: None, new }], "{name}");
     }
@@ -127,7 +154,7 @@ fn other_files_change_in_the_lines_that_matter() {
         assert_eq!((files[0].path.as_str(), diff(&files[0]).as_str()), (path, expected), "{name}");
     }
     let service = service("freeradius", "freeradius");
-    let files = service.files(&service.proposals(4)).unwrap();
+    let files = service.files(&service.proposals(4, None)).unwrap();
     assert_eq!(files.len(), 1);
     assert_eq!(files[0].path, "/etc/freeradius/3.0/sites-enabled/default");
     assert_eq!(diff(&files[0]), "+\trecv_buff = 4194304\n".repeat(4));
@@ -147,13 +174,13 @@ fn a_knob_that_is_set_is_changed_where_it_stands() {
         1 + service.config.files[0].text.lines().position(|line| line.contains("server-count: 2")).unwrap();
     assert_eq!(count.value.as_deref(), Some("2"));
     assert_eq!(count.origin, Origin::File("/etc/nsd/nsd.conf".into(), line));
-    let mut files = service.files(&service.proposals(4)).unwrap();
+    let mut files = service.files(&service.proposals(4, None)).unwrap();
     files.sort_by(|one, other| one.path.cmp(&other.path));
     assert_eq!(files.len(), 2, "{files:?}");
     assert_eq!(diff(&files[0]), "-\tserver-count: 2 # two\n+\tserver-count: 4 # two\n");
     assert!(files[1].new.ends_with("server:\n    receive-buffer-size: 4194304\n"), "{files:?}");
     // Fewer than the CPUs is raised, more is somebody's choice.
-    assert_eq!(ids(&service.proposals(2)), ["receive-buffer-size=4194304"]);
+    assert_eq!(ids(&service.proposals(2, None)), ["receive-buffer-size=4194304"]);
 }
 
 #[test]
@@ -164,7 +191,7 @@ fn rsyslog_is_changed_within_its_objects() {
         "#module(load=\"imudp\")\n#input(type=\"imudp\" port=\"514\")",
         "module(load=\"imudp\")\ninput(type=\"imudp\" port=\"514\")",
     );
-    let files = service.files(&service.proposals(2)).unwrap();
+    let files = service.files(&service.proposals(2, None)).unwrap();
     let expected = "-module(load=\"imudp\")\n-input(type=\"imudp\" port=\"514\")\n\
                     +module(load=\"imudp\" threads=\"2\" batchSize=\"128\")\n\
                     +input(type=\"imudp\" port=\"514\" rcvbufSize=\"4m\")\n";
@@ -177,17 +204,18 @@ fn arguments_override_files_and_are_changed_only_where_debian_keeps_them() {
     let said = service.propose("server-count", "4").unwrap_err().to_string();
     assert!(said.contains("-N"), "{said}");
     assert_eq!(service.knobs()[0].origin, Origin::Arguments);
-    assert!(!ids(&service.proposals(4)).contains(&"server-count=4".to_owned()));
+    assert!(!ids(&service.proposals(4, None)).contains(&"server-count=4".to_owned()));
     let (_root, mut service) = with("bind9", "etc/default/named", "-u bind", "-u bind -n 1");
     service.arguments = Arguments::read("named\0-u\0bind\0-n\x001");
     let files = service.files(&[service.propose("workers", "4").unwrap()]).unwrap();
     assert_eq!(diff(&files[0]), "-OPTIONS=\"-u bind -n 1\"\n+OPTIONS=\"-u bind -n 4\"\n");
-    assert!(ids(&service.proposals(4)).contains(&"workers=4".to_owned()));
+    assert!(ids(&service.proposals(4, None)).contains(&"workers=4".to_owned()));
 }
 
 #[test]
 fn what_cannot_be_set_is_said() {
     let nsd = service("nsd", "nsd");
+    let knot = service("knot", "knotd");
     let chrony = service("chrony", "chronyd");
     let rsyslog = service("rsyslog", "rsyslogd");
     for (service, knob, value, says) in [
@@ -196,6 +224,7 @@ fn what_cannot_be_set_is_said() {
         (&nsd, "server-count", "4\nroot: yes", "a whole number"),
         (&nsd, "reuseport", "perhaps", "yes or no"),
         (&nsd, "cpu-affinity", "0", "never set"),
+        (&knot, "listen-xdp", "eth0\nlog:", "an interface"),
         (&chrony, "ratelimit", "x", "never set"),
         (&rsyslog, "threads", "2", "has no module"),
     ] {
