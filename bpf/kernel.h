@@ -52,6 +52,7 @@ struct sock_common {
 	possible_net_t skc_net;
 	struct in6_addr skc_v6_rcv_saddr;
 	atomic64_t skc_cookie;
+	int skc_incoming_cpu;
 };
 
 typedef struct {

@@ -1,19 +1,25 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only */
 /*
- * Which program selects the socket in each reuseport group.
+ * The reuseport groups: their sockets in order, and which program selects among them.
  *
  * No system call reports this. An iterator walks the UDP sockets of the reader's network namespace and writes one
  * record for every socket of a group, read from the iterator's descriptor. The program runs only during the read, and
  * never on the packet path.
  *
- *   sock->sk_reuseport_cb ── none: alone on its port, no record
- *           └─ prog ── none: the kernel's hash of the flow
+ *   sock->sk_reuseport_cb ── none: without SO_REUSEPORT, no record
+ *           ├─ socks[num_socks]: the order; the number that a program returns is an index into it
+ *           └─ prog ── none: the kernel's hash of the flow, or SO_INCOMING_CPU
  *                └─ orig_prog: a classic program, with its instructions;  else aux->id: an eBPF program
  */
 #include "kernel.h"
 
 /* Size and field order: crates/bpf/src/reuseport.rs. */
 #define STEPS 8
+
+/* How far a group is searched for a socket. Lower: of larger groups no order is known. Higher: the verifier has more to
+ * check, and reading a group takes time by the square of its size. A group with a socket per CPU is shorter. */
+#define SEARCHED 1024
+#define NOT_FOUND 0xffffffff
 
 struct bpf_iter_meta {
 	struct seq_file *seq;
@@ -26,7 +32,6 @@ struct bpf_iter__udp {
 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-
 
 struct sock_fprog_kern {
 	__u16 len;
@@ -43,7 +48,9 @@ struct bpf_prog {
 };
 
 struct sock_reuseport {
+	__u16 num_socks;
 	struct bpf_prog *prog;
+	struct sock *socks[];
 };
 
 #pragma clang attribute pop
@@ -56,10 +63,31 @@ enum chooser {
 
 struct record {
 	__u64 cookie;
+	__u64 group;         /* the same for all sockets of a group */
+	__u32 sockets;       /* of the group */
+	__u32 index;         /* of this one in it, or NOT_FOUND */
+	__s32 incoming_cpu;  /* -1: none */
 	__u32 chooser;
 	__u32 value;         /* CLASSIC: number of instructions; EXTENDED: the program's ID */
+	__u32 unused;
 	__u64 steps[STEPS];  /* the first instructions of a classic program, as struct sock_filter */
 };
+
+static __always_inline __u32 index_of(const struct sock *sk, const struct sock_reuseport *group, __u32 sockets)
+{
+	const void *array = (const void *)group + bpf_core_field_offset(struct sock_reuseport, socks);
+
+	for (__u32 at = 0; at < SEARCHED; at++) {
+		const struct sock *found = 0;
+
+		if (at >= sockets)
+			break;
+		bpf_probe_read_kernel(&found, sizeof(found), array + at * sizeof(found));
+		if (found == sk)
+			return at;
+	}
+	return NOT_FOUND;
+}
 
 SEC("iter/udp")
 int reuseport(struct bpf_iter__udp *ctx)
@@ -77,6 +105,10 @@ int reuseport(struct bpf_iter__udp *ctx)
 	if (!group)
 		return 0;
 	record.cookie = BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
+	record.group = (__u64)group;
+	record.sockets = BPF_CORE_READ(group, num_socks);
+	record.index = index_of(sk, group, record.sockets);
+	record.incoming_cpu = BPF_CORE_READ(sk, __sk_common.skc_incoming_cpu);
 	prog = BPF_CORE_READ(group, prog);
 	if (prog) {
 		classic = BPF_CORE_READ(prog, orig_prog);

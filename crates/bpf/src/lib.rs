@@ -10,7 +10,7 @@
 //! | [`LiveFrames`] | XDP | sends prepared frames in bulk, without an skb for each |
 //! | [`Take`] | XDP | hands UDP frames that the user-space datapath can answer to AF_XDP sockets |
 //! | [`Watch`] | socket filter | counts the queue, hash and CPU of the datagrams of each flow |
-//! | [`reuseport_choosers`] | iterator over UDP sockets | reports which program selects in each reuseport group |
+//! | [`ReuseportIterator`] | iterator over UDP sockets | reports the sockets of each reuseport group in order, and which program selects |
 //! | those of [`trace`] | tracepoints | count lock waits, drops, softirqs and socket queue delays |
 //!
 //! Every attachment is a bpf_link held by a file descriptor: when the value is dropped, or the process dies for any
@@ -42,7 +42,7 @@ pub use error::{Cause, Error};
 pub use holder::detach_left;
 pub use live::{LiveFrames, Offered};
 pub use pass::{Pass, PassProgram};
-pub use reuseport::{Chooser, reuseport_choosers};
+pub use reuseport::{Chooser, GroupMember, ReuseportGroup, ReuseportIterator};
 pub use rx_hash::{NOTE, RxHash, read_note};
 pub use shared_array::SharedArray;
 pub use take::{AttachMode, Network, Outcome, Outcomes, Sources, Take, TakeLayout};

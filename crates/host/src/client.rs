@@ -4,17 +4,20 @@
 //! ```text
 //!  Question --> netlink: ethtool, netdev, route      first
 //!          |--> netlink: sock_diag, nftables, audit  sockets, chains of rules, whether system calls are audited
+//!          |--> BPF iterator                         reuseport groups: their order and their programs
 //!          \--> ioctl: what netlink lacks            driver's name and counters, flow rules; RSS and time stamping of
 //!                                                   older kernels
 //! ```
 //! Requests and sockets come from the crate `udpath-netlink`. The sockets belong to the namespace of the thread that
-//! opened them, whichever thread uses them. Reading needs no privilege; this crate changes nothing.
+//! opened them, whichever thread uses them. The iterator needs root, and lists the namespace of the thread that asks; the
+//! rest needs no privilege. This crate changes nothing.
 
 pub(crate) mod audit;
 mod flow_rules;
 pub(crate) mod hooks;
 pub(crate) mod netdev;
 pub(crate) mod netfilter;
+pub(crate) mod reuseport;
 pub(crate) mod route;
 pub(crate) mod sockets;
 
@@ -38,6 +41,7 @@ pub struct Client {
     netfilter: Result<Nfnetlink, Error>,
     audit: Result<Audit, Error>,
     control: Result<OwnedFd, Error>,
+    groups: reuseport::Reader,
 }
 
 impl fmt::Debug for Client {
@@ -61,6 +65,7 @@ impl Client {
             netfilter: Nfnetlink::open(),
             audit: Audit::open(),
             control: control.map_err(Error::from),
+            groups: reuseport::Reader::default(),
         }
     }
 
@@ -78,6 +83,9 @@ impl Client {
         self.answer(question).map_err(|refused| match (question, absence(&refused)) {
             (Question::AuditStatus, Absence::NotPermitted { .. }) => {
                 Absence::NotPermitted { needs: "CAP_AUDIT_CONTROL in the initial user namespace".into() }
+            }
+            (Question::ReuseportGroups, Absence::NotPermitted { .. }) => {
+                Absence::NotPermitted { needs: "root, or CAP_BPF and CAP_PERFMON,".into() }
             }
             (_, absence) => absence,
         })
@@ -115,6 +123,9 @@ impl Client {
             }
             Question::UdpSockets => {
                 Fact::new(Answer::UdpSockets(sockets::udp_sockets(self.diag()?)?), Provenance::SockDiag)
+            }
+            Question::ReuseportGroups => {
+                Fact::new(Answer::ReuseportGroups(self.groups.groups()?), Provenance::Iterator("udp".into()))
             }
             Question::NftChains => Fact::new(
                 Answer::NftChains(netfilter::chains(self.netfilter()?)?),

@@ -45,6 +45,8 @@ pub enum Provenance {
     Nftables(String),
     /// A message of the audit system, by its name in linux/audit.h.
     Audit(String),
+    /// A BPF iterator, by what it walks: `udp`.
+    Iterator(String),
     /// An option of a socket, by its name, read through a duplicate of its descriptor.
     SocketOption(String),
     /// Concluded from other values, by the rule named.
@@ -63,6 +65,7 @@ impl fmt::Display for Provenance {
             Self::SockDiag => f.write_str("sock_diag"),
             Self::Nftables(message) => write!(f, "nftables {message}"),
             Self::Audit(message) => write!(f, "audit {message}"),
+            Self::Iterator(over) => write!(f, "BPF iterator {over}"),
             Self::SocketOption(option) => write!(f, "socket option {option}"),
             Self::Derived(rule) => write!(f, "derived: {rule}"),
         }

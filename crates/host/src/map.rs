@@ -23,7 +23,7 @@ pub use interfaces::{InterfaceMap, OutMap, QueueMap, RssSummary};
 pub use processes::{BUSIEST, ProcessMap, QuotaMap, ThreadMap};
 pub use protocols::ConntrackMap;
 pub use selection::{Selection, SelectionError};
-pub use sockets::{SocketMap, UdpMap};
+pub use sockets::{PlaceMap, SocketMap, UdpMap};
 
 use crate::interfaces::{Interface, Relation};
 use crate::ip::Ip;

@@ -6,9 +6,10 @@
 //!                        └▸ those with the highest score: own family, connected to the sender, bound to the interface
 //! ```
 //! Several that score equally are a reuseport group, from which one is selected ([`udpath_steer::reuseport`]); or they
-//! have SO_REUSEADDR alone, and do not share. Their options show which, if they were read
-//! ([`look_closer`](crate::process::look_closer)). A BPF program that another program attached to a group is not
-//! visible; udpath's own programs are in its journal.
+//! have SO_REUSEADDR alone, and do not share. For root, the kernel shows the group, the order of its sockets and what
+//! selects ([`GroupOrder`]). Otherwise the sockets' options show whether they share, if they were read
+//! ([`look_closer`](crate::process::look_closer)), and udpath's own programs are in its journal; a program that another
+//! program attached is not visible then.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -20,9 +21,16 @@ use udpath_steer::reuseport::By;
 use crate::Snapshot;
 use crate::client::sockets::{Socket, SocketOptions};
 use crate::processes::Process;
+use crate::sockets::{GroupOrder, ReuseportGroup, Selector};
 
 /// Kernels that use SO_INCOMING_CPU in groups: those before 4.5, and from this version on.
 const BY_INCOMING_CPU: (u32, u32) = (6, 2);
+
+/// Whether the kernel of this machine uses SO_INCOMING_CPU in reuseport groups.
+#[must_use]
+pub fn uses_incoming_cpu(snapshot: &Snapshot) -> bool {
+    snapshot.kernel.version().is_some_and(|version| version >= BY_INCOMING_CPU)
+}
 
 /// The sockets of a snapshot by port, for many flows.
 #[derive(Debug)]
@@ -43,7 +51,7 @@ impl<'a> Receivers<'a> {
     }
 
     /// The sockets that datagrams of the flow may reach when they arrive on the interface with that index: indices into
-    /// the snapshot's list, in bind order. Empty: no socket matches.
+    /// the snapshot's list; in the order of their group if it is known, else in bind order. Empty: no socket matches.
     #[must_use]
     pub fn of(&self, flow: &Flow, interface: u32) -> Vec<usize> {
         let bound = self.by_port.get(&flow.destination_port).map_or(&[][..], Vec::as_slice);
@@ -57,7 +65,24 @@ impl<'a> Receivers<'a> {
             scored.iter().filter(|(score, _)| Some(*score) == best).map(|(_, at)| *at).collect()
         };
         let exact = among(true);
-        if exact.is_empty() { among(false) } else { exact }
+        let found = if exact.is_empty() { among(false) } else { exact };
+        match self.order(&found) {
+            Some(order) => order.sockets.iter().map(|place| place.socket).collect(),
+            None => found,
+        }
+    }
+
+    /// The group that all of these sockets are in.
+    fn group(&self, found: &[usize]) -> Option<&'a ReuseportGroup> {
+        let first = self.socket(*found.first()?).group?;
+        let all = found.iter().all(|&at| self.socket(at).group == Some(first));
+        self.snapshot.sockets.groups.get(first).filter(|_| all)
+    }
+
+    /// The order of the group that consists of these sockets, each of them once.
+    fn order(&self, found: &[usize]) -> Option<&'a GroupOrder> {
+        let order = &self.group(found)?.order.as_ref()?.value;
+        (order.sockets.len() == found.len()).then_some(order)
     }
 
     /// A socket of the list.
@@ -73,37 +98,56 @@ impl<'a> Receivers<'a> {
         pids.into_iter().filter_map(|pid| self.snapshot.sockets.process(pid))
     }
 
-    /// The sockets that score equally, as the input of a prediction.
+    /// The sockets that score equally, as the input of a prediction. `found`: as [`Self::of`] returned it.
     #[must_use]
     pub fn sockets(&self, found: &[usize]) -> Sockets {
-        let cpu = |at: &usize| self.socket(*at).options.as_ref()?.incoming_cpu;
-        Sockets { by: self.by(found), cpus: found.iter().map(cpu).collect() }
+        let Some(order) = self.order(found) else {
+            let cpu = |at: &usize| self.socket(*at).options.as_ref()?.incoming_cpu;
+            return Sockets { by: self.by_options(found), cpus: found.iter().map(cpu).collect() };
+        };
+        let cpus: Vec<Option<u32>> = order.sockets.iter().map(|place| place.incoming_cpu).collect();
+        let members = cpus.len() as u32;
+        let by = match order.selector {
+            Selector::Kernel => self.by_kernel(found, cpus.iter().any(Option::is_some)),
+            Selector::Cpu { modulus: None } => By::CpuIndex,
+            Selector::Cpu { modulus: Some(modulus) } if modulus == members => By::CpuModulo,
+            Selector::Cpu { .. } | Selector::Classic { .. } | Selector::Extended { .. } => By::Unknown,
+        };
+        Sockets { by, cpus }
     }
 
-    /// How one of them is selected.
-    fn by(&self, found: &[usize]) -> By {
-        let sockets = found.iter().map(|&at| self.socket(at));
+    /// How one of them is selected, by their options and udpath's journal.
+    fn by_options(&self, found: &[usize]) -> By {
         let options: Option<Vec<&SocketOptions>> =
-            sockets.clone().map(|socket| socket.options.as_ref()).collect();
-        let first = found.first().and_then(|&at| self.socket(at).group);
-        let group = first.filter(|_| sockets.clone().all(|socket| socket.group == first));
-        let group = group.and_then(|group| self.snapshot.sockets.groups.get(group));
+            found.iter().map(|&at| self.socket(at).options.as_ref()).collect();
+        let group = self.group(found);
         let set = group.and_then(|group| Some(group.selection.as_ref()?.value));
         match (set, options) {
             (Some(by @ (By::CpuModulo | By::Unknown)), _) => by,
             (_, None) => By::Unknown,
-            // For connected sockets the kernel itself writes SO_INCOMING_CPU, with each datagram.
-            _ if sockets.clone().any(|socket| socket.peer.is_some()) => By::Unknown,
+            _ if self.connected(found) => By::Unknown,
             (_, Some(options)) if options.iter().all(|options| !options.reuseport) => By::Last,
             (_, Some(options)) if group.is_none() || options.iter().any(|options| !options.reuseport) => {
                 By::Unknown
             }
-            (_, Some(options)) if options.iter().any(|options| options.incoming_cpu.is_some()) => {
-                let asked = self.snapshot.kernel.version().is_some_and(|version| version >= BY_INCOMING_CPU);
-                if asked { By::Cpu } else { By::Hash }
+            (_, Some(options)) => {
+                self.by_kernel(found, options.iter().any(|options| options.incoming_cpu.is_some()))
             }
-            _ => By::Hash,
         }
+    }
+
+    /// How the kernel selects without a program; `cpus`: some have SO_INCOMING_CPU.
+    fn by_kernel(&self, found: &[usize], cpus: bool) -> By {
+        match (self.connected(found), cpus && uses_incoming_cpu(self.snapshot)) {
+            (true, _) => By::Unknown,
+            (false, true) => By::Cpu,
+            (false, false) => By::Hash,
+        }
+    }
+
+    /// For connected sockets the kernel itself writes SO_INCOMING_CPU, with each datagram.
+    fn connected(&self, found: &[usize]) -> bool {
+        found.iter().any(|&at| self.socket(at).peer.is_some())
     }
 }
 
@@ -230,7 +274,7 @@ mod tests {
         assert_eq!(chosen(&snapshot).by, By::Last);
         set(&mut snapshot, [true, false], [None; 2]);
         assert_eq!(chosen(&snapshot).by, By::Unknown);
-        // A program set on the group takes precedence over all of this.
+        // A program set on the group takes precedence over all of this, by the journal or by the kernel.
         let from = crate::Provenance::Derived("a test".to_owned());
         snapshot.sockets.groups[0].selection = Some(crate::Fact::new(By::CpuModulo, from));
         assert_eq!(chosen(&snapshot).by, By::CpuModulo);
@@ -238,5 +282,38 @@ mod tests {
         snapshot.sockets.groups[0].selection = None;
         set(&mut snapshot, [true; 2], [Some(3), None]);
         assert_eq!(chosen(&snapshot).by, By::Unknown);
+    }
+
+    #[test]
+    fn the_kernels_order_and_selector_take_precedence() {
+        use crate::sockets::Place;
+
+        let two = ("192.0.2.1:53", None, None, None);
+        let mut snapshot = snapshot(&[two, two]);
+        snapshot.kernel.release = "6.12.0".to_owned();
+        snapshot.sockets.groups = crate::sockets::groups(&mut snapshot.sockets.list);
+        let of = |snapshot: &mut Snapshot, selector, cpus: [Option<u32>; 2]| {
+            // The socket that was bound last is the first.
+            let place = |(socket, incoming_cpu)| Place { socket, incoming_cpu };
+            let sockets = [1, 0].into_iter().zip(cpus).map(place).collect();
+            let from = crate::Provenance::Iterator("udp".to_owned());
+            snapshot.sockets.groups[0].order = Some(crate::Fact::new(GroupOrder { selector, sockets }, from));
+            let found = of(snapshot, "192.0.2.7:1", "192.0.2.1:53");
+            assert_eq!(found, [1, 0]);
+            Receivers::new(snapshot).sockets(&found)
+        };
+        let by_cpu = |modulus| Selector::Cpu { modulus };
+        for (selector, by) in [
+            (by_cpu(None), By::CpuIndex),
+            (by_cpu(Some(2)), By::CpuModulo),
+            (by_cpu(Some(3)), By::Unknown),
+            (Selector::Classic { length: 1 }, By::Unknown),
+            (Selector::Extended { id: 7 }, By::Unknown),
+            (Selector::Kernel, By::Hash),
+        ] {
+            assert_eq!(of(&mut snapshot, selector, [None; 2]), Sockets { by, cpus: vec![None; 2] });
+        }
+        let cpus = [Some(0), Some(1)];
+        assert_eq!(of(&mut snapshot, Selector::Kernel, cpus), Sockets { by: By::Cpu, cpus: cpus.to_vec() });
     }
 }

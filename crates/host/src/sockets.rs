@@ -7,6 +7,8 @@
 //! /proc/PID/fd         one pass for all of them           owners
 //!      | pids
 //! /proc/PID/...        of owners only                     names, limits, threads
+//!      | cookies
+//! BPF iterator         as root, if sockets share a port   their order, and the program that selects
 //! ```
 
 use std::collections::HashMap;
@@ -19,9 +21,12 @@ use udpath_steer::reuseport::By;
 use crate::processes::{self, Process, Scan};
 use crate::{Absence, Fact, Missing, Provenance, Source, limits};
 
+pub(crate) mod order;
 pub mod table;
 
+pub use crate::client::reuseport::{KernelGroup, Member, Selector};
 pub use crate::client::sockets::{Owner, Socket, SocketMemory, SocketOptions};
+pub use order::{GroupOrder, Place};
 
 /// The UDP sockets of one network namespace. Unbound sockets are not listed: they receive nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,8 +66,11 @@ pub struct ReuseportGroup {
     /// The sockets, as indices into the list, in creation order. This is the bind order, unless a program created
     /// several before binding them.
     pub members: Vec<usize>,
-    /// How the kernel selects a socket for a datagram, if udpath set it (as its journal records); the kernel does not
-    /// report it. `Hash`: no program selects, so SO_INCOMING_CPU applies where set.
+    /// What selects, and the order of the sockets. `None`: it could not be read, or the sockets changed meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<Fact<GroupOrder>>,
+    /// How the kernel selects a socket for a datagram, if udpath set it, as its journal records; for those who may not read
+    /// the order. `Hash`: no program selects, so SO_INCOMING_CPU applies where set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selection: Option<Fact<By>>,
 }
@@ -135,7 +143,8 @@ pub fn join(
             why,
         });
     }
-    let groups = groups(&mut list);
+    let mut groups = groups(&mut list);
+    order::read(source, &list, &mut groups, missing);
     Sockets { list, from: Some(from), processes, groups }
 }
 
@@ -162,7 +171,7 @@ pub fn groups(list: &mut [Socket]) -> Vec<ReuseportGroup> {
             list[at].group = Some(number);
         }
         let (port, address, interface, uid, _) = shared;
-        ReuseportGroup { address, port, interface, uid, members, selection: None }
+        ReuseportGroup { address, port, interface, uid, members, order: None, selection: None }
     });
     numbered.collect()
 }

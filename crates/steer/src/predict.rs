@@ -168,6 +168,11 @@ fn socket(receivers: Option<&Receivers>, seen: Step, cpu: Step) -> Step {
             None => Step::unknown(Why::CpuUnknown),
             Some(cpu) => Step::known(cpu % group.len() as u32, Why::CpuModulo { of: group.len() }),
         },
+        By::CpuIndex => match cpu.value {
+            None => Step::unknown(Why::CpuUnknown),
+            Some(cpu) if (cpu as usize) < group.len() => Step::known(cpu, Why::CpuIndex),
+            Some(_) => Step::unknown(Why::CpuBeyond { of: group.len() }),
+        },
         By::Hash => Step::unknown(Why::SocketHash),
         By::Rxhash => match seen.value {
             Some(hash) => Step::known(reciprocal_scale(hash, group.len() as u32), Why::RxhashSocket),

@@ -35,6 +35,7 @@ pub fn host_answers(data: &[u8]) {
         Question::NetfilterHooks,
         Question::TimeStampingOffer(name()),
         Question::TimeStamping(name()),
+        Question::ReuseportGroups,
     ];
     let question = &questions[usize::from(*which) % questions.len()];
     let answer = question.decode(text, "input");

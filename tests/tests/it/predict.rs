@@ -182,7 +182,11 @@ fn bad_input_gives_one_sentence() {
         (&[FROM, TO, "--by", "cpu"], 2, "--sockets"),
         (&[FROM, TO, "--sockets", "0"], 2, "invalid number of sockets 0"),
         (&[FROM, TO, "--sockets", "99999999999"], 2, "invalid number of sockets"),
-        (&[FROM, TO, "--sockets", "2", "--by", "magic"], 2, "possible values: hash, cpu, cpu-modulo, rxhash"),
+        (
+            &[FROM, TO, "--sockets", "2", "--by", "magic"],
+            2,
+            "possible values: hash, cpu, cpu-modulo, cpu-index, rxhash",
+        ),
         (&[FROM, TO, "--ports", "1-2"], 2, "add --reverse QUEUE"),
         (&[FROM, TO, "--reverse", "0", "--ports", "2-1"], 2, "1 <= LOW <= HIGH"),
         (&[FROM, TO, "--reverse", "0", "--count", "0"], 2, "--count must be at least 1"),

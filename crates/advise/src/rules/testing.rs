@@ -76,6 +76,7 @@ impl Host {
             peer: None,
             pids: vec![812],
             group: 1,
+            place: None,
             queued: 100_000,
             queued_before: None,
             buffer: Some(200_000),

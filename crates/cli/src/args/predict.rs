@@ -47,7 +47,7 @@ pub(crate) struct Args {
     pub(crate) interface: Option<String>,
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
-    // The kernel does not report reuseport selections that udpath has set.
+    // Has the reuseport selections that udpath has set, where the kernel does not show them.
     #[command(flatten)]
     pub(crate) journal: JournalArgs,
     /// Read the configuration from JSON (udpath.tables/1), `-` for standard input; other options override it
@@ -117,6 +117,7 @@ fn by() -> impl TypedValueParser<Value = By> {
         (("hash", By::Hash), "the kernel's hash of addresses and ports"),
         (("cpu", By::Cpu), "SO_INCOMING_CPU; socket n has CPU n"),
         (("cpu-modulo", By::CpuModulo), "a program: the CPU modulo the number of sockets (selection=by-cpu)"),
+        (("cpu-index", By::CpuIndex), "a program: the CPU; by hash where there is no such socket"),
         (("rxhash", By::Rxhash), "the packet's hash"),
     ];
     choice::one_of(SELECTIONS, |(name, _)| name).map(|(_, by)| by)

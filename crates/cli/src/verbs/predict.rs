@@ -65,13 +65,16 @@ fn one(args: &Args, known: &Known, predictor: &Predictor, ends: &Ends<'_>, flow:
     verified.map_or(Ok(()), |verified| verified.end(args.json))
 }
 
-/// A program that a server has attached to its group takes precedence over SO_INCOMING_CPU, and is not visible from
-/// outside.
+/// A program that a server has attached to its group takes precedence over SO_INCOMING_CPU, and is visible only to root.
 fn note_assumption(known: &Known, by_incoming_cpu: bool) {
-    if by_incoming_cpu && known.machine.is_some() {
+    let unseen = known
+        .machine
+        .as_ref()
+        .is_some_and(|(snapshot, _)| snapshot.sockets.groups.iter().any(|group| group.order.is_none()));
+    if by_incoming_cpu && unseen {
         eprintln!(
-            "assuming that no BPF program selects the socket: the kernel does not report such programs, which override \
-             SO_INCOMING_CPU"
+            "assuming that no BPF program selects the socket: the kernel shows such programs, which override \
+             SO_INCOMING_CPU, only to root"
         );
     }
 }

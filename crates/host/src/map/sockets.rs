@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::selection::Selection;
 use super::view::View;
 use crate::client::sockets::{Socket, SocketOptions};
-use crate::sockets::place;
+use crate::sockets::{Selector, place};
 use crate::udp::{UdpCounters, UdpMemory};
 
 /// UDP as a whole.
@@ -34,6 +34,9 @@ pub struct SocketMap {
     pub pids: Vec<u32>,
     /// Sockets that share its address and port, itself included.
     pub group: usize,
+    /// Its place in its reuseport group, if it was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<PlaceMap>,
     /// Bytes waiting to be received, by the kernel's accounting.
     pub queued: u32,
     /// Its receive buffer size, by the same accounting.
@@ -46,6 +49,18 @@ pub struct SocketMap {
     /// The options its program has set, if they were read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options: Option<SocketOptions>,
+}
+
+/// A socket's place in its reuseport group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlaceMap {
+    /// Its index, from 0: the number with which a program selects it.
+    pub index: usize,
+    /// What selects.
+    pub selector: Selector,
+    /// Its `SO_INCOMING_CPU`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incoming_cpu: Option<u32>,
 }
 
 impl SocketMap {
@@ -80,8 +95,9 @@ pub(super) fn map(view: View<'_>, selection: &Selection) -> Vec<SocketMap> {
         .sockets
         .list
         .iter()
-        .filter(|socket| selection.takes(socket))
-        .map(|socket| {
+        .enumerate()
+        .filter(|(_, socket)| selection.takes(socket))
+        .map(|(at, socket)| {
             let mut pids: Vec<u32> = socket.owners.iter().map(|owner| owner.pid).collect();
             pids.dedup();
             let members = socket.group.and_then(|group| view.now.sockets.groups.get(group));
@@ -93,6 +109,12 @@ pub(super) fn map(view: View<'_>, selection: &Selection) -> Vec<SocketMap> {
                 peer: socket.peer,
                 pids,
                 group: members.map_or(1, |group| group.members.len()),
+                place: members.and_then(|group| {
+                    let order = &group.order.as_ref()?.value;
+                    let index = order.sockets.iter().position(|place| place.socket == at)?;
+                    let incoming_cpu = order.sockets[index].incoming_cpu;
+                    Some(PlaceMap { index, selector: order.selector, incoming_cpu })
+                }),
                 queued: socket.receive_queue,
                 queued_before: was.map(|was| was.receive_queue),
                 buffer: socket.memory.map(|memory| memory.receive_buffer),

@@ -20,6 +20,7 @@ use crate::client::audit::AuditStatus;
 use crate::client::hooks::Hook;
 use crate::client::netdev::{Counters, Napi, NetdevQueue, QueueCounters, XdpFeatures};
 use crate::client::netfilter::NftChain;
+use crate::client::reuseport::KernelGroup;
 use crate::client::route::{Link, Qdisc};
 use crate::client::sockets::Socket;
 use crate::{Absence, Fact, Source};
@@ -175,6 +176,8 @@ questions! {
         XdpFeatures, "xdp-features", xdp_features => Vec<XdpFeatures>;
     /// All bound UDP sockets, of both families, without their owners.
     UdpSockets, "udp-sockets", udp_sockets => Vec<Socket>;
+    /// The reuseport groups of UDP sockets: what selects in each, and their sockets' indices. Needs root.
+    ReuseportGroups, "reuseport-groups", reuseport_groups => Vec<KernelGroup>;
     /// All base chains of nftables.
     NftChains, "nft-chains", nft_chains => Vec<NftChain>;
     /// All functions that packet filters have registered at netfilter hooks.

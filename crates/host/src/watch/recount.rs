@@ -89,7 +89,9 @@ impl Watch {
             *now = joined;
             return true;
         }
-        now.groups = sockets::groups(&mut listed.value);
+        let mut groups = sockets::groups(&mut listed.value);
+        sockets::order::keep(&now.groups, known, &listed.value, &mut groups);
+        now.groups = groups;
         now.list = listed.value;
         now.from = Some(listed.from);
         true

@@ -7,6 +7,7 @@ mod live;
 mod machine;
 #[path = "../machines/mod.rs"]
 mod machines;
+mod order;
 mod real;
 mod receivers;
 mod watch;

@@ -38,7 +38,7 @@ fn bound(port: u16, share: bool, cpus: &[Option<u32>]) -> Vec<UdpSocket> {
 }
 
 /// Sends from a CPU, which on the loopback also receives; returns the indices of the sockets that have the datagram.
-fn sent(cpu: u32, from: &UdpSocket, to: SocketAddr, among: &[UdpSocket]) -> Vec<usize> {
+pub(crate) fn sent(cpu: u32, from: &UdpSocket, to: SocketAddr, among: &[UdpSocket]) -> Vec<usize> {
     let mut set = CpuSet::new();
     set.set(cpu as usize);
     sched_setaffinity(None, &set).unwrap();

@@ -4,10 +4,11 @@
 mod columns;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 
 use udpath_advise::{Finding, Location, MapResult, Severity};
 use udpath_host::map::{CpuMap, InterfaceMap, Map, QueueMap, SocketMap};
-use udpath_host::sockets::SocketOptions;
+use udpath_host::sockets::{Selector, SocketOptions};
 
 use super::table::{Cell, Table};
 use super::{Paint, Style};
@@ -191,7 +192,19 @@ impl Page<'_> {
             table.row(cells);
         }
         let rest = self.rest(self.map.sockets.len() - shown.len(), "socket");
-        table.text(self.style) + &rest + &self.options(&shown)
+        table.text(self.style) + &rest + &self.selectors(&shown) + &self.options(&shown)
+    }
+
+    /// What selects in the groups of the sockets shown, where it is a program.
+    fn selectors(&self, shown: &[&SocketMap]) -> String {
+        let line = |socket: &&SocketMap| {
+            let selector = socket.place?.selector;
+            let line = format!("   {} sockets of {}: selected {selector}", socket.group, socket.local);
+            (selector != Selector::Kernel).then_some((socket.local, line))
+        };
+        // One of each group.
+        let lines: BTreeMap<SocketAddr, String> = shown.iter().filter_map(line).collect();
+        lines.values().map(|line| self.style.wrapped(Paint::Dim, line, 7)).collect()
     }
 
     /// Options that programs have set on the sockets shown, equal ones on one line.

@@ -1,11 +1,13 @@
 //! Machines of many kinds as `udpath show` draws them.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use udpath_advise::MapResult;
-use udpath_host::Snapshot;
 use udpath_host::map::Selection;
+use udpath_host::sockets::{GroupOrder, Place, Selector};
 use udpath_host::source::Folder;
+use udpath_host::{Fact, Provenance, Snapshot};
 use udpath_report::{Extent, Style, map_text};
 
 use crate::machines::{self, Machine, list};
@@ -64,4 +66,26 @@ fn a_big_machine_is_drawn_on_two_screens() {
     let lines = |extent| map_text(&map, extent, &Style::default()).lines().count();
     assert!(lines(Extent::Most) < 110, "{}", lines(Extent::Most));
     assert!(lines(Extent::All) > 2000);
+}
+
+#[test]
+fn a_program_that_selects_among_sockets_is_named() {
+    let machines = list::all();
+    let mut snapshot =
+        machines.iter().map(read).find(|snapshot| !snapshot.sockets.groups.is_empty()).unwrap();
+    let mut drawn = |selector| {
+        let group = &mut snapshot.sockets.groups[0];
+        let place = |&socket: &usize| Place { socket, incoming_cpu: None };
+        let order = GroupOrder { selector, sockets: group.members.iter().map(place).collect() };
+        group.order = Some(Fact::new(order, Provenance::Iterator("udp".into())));
+        let name =
+            format!("{} sockets of {}", group.members.len(), SocketAddr::from((group.address, group.port)));
+        let result = MapResult::new(&snapshot, None, &Selection::All).unwrap();
+        let text = map_text(&result, Extent::All, &Style::default());
+        text.lines().find_map(|line| line.trim().strip_prefix(&format!("{name}: ")).map(str::to_owned))
+    };
+    let by_cpu = drawn(Selector::Cpu { modulus: Some(4) });
+    assert_eq!(by_cpu.as_deref(), Some("selected by CPU modulo 4 (classic BPF program)"));
+    assert_eq!(drawn(Selector::Extended { id: 7 }).as_deref(), Some("selected by an eBPF program (id 7)"));
+    assert_eq!(drawn(Selector::Kernel), None);
 }

@@ -171,6 +171,13 @@ pub enum Why {
         /// Number of sockets.
         of: usize,
     },
+    /// The CPU number.
+    CpuIndex,
+    /// The group has no socket at the CPU number.
+    CpuBeyond {
+        /// Number of sockets.
+        of: usize,
+    },
     /// The last bound.
     BoundLast,
     /// The last bound of those with this SO_INCOMING_CPU.
@@ -247,6 +254,12 @@ impl fmt::Display for Why {
             Self::CpuModulo { of } => {
                 return write!(f, "the CPU number modulo {of}, by the program attached to the group");
             }
+            Self::CpuBeyond { of } => {
+                return write!(
+                    f,
+                    "the program returns the CPU number, but there are {of} sockets: selected by the kernel's own hash"
+                );
+            }
             Self::OnlyRpsCpu { rfs } => return write!(f, "the only CPU of the RPS map{}", rfs_too(rfs)),
             Self::RpsPlace { place, of, rfs, assumed } => {
                 let condition = if assumed { ", if the driver passes the card's hash on" } else { "" };
@@ -285,6 +298,7 @@ impl fmt::Display for Why {
             Self::SelectionUnknown => {
                 "unknown how the sockets share the address: their options could not be read, or a program selects"
             }
+            Self::CpuIndex => "the CPU number, by the program attached to the group",
             Self::BoundLast => "bound last: sockets with SO_REUSEADDR alone do not share",
             Self::BoundLastOfCpu => {
                 "bound last of those with that SO_INCOMING_CPU; without SO_REUSEPORT they do not share"

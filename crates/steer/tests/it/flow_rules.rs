@@ -136,6 +136,17 @@ fn a_group_is_chosen_from_as_it_was_set() {
         (Some(1), "the CPU number modulo 3, by the program attached to the group".into())
     );
     assert_eq!(value(modulo, "0-1"), None);
+    let index = r#"{"by": "cpu-index", "cpus": [null, null, null]}"#;
+    assert_eq!(of(index, "2"), (Some(2), "the CPU number, by the program attached to the group".into()));
+    assert_eq!(
+        of(index, "3"),
+        (
+            None,
+            "the program returns the CPU number, but there are 3 sockets: selected by the kernel's own hash"
+                .into()
+        )
+    );
+    assert_eq!(value(index, "0-1"), None);
     let last = r#"{"by": "last", "cpus": [null, null]}"#;
     assert_eq!(of(last, "0-1"), (Some(1), "bound last: sockets with SO_REUSEADDR alone do not share".into()));
     // A CPU that a socket names goes before.

@@ -80,6 +80,7 @@ impl Redactor {
             | Answer::Napis(_)
             | Answer::QueueCounters(_)
             | Answer::XdpFeatures(_)
+            | Answer::ReuseportGroups(_)
             | Answer::AuditStatus(_)
             | Answer::Driver(_)
             | Answer::Channels(_)

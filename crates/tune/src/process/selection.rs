@@ -1,15 +1,14 @@
 //! What currently selects the socket in a reuseport group.
 //!
 //! No system call reports it, and detaching to find out is destructive; a BPF iterator over the kernel's sockets shows
-//! it ([`udpath_bpf::reuseport_choosers`]): nothing is attached to the group, and no datagram is sent. If it is not
+//! it ([`udpath_bpf::ReuseportIterator`]): nothing is attached to the group, and no datagram is sent. If it is not
 //! visible, it may be a program of the server's own, which a change would destroy and undo could not restore.
 
 use error_reporter::Report;
-use udpath_bpf::Chooser;
+use udpath_bpf::{Chooser, ReuseportIterator};
 
 use udpath_host::process::{Selection, SocketId};
 
-use super::sys;
 use crate::machine::Lost;
 
 /// What selects the socket in a group.
@@ -50,22 +49,27 @@ impl Chosen {
 /// What selects the socket in the group of a socket in the calling thread's network namespace.
 #[must_use]
 pub fn chosen(socket: SocketId) -> Chosen {
-    match udpath_bpf::reuseport_choosers() {
+    match ReuseportIterator::load().and_then(|mut iterator| iterator.groups()) {
         Err(error) => Chosen::Unseen(Report::new(error).to_string()),
-        Ok(all) => all
-            .get(&socket.cookie)
-            .map_or_else(|| Chosen::Unseen("the kernel lists the socket in no group".to_owned()), of),
+        Ok(groups) => groups
+            .iter()
+            .find(|group| group.members.iter().any(|member| member.cookie == socket.cookie))
+            .map_or_else(
+                || Chosen::Unseen("the kernel lists the socket in no group".to_owned()),
+                |group| of(group.chooser),
+            ),
     }
 }
 
-fn of(chooser: &Chooser) -> Chosen {
+fn of(chooser: Chooser) -> Chosen {
     match chooser {
         Chooser::Kernel => Chosen::By(Selection::ByFlow),
-        Chooser::Classic { length, steps } if sys::chooses_by_cpu(*length, steps) => {
-            Chosen::By(Selection::ByCpu)
+        Chooser::Cpu { modulus: Some(_) } => Chosen::By(Selection::ByCpu),
+        Chooser::Cpu { modulus: None } => {
+            Chosen::Program("classic BPF program (the CPU's number)".to_owned())
         }
-        Chooser::Classic { length, .. } => {
-            let noun = if *length == 1 { "instruction" } else { "instructions" };
+        Chooser::Classic { length } => {
+            let noun = if length == 1 { "instruction" } else { "instructions" };
             Chosen::Program(format!("classic BPF program ({length} {noun})"))
         }
         Chooser::Extended { id } => Chosen::Program(format!("eBPF program (id {id})")),

@@ -29,12 +29,6 @@ const fn by_cpu(members: u32) -> [(u16, u32); 3] {
     ]
 }
 
-/// Is this classic BPF program the one of [`choose_by_cpu`], for any number of members?
-pub(super) fn chooses_by_cpu(length: u32, steps: &[(u16, u8, u8, u32)]) -> bool {
-    let [_, (_, _, _, members), _] = *steps else { return false };
-    length == 3 && by_cpu(members).map(|(code, k)| (code, 0, 0, k)) == *steps
-}
-
 /// Makes the socket's reuseport group select by the CPU a datagram arrives on: member `CPU mod members`, in the order
 /// in which they joined the group. Replaces the previous selection.
 pub(super) fn choose_by_cpu(socket: BorrowedFd<'_>, members: u32) -> io::Result<()> {

@@ -1,0 +1,204 @@
+//! The order of the sockets in a reuseport group, and what selects among them, from the kernel's own groups.
+//!
+//! ```text
+//! groups of sockets that share an address  ─┐
+//!                                           ├─ the same cookies ─▸ GroupOrder
+//! the kernel's groups (BPF iterator, root) ─┘
+//! ```
+//! The two are read one after the other. Where they differ, a socket was bound or closed in between, or one of those that
+//! share the address is not in the group; then the order is not known.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{ReuseportGroup, Socket};
+use crate::client::reuseport::{KernelGroup, Selector};
+use crate::{Absence, Fact, Missing, Provenance, Source};
+
+/// What selects in a group, and among which sockets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupOrder {
+    /// What selects.
+    pub selector: Selector,
+    /// All sockets of the group by their index in it, which is the number that a program returns. It is the order in which
+    /// they were bound, until one closes and the last one takes its place.
+    pub sockets: Vec<Place>,
+}
+
+/// A socket at an index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The socket, as an index into the list.
+    pub socket: usize,
+    /// Its `SO_INCOMING_CPU`; for a connected socket, the CPU of the last datagram.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incoming_cpu: Option<u32>,
+}
+
+/// Reads the orders of the groups, if there is one.
+pub(super) fn read(
+    source: &dyn Source,
+    list: &[Socket],
+    groups: &mut [ReuseportGroup],
+    missing: &mut Vec<Missing>,
+) {
+    // Reading loads a program: not without need.
+    if groups.is_empty() {
+        return;
+    }
+    match source.reuseport_groups() {
+        Ok(Fact { value, from }) => join(list, groups, &value, &from),
+        // A kernel without the iterator, or a capture of an earlier version.
+        Err(Absence::NotSupported | Absence::NotThere | Absence::NotCaptured) => {}
+        Err(why) => missing.push(Missing {
+            what: "the order of sockets in reuseport groups, and the programs that select".into(),
+            from: Provenance::Iterator("udp".into()),
+            why,
+        }),
+    }
+}
+
+fn join(list: &[Socket], groups: &mut [ReuseportGroup], kernel: &[KernelGroup], from: &Provenance) {
+    let members = |(at, group): (usize, &KernelGroup)| -> Vec<(u64, usize)> {
+        group.members.iter().map(|member| (member.cookie, at)).collect()
+    };
+    let of: HashMap<u64, usize> = kernel.iter().enumerate().flat_map(members).collect();
+    for group in groups {
+        let first = group.members.first().and_then(|&at| of.get(&list[at].cookie?));
+        let order = first.and_then(|&at| order(list, group, &kernel[at]));
+        group.order = order.map(|order| Fact::new(order, from.clone()));
+    }
+}
+
+/// `None` unless both have the same sockets, each at an index of its own.
+fn order(list: &[Socket], group: &ReuseportGroup, kernel: &KernelGroup) -> Option<GroupOrder> {
+    if group.members.len() != kernel.sockets as usize {
+        return None;
+    }
+    let mut sockets: Vec<Option<Place>> = vec![None; group.members.len()];
+    for member in &kernel.members {
+        let socket = group.members.iter().copied().find(|&at| list[at].cookie == Some(member.cookie))?;
+        let place = sockets.get_mut(member.index? as usize)?;
+        *place = Some(Place { socket, incoming_cpu: member.incoming_cpu });
+    }
+    let sockets: Option<Vec<Place>> = sockets.into_iter().collect();
+    Some(GroupOrder { selector: kernel.selector, sockets: sockets? })
+}
+
+/// Keeps the orders of groups that have the same sockets as before. `known`: the list that they were of.
+pub(crate) fn keep(
+    before: &[ReuseportGroup],
+    known: &[Socket],
+    list: &[Socket],
+    groups: &mut [ReuseportGroup],
+) {
+    let ordered = before.iter().filter_map(|group| Some((group, group.order.as_ref()?)));
+    let of: HashMap<u64, &Fact<GroupOrder>> = ordered
+        .filter_map(|(group, order)| Some((known.get(*group.members.first()?)?.cookie?, order)))
+        .collect();
+    for group in groups {
+        let first = group.members.iter().find_map(|&at| of.get(&list[at].cookie?));
+        group.order = first.and_then(|order| moved(order, known, list, group));
+    }
+}
+
+fn moved(
+    order: &Fact<GroupOrder>,
+    known: &[Socket],
+    list: &[Socket],
+    group: &ReuseportGroup,
+) -> Option<Fact<GroupOrder>> {
+    if order.value.sockets.len() != group.members.len() {
+        return None;
+    }
+    let place = |place: &Place| {
+        let cookie = known.get(place.socket)?.cookie;
+        let socket = group.members.iter().copied().find(|&at| list[at].cookie == cookie)?;
+        Some(Place { socket, ..*place })
+    };
+    let sockets: Option<Vec<Place>> = order.value.sockets.iter().map(place).collect();
+    Some(Fact::new(GroupOrder { sockets: sockets?, ..order.value }, order.from.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::reuseport::Member;
+    use crate::sockets::groups;
+    use crate::sockets::tests::socket;
+
+    /// Sockets of a port with these cookies, in the order of their inodes.
+    fn list(cookies: &[u64]) -> Vec<Socket> {
+        let socket =
+            |(inode, cookie): (u32, &u64)| Socket { cookie: Some(*cookie), ..socket("0.0.0.0:53", inode, 0) };
+        (1..).zip(cookies).map(socket).collect()
+    }
+
+    fn kernel(cookies: &[u64]) -> KernelGroup {
+        let member = |(index, cookie): (u32, &u64)| Member {
+            cookie: *cookie,
+            index: Some(index),
+            incoming_cpu: Some(10 + index),
+        };
+        let members = (0..).zip(cookies).map(member).collect();
+        KernelGroup { selector: Selector::Cpu { modulus: None }, sockets: cookies.len() as u32, members }
+    }
+
+    fn joined(list: &mut [Socket], kernel: &[KernelGroup]) -> Vec<ReuseportGroup> {
+        let mut groups = groups(list);
+        join(list, &mut groups, kernel, &Provenance::Iterator("udp".into()));
+        groups
+    }
+
+    /// The cookies by index, and the incoming CPUs.
+    fn cookies(list: &[Socket], group: &ReuseportGroup) -> Option<(Vec<u64>, Vec<Option<u32>>)> {
+        let order = &group.order.as_ref()?.value;
+        Some(
+            order
+                .sockets
+                .iter()
+                .map(|place| (list[place.socket].cookie.unwrap(), place.incoming_cpu))
+                .unzip(),
+        )
+    }
+
+    #[test]
+    fn sockets_are_in_the_kernels_order() {
+        let mut list = list(&[5, 6, 7]);
+        let groups = joined(&mut list, &[kernel(&[1, 2]), kernel(&[5, 7, 6])]);
+        assert_eq!(cookies(&list, &groups[0]), Some((vec![5, 7, 6], vec![Some(10), Some(11), Some(12)])));
+    }
+
+    #[test]
+    fn groups_that_differ_have_no_order() {
+        let mut list = list(&[5, 6, 7]);
+        let mut twice = kernel(&[5, 6, 7]);
+        twice.members[2].index = Some(1);
+        let mut far = kernel(&[5, 6, 7]);
+        far.members[2].index = None;
+        let mut hidden = kernel(&[5, 6]);
+        hidden.sockets = 3;
+        for other in [kernel(&[5, 6]), kernel(&[5, 6, 7, 8]), kernel(&[5, 6, 8]), twice, far, hidden] {
+            assert_eq!(joined(&mut list, std::slice::from_ref(&other))[0].order, None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn an_order_is_kept_while_its_sockets_are_the_same() {
+        let mut known = list(&[5, 6]);
+        let before = joined(&mut known, &[kernel(&[6, 5])]);
+        // Another socket comes first in the list now.
+        let mut later = [list(&[9]), known.clone()].concat();
+        later[0].local = "0.0.0.0:52".parse().unwrap();
+        let mut now = groups(&mut later);
+        keep(&before, &known, &later, &mut now);
+        assert_eq!(cookies(&later, &now[0]), Some((vec![6, 5], vec![Some(10), Some(11)])));
+        for changed in [&[5, 8][..], &[5, 6, 7]] {
+            let mut list = list(changed);
+            let mut now = groups(&mut list);
+            keep(&before, &known, &list, &mut now);
+            assert_eq!(now[0].order, None, "{changed:?}");
+        }
+    }
+}
