@@ -14,6 +14,7 @@ mod conflicts;
 mod counters;
 mod dropped;
 mod functions;
+mod groups;
 mod hypervisor;
 mod irqs;
 mod locks;
@@ -61,6 +62,7 @@ const SUBJECTS: &[&[Rule]] = &[
     bulk::RULES,
     netfilter::RULES,
     sockets::RULES,
+    groups::RULES,
     locks::RULES,
     transmit::RULES,
     programs::RULES,

@@ -43,6 +43,9 @@ impl Scene {
                 python(&bed, &arguments.each_ref().map(String::as_str))
             }
             Served::Logging => python(&bed, &["0", "0", "2", "log"]),
+            Served::ByCpu { restarted } => {
+                python(&bed, &["0", "0", "2", if *restarted { "restarted" } else { "by-cpu" }])
+            }
         };
         Self { bed, server, load: None, others: Vec::new() }
     }
@@ -236,6 +239,7 @@ macro_rules! causes {
 causes! {
     one_shared_socket: "shared-socket";
     all_flows_on_one_socket: "group-uneven";
+    a_restarted_worker: "group-order";
     bursts_longer_than_the_buffer: "receive-buffer-small";
     a_reader_slower_than_the_load: "reader-slow";
     a_stopped_worker: "reader-blocked";
@@ -276,6 +280,37 @@ fn large_datagrams_one_by_one() {
     let small = &["--rate", "15k", "--flows", "32", "--size", "64"];
     assert_eq!(notes(large), ["bulk-received-singly", "bulk-sent-singly"]);
     assert_eq!(notes(small), Vec::<String>::new());
+}
+
+/// A note as well: a busy-polling socket whose replies leave by CPU, until the queue pairs are set.
+#[test]
+fn replies_of_a_busy_poller() {
+    udpath_lab::needs_root!();
+    let _turn = udpath_rig::alone();
+    let bed = Bed::new("poller", &LinkSpec::with_queues(2)).polled();
+    let (script, port) = (file("poller.py"), PORT.to_string());
+    let mut server = bed.start("server", "python3", &[&script, &port]);
+    server.says("ready");
+    let target = bed.target(PORT);
+    let address = target.split(':').next().unwrap();
+    let mut client = bed.start("client", "python3", &[&script, &port, address]);
+    client.says("ready");
+    std::thread::sleep(Duration::from_millis(300));
+    let scene = Scene { bed, server, load: Some(client), others: Vec::new() };
+    let found = || {
+        let (_, json) = scene.diagnose();
+        let findings = json["findings"].as_array().unwrap().iter();
+        let found = findings.filter(|found| found["id"] == "transmit-by-cpu");
+        found.map(|found| found["remedies"][0]["changes"]["settings"].clone()).collect::<Vec<_>>()
+    };
+    let pairs = ["eth0:xps-rxqs/tx-0=0", "eth0:xps-rxqs/tx-1=1"];
+    assert_eq!(found(), [serde_json::json!(pairs)]);
+    for (queue, mask) in [("tx-0", 1), ("tx-1", 2)] {
+        let set = format!("echo {mask} > /sys/class/net/eth0/queues/{queue}/xps_rxqs");
+        scene.run("sh", &["-c", &set]);
+    }
+    assert_eq!(found(), Vec::<Value>::new());
+    scene.end();
 }
 
 #[test]

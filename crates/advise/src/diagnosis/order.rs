@@ -41,6 +41,8 @@ pub(crate) const RANKS: &[&str] = &[
     "receive-queue-lock",
     "one-socket",
     "last-socket-takes-all",
+    "group-order",
+    "cpu-without-socket",
     // How packets are spread: RSS, then interrupts, then RPS.
     "rss-table-short",
     "rss-without-ports",
@@ -62,6 +64,7 @@ pub(crate) const RANKS: &[&str] = &[
     "transmit-queue-stops",
     "one-qdisc",
     "no-xps",
+    "transmit-by-cpu",
     // What each packet costs.
     "logging",
     "fragments",

@@ -1,5 +1,8 @@
 //! The way out: queueing disciplines and transmit queues.
 
+use udpath_host::interfaces::Napi;
+use udpath_host::map::SocketMap;
+use udpath_host::queues::TxQueue;
 use udpath_steer::CpuSet;
 
 use crate::finding::{Location, Severity};
@@ -39,6 +42,16 @@ pub(super) const RULES: &[Rule] = &[
         look: Look::Map(no_xps),
         cause: "CPUs share the queues and their locks",
         fix: &[],
+    },
+    Rule {
+        id: "transmit-by-cpu",
+        severity: Severity::Note,
+        look: Look::Map(by_cpu),
+        cause: "a thread that is not bound to a CPU sends on that CPU's queue, so that another NAPI instance than the one it \
+                polls cleans up what was sent, by an interrupt of its own",
+        fix: &[
+            "sockets that are connected already keep their queue until their route changes: connect them again",
+        ],
     },
 ];
 
@@ -159,9 +172,59 @@ fn spread(on: Observed<'_>, interface: &str, queues: usize) -> Vec<String> {
     of_queue.iter().enumerate().map(|(queue, cpus)| format!("{interface}:xps/tx-{queue}={cpus}")).collect()
 }
 
+/// Connected sockets that poll a queue of the interface, of processes with threads that may move. Others do not remember the
+/// queue that they receive on, which `xps_rxqs` needs (`sk_mark_napi_id_once` of net/ipv4/udp.c); AF_XDP sockets send on
+/// their own.
+fn polling<'a>(on: Observed<'a>, napis: &[Napi]) -> Vec<&'a SocketMap> {
+    let all = on.snapshot.sysctls.iter().find(|sysctl| sysctl.name == "net.core.busy_poll");
+    let all = all.is_some_and(|sysctl| sysctl.value.parse::<u32>().is_ok_and(|us| us > 0));
+    let polls = |socket: &&SocketMap| {
+        let options = socket.options.as_ref()?;
+        let here = napis.iter().any(|napi| Some(napi.id) == options.napi);
+        let process = on.map.processes.iter().find(|process| socket.pids.contains(&process.pid))?;
+        let moves = process.pinned < process.threads;
+        Some(socket.peer.is_some() && here && moves && (all || options.busy_poll_us > 0))
+    };
+    on.map.sockets.iter().filter(|socket| polls(socket).unwrap_or(false)).collect()
+}
+
+fn by_cpu(on: Observed<'_>) -> Vec<Found> {
+    each(on, |interface| {
+        let found = on.interface(&interface.name)?;
+        let sockets = polling(on, &found.napis.as_ref()?.value);
+        let first = sockets.first()?;
+        let who = match (sockets.len(), first.peer) {
+            (1, Some(peer)) => format!("{} to {peer} busy-polls", first.local),
+            (n, _) => format!("{n} connected sockets busy-poll"),
+        };
+        let pairs: Vec<&TxQueue> =
+            found.tx.iter().filter(|tx| found.rx.iter().any(|rx| rx.id == tx.id)).collect();
+        let own = |tx: &TxQueue| tx.xps_rxqs.as_ref().is_some_and(|rx| rx.iter().eq([tx.id]));
+        let other: Vec<String> = pairs
+            .iter()
+            .filter(|tx| !own(tx))
+            .map(|tx| format!("{}:xps-rxqs/tx-{}={}", interface.name, tx.id, tx.id))
+            .collect();
+        let evidence = format!(
+            "{who} {}, and the sending CPU selects among its {}",
+            interface.name,
+            counted(pairs.len(), "transmit queue")
+        );
+        (pairs.len() > 1 && !other.is_empty()).then(|| {
+            Found::new(evidence)
+                .at(Location::Interface(interface.name.clone()))
+                .at_all(sockets.iter().map(|socket| Location::Socket(socket.inode)))
+                .changes("send on the queue that a flow comes in on", other)
+        })
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use udpath_host::interfaces::{Qdisc, Rings};
+    use udpath_host::interfaces::{Napi, Qdisc, Rings};
+    use udpath_host::queues::{RxQueue, TxQueue};
+    use udpath_host::sockets::SocketOptions;
+    use udpath_host::sysctls::{Sysctl, SysctlScope};
 
     use crate::rules::testing::{Host, fact, only, set, settings};
 
@@ -210,5 +273,66 @@ mod tests {
         assert_eq!(settings(&only(&host, "no-xps")), ["eth0:xps/tx-0=0,2", "eth0:xps/tx-1=1,3"]);
         host.map.interfaces[0].queues[0].xps = set("0-1");
         assert_eq!(host.found("no-xps"), []);
+    }
+
+    /// A server with two threads and a connected socket that polls the second of two queue pairs.
+    fn polling() -> Host {
+        let mut host = Host::with_queues(2);
+        host.serve(2, 0);
+        let eth0 = &mut host.snapshot.interfaces[0];
+        eth0.rx = (0..2).map(|id| RxQueue { id, ..RxQueue::default() }).collect();
+        eth0.tx = (0..2).map(|id| TxQueue { id, ..TxQueue::default() }).collect();
+        eth0.napis =
+            Some(fact(vec![Napi { id: 515, ..Napi::default() }, Napi { id: 516, ..Napi::default() }]));
+        let socket = &mut host.map.sockets[0];
+        socket.peer = Some("192.0.2.7:9".parse().unwrap());
+        let options = SocketOptions { busy_poll_us: 50, napi: Some(516), ..SocketOptions::default() };
+        socket.options = Some(options);
+        host
+    }
+
+    #[test]
+    fn replies_of_a_poller_leave_by_cpu() {
+        let mut host = polling();
+        let finding = only(&host, "transmit-by-cpu");
+        assert_eq!(
+            finding.evidence,
+            "0.0.0.0:53 to 192.0.2.7:9 busy-polls eth0, and the sending CPU selects among its 2 transmit queues"
+        );
+        assert_eq!(settings(&finding), ["eth0:xps-rxqs/tx-0=0", "eth0:xps-rxqs/tx-1=1"]);
+        host.snapshot.interfaces[0].tx[0].xps_rxqs = Some(set("0"));
+        assert_eq!(settings(&only(&host, "transmit-by-cpu")), ["eth0:xps-rxqs/tx-1=1"]);
+        host.snapshot.interfaces[0].tx[1].xps_rxqs = Some(set("1"));
+        assert_eq!(host.found("transmit-by-cpu"), []);
+        // Both queues' flows on one: not its own.
+        host.snapshot.interfaces[0].tx[1].xps_rxqs = Some(set("0-1"));
+        assert_eq!(settings(&only(&host, "transmit-by-cpu")), ["eth0:xps-rxqs/tx-1=1"]);
+    }
+
+    #[test]
+    fn only_connected_pollers_that_may_move_count() {
+        let spoils: [fn(&mut Host); 7] = [
+            |host| host.map.sockets[0].peer = None,
+            |host| host.map.sockets[0].options = None,
+            |host| host.map.sockets[0].options.as_mut().unwrap().busy_poll_us = 0,
+            |host| host.map.sockets[0].options.as_mut().unwrap().napi = Some(7),
+            |host| host.map.processes[0].pinned = 2,
+            |host| drop(host.snapshot.interfaces[0].tx.pop()),
+            |host| host.snapshot.interfaces[0].napis = None,
+        ];
+        for (at, spoil) in spoils.iter().enumerate() {
+            let mut host = polling();
+            spoil(&mut host);
+            assert_eq!(host.found("transmit-by-cpu"), [], "{at}");
+        }
+        // Sockets that are waited for by poll or epoll poll if the sysctl is set.
+        let mut host = polling();
+        host.map.sockets[0].options.as_mut().unwrap().busy_poll_us = 0;
+        let mut set_to = |value: &str| {
+            let (name, value) = ("net.core.busy_poll".to_owned(), value.to_owned());
+            host.snapshot.sysctls = vec![Sysctl { name, value, scope: SysctlScope::Host }];
+            host.found("transmit-by-cpu").len()
+        };
+        assert_eq!([set_to("50"), set_to("0")], [1, 0]);
     }
 }

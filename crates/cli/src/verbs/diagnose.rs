@@ -94,8 +94,9 @@ fn look(args: &Args, source: &dyn Source, stop: &AtomicBool) -> Result<Diagnosis
     let selection = selected(&before, args.what.as_deref())?;
     let mut line = StatusLine::new();
     line.show(&format!("watching for {} s; ^C ends it now", args.duration.as_secs_f64()));
-    let watched = Watched::new(args, source, before, &selection, stop);
+    let mut watched = Watched::new(args, source, before, &selection, stop);
     line.clear();
+    show::look_closer(&mut watched.now, args.what.as_deref(), false)?;
     let profile = watched.profile.as_ref().map_err(String::as_str);
     Diagnosis::new(&watched.now, Some(&watched.earlier), &selection, profile).map_err(Failure::usage)
 }

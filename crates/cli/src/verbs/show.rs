@@ -63,7 +63,7 @@ pub(crate) fn map(
 
 /// Reads the options that programs have set on their sockets, through duplicates of their descriptors: for the
 /// requested port or process, or for all sockets with `--all`.
-fn look_closer(now: &mut Snapshot, what: Option<&str>, all: bool) -> Result<(), Failure> {
+pub(super) fn look_closer(now: &mut Snapshot, what: Option<&str>, all: bool) -> Result<(), Failure> {
     let (selection, otherwise) = select(now, what)?;
     let named = |selection: &Selection| matches!(selection, Selection::Port(_) | Selection::Process(_));
     let mut wanted: Vec<Selection> = [Some(selection), otherwise].into_iter().flatten().collect();

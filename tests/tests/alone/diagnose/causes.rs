@@ -16,6 +16,9 @@ pub(super) enum Served {
     Python { busy_us: u32, buffer: u32, workers: u32 },
     /// The same with two processes, each of which writes a line to a file for each datagram.
     Logging,
+    /// The same with two processes bound to a CPU each, whose sockets a program selects by CPU; after the first has been
+    /// restarted, or before.
+    ByCpu { restarted: bool },
 }
 
 /// What the client's machine sends.
@@ -78,6 +81,16 @@ pub(super) const CAUSES: &[Cause] = &[
             Load::Udpath(&["--rate", "2k", "--flows", "32"]),
         ),
         first: true,
+    },
+    Cause {
+        name: "a restarted worker of a group selected by CPU",
+        id: "group-order",
+        served: Served::ByCpu { restarted: true },
+        load: FULL,
+        before: nothing,
+        during: nothing,
+        healthy: (Served::ByCpu { restarted: false }, Load::Udpath(&["--rate", "2k", "--flows", "32"])),
+        first: false,
     },
     Cause {
         name: "a receive buffer too small for bursts",

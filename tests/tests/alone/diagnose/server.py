@@ -1,22 +1,42 @@
 # An echo server that takes a while for each datagram.
-#   server.py PORT BUSY_US RECEIVE_BUFFER WORKERS [log]
+#   server.py PORT BUSY_US RECEIVE_BUFFER WORKERS [log|by-cpu|restarted]
 # Each worker is a process with a socket of its own; prints their PIDs once all are bound. With `log`, each datagram is a line of
-# a file.
-import os, socket, sys, tempfile, time
+# a file. With `by-cpu`, each worker is bound to the CPU of its number, and a program selects the socket by CPU; with `restarted`,
+# the first worker's socket was then closed and bound again.
+import ctypes, os, socket, struct, sys, tempfile, time
 
 port, busy, buffer, workers = (int(argument) for argument in sys.argv[1:5])
 log = tempfile.TemporaryFile(buffering=0) if sys.argv[5:] == ["log"] else None
-sockets = []
-for _ in range(workers):
+by_cpu = sys.argv[5:] in (["by-cpu"], ["restarted"])
+
+
+def bound():
     s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     if buffer:
         s.setsockopt(socket.SOL_SOCKET, 33, buffer)  # SO_RCVBUFFORCE
     s.bind(("0.0.0.0", port))
-    sockets.append(s)
+    return s
+
+
+def select_by_cpu(s):
+    # A = the CPU's number (SKF_AD_OFF + SKF_AD_CPU); return A
+    steps = ctypes.create_string_buffer(struct.pack("HBBIHBBI", 0x20, 0, 0, 0xFFFFF024, 0x16, 0, 0, 0))
+    program = struct.pack("HP", 2, ctypes.addressof(steps))
+    s.setsockopt(socket.SOL_SOCKET, 51, program)  # SO_ATTACH_REUSEPORT_CBPF
+
+
+sockets = [bound() for _ in range(workers)]
+if by_cpu:
+    select_by_cpu(sockets[0])
+if sys.argv[5:] == ["restarted"]:
+    sockets[0].close()
+    sockets[0] = bound()
 
 
 def serve(s):
+    if by_cpu:
+        os.sched_setaffinity(0, {sockets.index(s)})
     while True:
         data, peer = s.recvfrom(4096)
         end = time.perf_counter_ns() + busy * 1000

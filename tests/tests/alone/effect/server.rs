@@ -44,7 +44,7 @@ fn sockets_take_the_datagrams_of_their_cpu() {
     }
 }
 
-/// A group is predicted as configured, and verified at its sockets. Only the journal records a selection.
+/// A group is predicted as configured, and verified at its sockets.
 #[test]
 fn group_settings_are_predicted_and_verified() {
     udpath_lab::needs_root!();
