@@ -5,7 +5,7 @@ mod compile;
 
 use std::path::Path;
 
-const PROGRAMS: [&str; 12] = [
+const PROGRAMS: [&str; 13] = [
     "closed_loop",
     "delays",
     "drops",
@@ -13,6 +13,7 @@ const PROGRAMS: [&str; 12] = [
     "locks",
     "mixed_loop",
     "pass",
+    "policy",
     "prebuilt_loop",
     "reuseport",
     "softirqs",

@@ -133,6 +133,14 @@ pub enum Error {
         /// The kernel's error.
         source: Cause,
     },
+    /// Objects that outlive the process could not be pinned, or read where they are pinned.
+    #[error("cannot use BPF objects at {}", path.display())]
+    Pin {
+        /// Where.
+        path: std::path::PathBuf,
+        /// The kernel's error, or what is wrong with them.
+        source: Cause,
+    },
     /// A test run failed.
     #[error("cannot run BPF program '{program}' on a frame of {len} bytes")]
     Trial {

@@ -9,14 +9,16 @@
 //! | [`ClosedLoop`] | XDP | turns each reply into the next request: the in-kernel load generator (two programs) |
 //! | [`LiveFrames`] | XDP | sends prepared frames in bulk, without an skb for each |
 //! | [`Take`] | XDP | hands UDP frames that the user-space datapath can answer to AF_XDP sockets |
+//! | [`Policies`] | bind, connect and create hooks of cgroups | set options of the UDP sockets of unmodified programs |
 //! | [`Watch`] | socket filter | counts the queue, hash and CPU of the datagrams of each flow |
 //! | [`ReuseportIterator`] | iterator over UDP sockets | reports the sockets of each reuseport group in order, and which program selects |
 //! | those of [`trace`] | tracepoints | count lock waits, drops, softirqs and socket queue delays |
 //!
 //! Every attachment is a bpf_link held by a file descriptor: when the value is dropped, or the process dies for any
 //! reason, the kernel detaches the program. (A child between fork and exec has copies of all descriptors; the kernel
-//! detaches after the exec.) Nothing is pinned. Everything acts on the named interface in the calling thread's network
-//! namespace, and needs `CAP_BPF` and `CAP_NET_ADMIN` in the initial user namespace.
+//! detaches after the exec.) Only [`Policies`] are pinned, because they must outlive the process, and act on the whole
+//! machine. Everything else acts on the named interface in the calling thread's network namespace. All of it needs
+//! `CAP_BPF` and `CAP_NET_ADMIN` in the initial user namespace.
 
 pub mod attach;
 mod closed_loop;
@@ -25,6 +27,7 @@ mod holder;
 mod live;
 mod netdev;
 mod pass;
+mod policy;
 mod reuseport;
 mod rx_hash;
 mod shared_array;
@@ -42,6 +45,10 @@ pub use error::{Cause, Error};
 pub use holder::detach_left;
 pub use live::{LiveFrames, Offered};
 pub use pass::{Pass, PassProgram};
+pub use policy::{
+    Outcome as PolicyOutcome, Policies, Policy, PolicyOption, PolicyTarget, Program as CgroupProgram,
+    programs_at,
+};
 pub use reuseport::{Chooser, GroupMember, ReuseportGroup, ReuseportIterator};
 pub use rx_hash::{NOTE, RxHash, read_note};
 pub use shared_array::SharedArray;

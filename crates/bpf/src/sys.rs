@@ -1,5 +1,5 @@
-//! The memory mapping behind [`crate::shared_array`], network namespaces, waiting for running programs, the two bpf(2)
-//! calls that [`crate::rx_hash`] makes itself, and the packet socket of [`crate::Watch`].
+//! The memory mapping behind [`crate::shared_array`], network namespaces, waiting for running programs, the bpf(2) calls that
+//! [`crate::rx_hash`] and [`crate::Policies`] make themselves, and the packet socket of [`crate::Watch`].
 #![allow(
     unsafe_code,
     reason = "mmap of a BPF array, the slices over it, unshare, membarrier, bpf(2), packet sockets"
@@ -8,13 +8,14 @@
 use std::ffi::CStr;
 use std::io;
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::AtomicU64;
 
 use aya_obj::generated::{
-    BPF_F_XDP_DEV_BOUND_ONLY, XDP_FLAGS_DRV_MODE, bpf_attach_type, bpf_attr, bpf_cmd, bpf_insn, bpf_prog_type,
+    BPF_F_QUERY_EFFECTIVE, BPF_F_XDP_DEV_BOUND_ONLY, XDP_FLAGS_DRV_MODE, bpf_attach_type, bpf_attr, bpf_cmd,
+    bpf_insn, bpf_prog_type,
 };
 
 /// A shared, writable mapping of a BPF array; unmapped when dropped.
@@ -198,12 +199,53 @@ pub(crate) fn attach_xdp(program: &OwnedFd, index: u32) -> io::Result<OwnedFd> {
 /// # Safety
 /// Everything `attr` points to is valid for `command`; and the command returns a descriptor.
 unsafe fn bpf(command: bpf_cmd, attr: &mut bpf_attr) -> io::Result<OwnedFd> {
+    // SAFETY: the caller guarantees it.
+    let fd = unsafe { call(command, attr)? };
+    // SAFETY: a newly created descriptor, close-on-exec, with no other owner.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// # Safety
+/// Everything `attr` points to is valid for `command`.
+unsafe fn call(command: bpf_cmd, attr: &mut bpf_attr) -> io::Result<libc::c_int> {
     let (attr, len) = (ptr::from_mut(attr), size_of::<bpf_attr>());
     // SAFETY: `attr` is valid for the call and `len` is its size; the caller guarantees the rest.
-    let fd = unsafe { libc::syscall(libc::SYS_bpf, command as libc::c_int, attr, len) };
-    let fd = libc::c_int::try_from(fd).map_err(io::Error::other)?;
-    // SAFETY: a newly created descriptor, close-on-exec, with no other owner.
-    if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(unsafe { OwnedFd::from_raw_fd(fd) }) }
+    let done = unsafe { libc::syscall(libc::SYS_bpf, command as libc::c_int, attr, len) };
+    let done = libc::c_int::try_from(done).map_err(io::Error::other)?;
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(done) }
+}
+
+/// Opens an object that is pinned at `path`.
+pub(crate) fn pinned(path: &CStr) -> io::Result<OwnedFd> {
+    // SAFETY: as above.
+    let mut attr: bpf_attr = unsafe { mem::zeroed() };
+    // SAFETY: all of the union's variants consist of integers, and all were set.
+    let get = unsafe { &mut attr.__bindgen_anon_4 };
+    get.pathname = path.as_ptr() as u64;
+    // SAFETY: `path` is valid for the call, up to its NUL.
+    unsafe { bpf(bpf_cmd::BPF_OBJ_GET, &mut attr) }
+}
+
+/// Programs that one hook of a cgroup can have at once: `BPF_CGROUP_MAX_PROGS` of include/linux/bpf-cgroup.h.
+const MAX_PROGRAMS: usize = 64;
+
+/// IDs of the programs that run at a hook for the sockets of `cgroup`, in the order in which they run: its own, and
+/// those of the cgroups above it.
+pub(crate) fn effective_programs(cgroup: BorrowedFd<'_>, hook: bpf_attach_type) -> io::Result<Vec<u32>> {
+    // Each cgroup above may have as many; a hook with more is an error (ENOSPC).
+    let mut ids = vec![0_u32; 4 * MAX_PROGRAMS];
+    // SAFETY: as above.
+    let mut attr: bpf_attr = unsafe { mem::zeroed() };
+    attr.query.__bindgen_anon_1.target_fd = cgroup.as_raw_fd() as u32;
+    attr.query.attach_type = hook as u32;
+    attr.query.query_flags = BPF_F_QUERY_EFFECTIVE;
+    attr.query.prog_ids = ids.as_mut_ptr() as u64;
+    attr.query.__bindgen_anon_2.prog_cnt = ids.len() as u32;
+    // SAFETY: the kernel writes at most as many words to `ids` as `prog_cnt` gives.
+    unsafe { call(bpf_cmd::BPF_PROG_QUERY, &mut attr)? };
+    // SAFETY: both variants are the same integer, which the kernel has set.
+    ids.truncate(unsafe { attr.query.__bindgen_anon_2.prog_cnt } as usize);
+    Ok(ids)
 }
 
 impl Drop for Mapping {

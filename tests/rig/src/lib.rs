@@ -8,6 +8,7 @@
 //! Said::from(output)                      for a process without a deadline
 //! client_and_server(name, queues)         a lab of two machines and one link
 //! Host::now() .. host.is_as_before(&pids)    interfaces, BPF programs, and names that contain these pids
+//! Cgroup::new().command(child, program)     a program in a cgroup that the test makes
 //! Bed::new(name, &link)              a server and its load in a lab, and `udpath profile` of them
 //! alone(), together()                     which tests run at the same time
 //! needs_cpus!(2)                          skips a test on a machine with fewer
@@ -25,6 +26,7 @@ mod answer;
 mod bed;
 mod browser;
 pub mod campaign;
+mod cgroup;
 mod cpus;
 mod dns;
 mod freeradius;
@@ -38,6 +40,7 @@ mod vm;
 pub use answer::Answer;
 pub use bed::Bed;
 pub use browser::{Tab, dom};
+pub use cgroup::Cgroup;
 pub use cpus::skipped_without_cpus;
 pub use dns::{DnsProgram, DnsServer, DnsSpec};
 pub use freeradius::{FREERADIUS_READY, freeradius};

@@ -1,0 +1,3 @@
+//! Programs that outlive the process that attached them.
+
+mod policy;

@@ -1,0 +1,110 @@
+//! A cgroup of version 2 that a test makes, with programs that run in groups below it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Ends the programs and removes the groups once its input ends: with the test, however that ends. A group can be
+/// removed only a moment after its last process has ended.
+const REMOVE: &str = r#"
+cat > /dev/null
+echo 1 > "$0/cgroup.kill"
+tries=0
+while [ -d "$0" ] && [ $tries -lt 600 ]; do
+    find "$0" -depth -type d -exec rmdir {} \; 2> /dev/null
+    tries=$((tries + 1)); sleep 0.05
+done
+"#;
+
+/// A cgroup below the root, with its own ones below it; removed when dropped.
+#[derive(Debug)]
+pub struct Cgroup {
+    root: PathBuf,
+    name: String,
+    remover: Child,
+}
+
+impl Cgroup {
+    /// Makes one.
+    ///
+    /// # Panics
+    /// No permission, or no cgroup of version 2 is mounted.
+    #[must_use]
+    pub fn new() -> Self {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let root = Self::root();
+        let name = format!("udpath-test-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let remover =
+            Command::new("sh").arg("-c").arg(REMOVE).arg(root.join(&name)).stdin(Stdio::piped()).spawn();
+        fs::create_dir(root.join(&name)).unwrap();
+        Self { root, name, remover: remover.unwrap() }
+    }
+
+    /// Where version 2 is mounted.
+    ///
+    /// # Panics
+    /// Nowhere.
+    #[must_use]
+    pub fn root() -> PathBuf {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let mut lines = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let found = lines.find(|line| line.get(2) == Some(&"cgroup2"));
+        PathBuf::from(found.expect("cgroup of version 2 is mounted")[1])
+    }
+
+    /// The name of the group `child` below this one, as in /proc/PID/cgroup.
+    #[must_use]
+    pub fn name(&self, child: &str) -> String {
+        format!("/{}/{child}", self.name)
+    }
+
+    /// Makes the group `child` anew.
+    ///
+    /// # Panics
+    /// It exists, and has processes.
+    pub fn make(&self, child: &str) {
+        let path = self.path(child);
+        if path.exists() {
+            self.remove(child);
+        }
+        fs::create_dir(path).unwrap();
+    }
+
+    /// Removes the group `child`.
+    ///
+    /// # Panics
+    /// It has processes.
+    pub fn remove(&self, child: &str) {
+        let path = self.path(child);
+        crate::awaited("an empty group", crate::TIMEOUT, || fs::remove_dir(&path).ok());
+    }
+
+    /// Where the group `child` is.
+    #[must_use]
+    pub fn path(&self, child: &str) -> PathBuf {
+        self.root.join(&self.name).join(child)
+    }
+
+    /// The command `program`, which runs in the group `child`.
+    #[must_use]
+    pub fn command(&self, child: &str, program: impl AsRef<Path>) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", r#"echo $$ > "$0/cgroup.procs" && exec "$@""#]);
+        command.arg(self.path(child)).arg(program.as_ref());
+        command
+    }
+}
+
+impl Default for Cgroup {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        drop(self.remover.stdin.take());
+        let _ = self.remover.wait();
+    }
+}
