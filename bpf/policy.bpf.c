@@ -88,6 +88,7 @@ struct policy {
 struct outcome {
 	__u32 set;     /* bit per option */
 	__u32 refused; /* bit per option */
+	__u32 values[OPTIONS]; /* as getsockopt(2) returns them */
 };
 
 struct {
@@ -106,7 +107,7 @@ struct {
 	__type(value, struct policy);
 } policies SEC(".maps");
 
-/* Which options were set on which socket, by cookie; the least recently used entry makes room. */
+/* What each socket got, by cookie; the least recently used entry makes room. */
 MAP(outcomes, LRU_HASH, 4096, __u64, struct outcome);
 
 static __always_inline void merge(struct policy *into, __u32 node, __u32 port)
@@ -129,8 +130,9 @@ static __always_inline void merge_both(struct policy *into, __u32 node, __u32 po
 		merge(into, node, port);
 }
 
-/* What the policies on the way to the calling thread's cgroup say together about a socket of `port`. */
-static __always_inline void find(struct policy *into, __u32 port)
+/* What the policies on the way to the calling thread's cgroup say together about a socket of `port`. Not inline: its
+ * stack is free again before the options are set. */
+static __noinline void find(struct policy *into, __u32 port)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	struct cgroup *at = BPF_CORE_READ(task, cgroups, dfl_cgrp), *path[DEPTH] = {};
@@ -168,6 +170,9 @@ static __always_inline void set(struct bpf_sock_addr *ctx, const struct policy *
 	if (!(policy->given & 1U << option))
 		return;
 	failed = !!bpf_setsockopt(ctx, SOL_SOCKET, name, &value, sizeof(value));
+	/* The kernel doubles and clamps buffers. */
+	if (!bpf_getsockopt(ctx, SOL_SOCKET, name, &value, sizeof(value)))
+		outcome->values[option] = value;
 	/* Without a branch: compilers turn one into arithmetic on the pointer, which the verifier refuses. */
 	outcome->set |= !failed << option;
 	outcome->refused |= failed << option;

@@ -56,6 +56,8 @@ for folder in "${empty[@]}" "${!originals[@]}"; do
     [ -d "$folder" ] || continue
     mount -n -t tmpfs -o "mode=$(stat -c %a "$folder"),nosuid,nodev" fresh-root "$folder"
 done
+# What is pinned there is gone with the command.
+[ ! -d /sys/fs/bpf ] || mount -n -t bpf fresh-root /sys/fs/bpf
 # Debian's /var/lock is a link to it.
 mkdir -m 1777 /run/lock
 

@@ -31,6 +31,12 @@ stop() {
         udpath lab down "$lab" >/dev/null 2>&1 || true
         rm -f "$work/lab"
     fi
+    if [ -e "$work/slice" ]; then
+        echo 1 > "$(cat "$work/slice")/cgroup.kill"
+        sleep 1
+        find "$(cat "$work/slice")" -depth -type d -exec rmdir {} \;
+        rm -f "$work/slice"
+    fi
 }
 trap 'stop; rm -rf "$work"' EXIT
 
@@ -46,6 +52,8 @@ inside() {
     fi
     mkdir -p /var/lib/udpath
     mount -n -t tmpfs -o mode=755 transcripts /var/lib/udpath
+    # And policies of its own, which end with the namespace.
+    mount -n -t bpf transcripts /sys/fs/bpf
 }
 
 # Prints a command as typed and its output, cut according to the options. $1: the command; $2: a file with the output.
@@ -156,6 +164,38 @@ scene_screen() {
         tmux -L "$lab" capture-pane -p | sed 's/[[:space:]]*$//' | sed -e :a -e '/^\n*$/{$d;N;ba' -e '}' | grep -v '^$'
     done
     tmux -L "$lab" kill-server
+}
+
+# A server that sets no option, at port 9125, in the cgroup /collector.slice/collector.service. restart-collector starts it
+# in a new one, as systemd would.
+scene_policy() {
+    local slice
+    slice=$(awk '$3 == "cgroup2" { print $2; exit }' /proc/self/mounts)/collector.slice
+    mkdir "$slice" || fail "$slice exists, or cgroup v2 is not mounted"
+    echo "$slice" > "$work/slice"
+    mkdir -p "$work/bin"
+    cat > "$work/bin/collector" <<'SERVER'
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("127.0.0.1", 9125))
+while True:
+    s.recv(2048)
+SERVER
+    cat > "$work/bin/restart-collector" <<RESTART
+#!/bin/sh
+group=$slice/collector.service
+if [ -d \$group ]; then
+    echo 1 > \$group/cgroup.kill
+    until rmdir \$group 2> /dev/null; do sleep 0.1; done
+fi
+mkdir \$group
+sh -c "echo \\\$\$ > \$group/cgroup.procs; exec python3 $work/bin/collector" > /dev/null 2>&1 &
+until ss -Hual sport = :9125 | grep -q .; do sleep 0.1; done
+echo restarted
+RESTART
+    chmod +x "$work/bin/restart-collector"
+    "$work/bin/restart-collector" > /dev/null
+    PATH=$work/bin:$PATH each "" "$@"
 }
 
 # On a server that runs nsd with two workers at 10.0.0.2:53.

@@ -113,13 +113,14 @@ impl Policy {
 pub struct Outcome {
     set: u32,
     refused: u32,
+    values: [u32; PolicyOption::ALL.len()],
 }
 
 impl Outcome {
-    /// Did a policy set this option?
+    /// What a policy set this option to, as the kernel had it afterwards; `None` if none did.
     #[must_use]
-    pub fn has_set(&self, option: PolicyOption) -> bool {
-        self.set & 1 << option as u32 != 0
+    pub fn get(&self, option: PolicyOption) -> Option<u32> {
+        (self.set & 1 << option as u32 != 0).then_some(self.values[option as usize])
     }
 
     /// Did the kernel refuse to?
@@ -135,7 +136,7 @@ pub struct Policies {
     folder: PathBuf,
     nodes: HashMap<MapData, maps::NodeBytes, u32>,
     policies: HashMap<MapData, maps::PlaceBytes, maps::PolicyBytes>,
-    outcomes: HashMap<MapData, u64, [u32; 2]>,
+    outcomes: HashMap<MapData, u64, maps::OutcomeBytes>,
 }
 
 impl Policies {
@@ -189,6 +190,14 @@ impl Policies {
     /// No permission.
     pub fn missing(&self) -> Result<Vec<&'static str>, Error> {
         hooks::missing(&self.folder)
+    }
+
+    /// IDs of the programs that are attached.
+    ///
+    /// # Errors
+    /// No permission.
+    pub fn programs(&self) -> Result<Vec<u32>, Error> {
+        hooks::programs(&self.folder)
     }
 
     /// All policies.
@@ -257,24 +266,30 @@ impl Policies {
     /// The kernel returns an error.
     pub fn outcome(&self, cookie: u64) -> Result<Option<Outcome>, Error> {
         match self.outcomes.get(&cookie, 0) {
-            Ok([set, refused]) => Ok(Some(Outcome { set, refused })),
+            Ok([set, refused, values @ ..]) => Ok(Some(Outcome { set, refused, values })),
             Err(MapError::KeyNotFound) => Ok(None),
             Err(error) => Err(of_map(&self.folder, error)),
         }
     }
 
-    /// Detaches the programs, and removes everything that is pinned.
+    /// Detaches the programs, and removes everything that is pinned at `bpffs`, whole or in part.
     ///
     /// # Errors
     /// No permission.
-    pub fn uninstall(self) -> Result<(), Error> {
-        let failed = |error: io::Error| refused(&self.folder, error.into());
-        for name in fs::read_dir(&self.folder).map_err(failed)?.flatten() {
+    pub fn uninstall(bpffs: &Path) -> Result<(), Error> {
+        let folder = bpffs.join(FOLDER);
+        let failed = |error: io::Error| refused(&folder, error.into());
+        let names = match fs::read_dir(&folder) {
+            Ok(names) => names,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(failed(error)),
+        };
+        for name in names.flatten() {
             fs::remove_file(name.path()).map_err(failed)?;
         }
-        fs::remove_dir(&self.folder).map_err(failed)?;
+        fs::remove_dir(&folder).map_err(failed)?;
         // Its parent is for all that udpath pins, and stays while it has something else.
-        let _ = self.folder.parent().map(fs::remove_dir);
+        let _ = folder.parent().map(fs::remove_dir);
         Ok(())
     }
 

@@ -25,6 +25,7 @@ pub(crate) mod load;
 pub(crate) mod man;
 pub(crate) mod place;
 pub(crate) mod plan;
+pub(crate) mod policy;
 pub(crate) mod predict;
 pub(crate) mod profile;
 mod protocol_options;
@@ -81,6 +82,8 @@ pub(crate) enum Verb {
     Undo(undo::Args),
     /// Show applied changes, which of them are still in effect, and what may have changed the others
     Status(status::Args),
+    /// Set socket options for programs that cannot be changed, at each of their binds: by unit, cgroup or port
+    Policy(policy::Args),
     /// Started by `apply --confirm`: waits, and reverts unless confirmed
     #[command(hide = true)]
     Revert(revert::Args),

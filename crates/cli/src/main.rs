@@ -43,6 +43,7 @@ fn main() -> ExitCode {
         Verb::Confirm(args) => verbs::confirm::run(&args),
         Verb::Undo(args) => verbs::undo::run(&args),
         Verb::Status(args) => verbs::status::run(&args),
+        Verb::Policy(args) => verbs::policy::run(args),
         Verb::Revert(args) => verbs::revert::run(&args),
         Verb::Support(args) => verbs::support::run(&args),
         Verb::Report(args) => verbs::report::run(&args),

@@ -15,6 +15,7 @@ pub(crate) mod machine;
 pub(crate) mod man;
 mod page;
 pub(crate) mod plan;
+pub(crate) mod policy;
 pub(crate) mod predict;
 pub(crate) mod profile;
 mod record;

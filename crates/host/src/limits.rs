@@ -151,6 +151,13 @@ impl Mounts {
         Self { list: text.lines().filter_map(line).collect() }
     }
 
+    /// Where the hierarchy of version 2 is mounted with its root.
+    #[must_use]
+    pub fn unified(&self) -> Option<&str> {
+        let found = self.list.iter().find(|mount| mount.controllers.is_none() && mount.root == "/")?;
+        Some(&found.point)
+    }
+
     /// The directories of a group and its ancestors, and their names; the group's own first.
     fn folders<'a>(&'a self, membership: &'a Membership) -> impl Iterator<Item = (String, String)> + 'a {
         let of_it = |mount: &&Mount| match (&mount.controllers, &membership.controllers) {

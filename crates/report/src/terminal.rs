@@ -13,6 +13,7 @@ pub(crate) mod lab;
 pub(crate) mod load;
 pub(crate) mod map;
 mod plot;
+pub(crate) mod policy;
 pub(crate) mod predict;
 pub(crate) mod profile;
 pub(crate) mod progress;

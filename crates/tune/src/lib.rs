@@ -8,6 +8,7 @@
 //! - [`process`]: sockets and threads of a running server, changed from outside.
 //! - [`machine`]: the trait through which settings are read and written.
 //! - [`device`]: writes of device settings, over netlink and ioctl.
+//! - [`policy`]: options that programs of a cgroup get at each bind: where they are kept, and whether they have effect.
 //! - [`plan`]: requests resolved against the machine, in order: as a diff, as shell lines, as JSON.
 //! - [`services`]: the configuration of known servers, changed with their own checker, restart and liveness.
 //! - [`conflicts`]: other programs that write the same settings, and how to resolve that first.
@@ -34,6 +35,7 @@ mod link_reset;
 pub mod machine;
 pub mod persist;
 pub mod plan;
+pub mod policy;
 pub mod process;
 mod restore;
 pub mod services;

@@ -67,6 +67,12 @@ pub trait Machine: fmt::Debug {
         None
     }
 
+    /// Why a value that is set does not have its effect; `None` if it has, or will have.
+    fn broken(&self, setting: &Setting, value: &Value) -> Option<String> {
+        let _ = (setting, value);
+        None
+    }
+
     /// Describes a value that was set and read back but takes effect only later; `None` if it is in effect.
     fn pending(&self, setting: &Setting, value: &Value) -> Option<String>;
 }

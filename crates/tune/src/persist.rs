@@ -5,6 +5,7 @@
 //! | sysctls | `/etc/sysctl.d/90-udpath-ID.conf` (systemd-sysctl, procps), under a name that sorts last |
 //! | RPS, RFS, XPS, NAPI | `/etc/udev/rules.d/90-udpath-ID.rules`, for the interface and for each queue as it appears |
 //! | channels, rings, moderation, some offloads | a drop-in of the link file in effect, or `/etc/systemd/network/05-udpath-ID-IF.link`, with all of that file's settings |
+//! | policies | `/etc/systemd/system/udpath-ID-policy.service`, before any service binds, from `/etc/udpath/ID-policy.json` |
 //! | the rest, by queue rather than IRQ number | `/etc/systemd/system/udpath-ID.service`, which applies `/etc/udpath/ID.json` as apply ID again |
 //!
 //! The files are ordinary changes: shown in the plan, journaled before they are written, and removed by undo. They
@@ -26,6 +27,7 @@ use crate::plan::{Change, Consent, Plan};
 use crate::settings::{Item, Part, Setting, Value};
 use link::Link;
 use udpath_host::namespace;
+use unit::Moment;
 
 /// Why a plan cannot be kept.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -99,6 +101,7 @@ pub fn files(machine: &dyn Machine, plan: &Plan, id: u64, boot: &Boot<'_>) -> Re
     let wanted: Vec<(&Setting, &Value)> =
         changed.chain(plan.already.iter().map(|(setting, value)| (setting, value))).collect();
     let (mut sysctls, mut rules, mut links, mut rest) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut policies = Vec::new();
     for (setting, value) in wanted {
         let fleeting = |why| PersistError::Fleeting { setting: setting.to_string(), why };
         match setting {
@@ -118,6 +121,7 @@ pub fn files(machine: &dyn Machine, plan: &Plan, id: u64, boot: &Boot<'_>) -> Re
                     "IRQ numbers change at boot; name it by its queue, as in eth0:irq/rx-0",
                 ));
             }
+            Setting::Policy { .. } => policies.push((setting, value)),
             Setting::Socket { .. } => {
                 return Err(fleeting(
                     "a restarted server has new sockets; set it in the server's configuration, or put \
@@ -160,8 +164,10 @@ pub fn files(machine: &dyn Machine, plan: &Plan, id: u64, boot: &Boot<'_>) -> Re
             None => rest.extend(own().map(|(.., setting, value)| (*setting, *value))),
         }
     }
-    if !rest.is_empty() {
-        files.extend(unit::files(source, &rest, id, boot, &head)?);
+    for (moment, settings) in [(Moment::BeforeServices, policies), (Moment::WithInterfaces, rest)] {
+        if !settings.is_empty() {
+            files.extend(unit::files(source, &settings, moment, id, boot, &head)?);
+        }
     }
     if !files.is_empty() && source.names("/run/systemd/system").is_err() {
         notes.push(
@@ -327,6 +333,36 @@ mod tests {
         fs::remove_file(folder.path().join("proc/sys/net/core/netdev_max_backlog")).unwrap();
         let said = kept(&live, &[("sysctl:net.ipv4.ip_default_ttl", "70")]).unwrap_err().to_string();
         assert!(said.contains("--netns NAME"), "{said}");
+    }
+
+    #[test]
+    fn policies_are_kept_by_a_unit_before_services_and_their_limits_by_sysctl_d() {
+        let (_folder, live) = machine(&[
+            ("etc/systemd/system/udpath-3.service", ""),
+            ("etc/systemd/system/udpath-4-policy.service", ""),
+        ]);
+        let policy = ("policy:/system.slice/nsd.service/receive-buffer", "8M");
+        let files = kept(&live, &[policy, ("sysctl:net.core.rmem_max", "4194304")]).unwrap();
+        let names: Vec<&str> = files.iter().map(|(path, _)| path.as_str()).collect();
+        let units = "/etc/systemd/system";
+        assert_eq!(
+            names,
+            [
+                "/etc/sysctl.d/90-udpath-000007.conf",
+                "/etc/udpath/7-policy.json",
+                &format!("{units}/udpath-7-policy.service"),
+                &format!("{units}/sysinit.target.d/udpath-7-policy.conf"),
+            ]
+        );
+        let unit = &files[2].1;
+        // Not after the unit of other settings, which itself waits for sysinit.target.
+        assert!(
+            unit.contains(
+                "After=local-fs.target systemd-sysctl.service udpath-4-policy.service\nBefore=sysinit.target"
+            ),
+            "{unit}"
+        );
+        assert!(unit.contains(" apply /etc/udpath/7-policy.json --adopt 7 "), "{unit}");
     }
 
     #[test]

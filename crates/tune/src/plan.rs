@@ -8,6 +8,7 @@
 //! A [`Plan`] is both printed and applied: [`crate::apply()`] takes nothing else. Its JSON is accepted as a request; if
 //! the machine has changed since the plan was made, that is detected.
 
+mod ceiling;
 mod expand;
 mod limits;
 mod port;
@@ -240,6 +241,12 @@ impl Plan {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
+    }
+
+    /// What it is about: what it changes, and what already is as requested.
+    pub fn settings(&self) -> impl Iterator<Item = &Setting> {
+        let already = self.already.iter().map(|(setting, _)| setting);
+        self.changes.iter().map(|change| &change.setting).chain(already)
     }
 
     /// The JSON form.

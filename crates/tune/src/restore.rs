@@ -240,8 +240,10 @@ fn back(
         found => found.map_err(failed)?,
     };
     if found.is(old) {
-        if made.is_none() && setting.phase() == Phase::Files {
-            // A write that was cut short leaves its temporary file, which the same write takes away.
+        // A write that was cut short leaves its temporary file, or programs that serve no policy. The same write takes
+        // them away.
+        let is_policy = matches!(setting, Setting::Policy { .. });
+        if is_policy || made.is_none() && setting.phase() == Phase::Files {
             let _ = machine.write(setting, old);
         }
         return Ok(());

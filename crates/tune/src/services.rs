@@ -46,6 +46,7 @@ pub use knob::{Knob, Origin, Proposal};
 pub use prepare::{Prepared, Request, permitted, write};
 pub use profile::Profile;
 pub use restart::Restart;
+pub(crate) use restart::finished;
 
 /// The file in which Debian lists its packages.
 const PACKAGES: &str = "/var/lib/dpkg/status";

@@ -31,10 +31,12 @@
 //! | `socket:812/4026:busy-poll` | `50` | microseconds (`prefer-busy-poll`: `on`; `busy-poll-budget`: packets) |
 //! | `socket:812/4026:incoming-cpu` | `3`, `any` | the CPU whose datagrams go to this member of its group |
 //! | `group:812/4026:selection` | `by-cpu`, `by-flow` | how the reuseport group selects a socket, named by any member |
+//! | `policy:/system.slice/nsd.service:53/receive-buffer` | `8M`, `none` | what programs of a cgroup get at each bind, here to a port (`send-buffer`, `reuseport`, `priority`, `mark`) |
 //! | `irqbalance:ban` | `57,58` | IRQs that the running irqbalance leaves alone |
 //!
-//! Requests may also refer to the server on a port, [`crate::plan::SettingRequest`]: `port:53:receive-buffer`, and to
-//! its configuration, [`crate::services::Request`]: `service:53:server-count`.
+//! Requests may also refer to the server on a port, [`crate::plan::SettingRequest`]: `port:53:receive-buffer`, to
+//! a unit's cgroup: `policy:nsd.service/receive-buffer`, and to a server's configuration, [`crate::services::Request`]:
+//! `service:53:server-count`.
 //!
 //! ```text
 //!  Setting ── row() ─▸ Row: name, value, access, phase, cost, scope, on_reset, writers, shell, page
@@ -47,7 +49,7 @@
 //!   values as the kernel formats them in files. `shell.rs`: changes as shell commands. `driver.rs`: shared by driver
 //!   rows.
 //! - Families: `channels.rs`, `coalesce.rs`, `feature.rs`, `rss.rs`, `irq.rs`, `steering.rs`, `napi.rs`, `qdisc.rs`,
-//!   `sysctl.rs`, `socket.rs`, `thread.rs`, `file.rs`, `service.rs`.
+//!   `sysctl.rs`, `socket.rs`, `policy.rs`, `thread.rs`, `file.rs`, `service.rs`.
 
 pub mod channels;
 pub mod coalesce;
@@ -58,6 +60,7 @@ mod form;
 pub mod irq;
 mod name;
 pub mod napi;
+pub(crate) mod policy;
 pub mod qdisc;
 mod row;
 pub mod rss;
@@ -80,6 +83,7 @@ pub use row::{
 pub use value::{Table, Value, WrongValue};
 
 use crate::services::Restart;
+use udpath_bpf::{PolicyOption, PolicyTarget};
 use udpath_host::process::SocketSetting;
 
 /// The rows of interface settings, family by family. Settings lost in a link reset are restored in this order.
@@ -123,6 +127,13 @@ pub enum Setting {
         inode: u32,
         /// Which option.
         setting: SocketSetting,
+    },
+    /// What the programs of a cgroup get at each bind.
+    Policy {
+        /// Whose sockets.
+        target: PolicyTarget,
+        /// Which option.
+        option: PolicyOption,
     },
     /// IRQs that the running irqbalance leaves alone, set over its own socket.
     IrqbalanceBan,
@@ -224,6 +235,7 @@ impl Setting {
             Self::Sysctl(path) => sysctl::row(path),
             Self::Thread { .. } => &thread::AFFINITY,
             Self::Socket { setting, .. } => socket::row(*setting),
+            Self::Policy { option, .. } => policy::row(*option),
             Self::IrqbalanceBan => &irq::IRQBALANCE_BAN,
             Self::File(_) => &file::FILE,
             Self::Config(_) => &service::CONFIG,

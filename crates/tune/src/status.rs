@@ -112,7 +112,7 @@ pub enum Hold {
     Holds,
     /// Changed by a later apply.
     Superseded,
-    /// Changed by another program.
+    /// Changed by another program, or without its effect because of one; a note says why.
     Drifted,
     /// It was set, and the kernel does not report whether it still is.
     Untold,
@@ -253,7 +253,12 @@ fn held(
         Ok(_) if same => Hold::Drifted,
         _ => Hold::Gone,
     };
+    let broken =
+        now.as_ref().ok().filter(|_| state == Hold::Holds).and_then(|now| machine.broken(&setting, now));
+    let state = if broken.is_some() { Hold::Drifted } else { state };
     let suspects = match state {
+        // The note names the reason.
+        _ if broken.is_some() => Vec::new(),
         Hold::Drifted => running.get_or_init(|| Running::find(machine.source())).suspects(&setting),
         Hold::Gone if gone_with_boot => vec!["a boot".to_owned()],
         Hold::Gone if setting.scope() == Scope::Process => {
@@ -262,6 +267,7 @@ fn held(
         _ => Vec::new(),
     };
     let note = match &now {
+        _ if broken.is_some() => broken,
         Ok(_) if renamed.is_some() => Some(format!("it is now {setting}")),
         Ok(now) if state == Hold::Holds => machine.pending(&setting, now),
         Err(refusal) if !refusal.is_gone() => Some(refusal.why.clone()),

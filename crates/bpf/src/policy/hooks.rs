@@ -48,26 +48,36 @@ pub struct Program {
 pub(super) fn missing(folder: &Path) -> Result<Vec<&'static str>, Error> {
     let mut missing = Vec::new();
     for hook in &HOOKS {
-        if !is_attached(&folder.join(hook.name))? {
+        if attached(&folder.join(hook.name))?.is_none() {
             missing.push(hook.name);
         }
     }
     Ok(missing)
 }
 
-/// Is there a link, and is it still attached? `bpftool link detach` and the end of its cgroup leave one that is not.
-fn is_attached(path: &Path) -> Result<bool, Error> {
+/// IDs of the attached programs.
+pub(super) fn programs(folder: &Path) -> Result<Vec<u32>, Error> {
+    let mut programs = Vec::new();
+    for hook in &HOOKS {
+        programs.extend(attached(&folder.join(hook.name))?);
+    }
+    Ok(programs)
+}
+
+/// The program of a link; `None` if there is no link, or it is not attached: `bpftool link detach` leaves such a one.
+fn attached(path: &Path) -> Result<Option<u32>, Error> {
     let failed = |error: io::Error| refused(path, error.into());
     let name = CString::new(path.as_os_str().as_bytes()).map_err(|error| refused(path, error.into()))?;
     let link = match sys::pinned(&name) {
         Ok(link) => link,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(error)),
     };
     // `bpf_cgroup_link_show_fdinfo` of kernel/bpf/cgroup.c: 0 after it was detached.
     let about = fs::read_to_string(format!("/proc/self/fdinfo/{}", link.as_raw_fd())).map_err(failed)?;
-    let cgroup = about.lines().find_map(|line| line.strip_prefix("cgroup_id:"));
-    Ok(cgroup.is_some_and(|id| id.trim() != "0"))
+    let field = |key: &str| about.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+    let is_attached = field("cgroup_id:").is_some_and(|id| id != "0");
+    Ok(field("prog_id:").and_then(|id| id.parse().ok()).filter(|_| is_attached))
 }
 
 /// Attaches the programs whose links are missing, and pins the links.
@@ -75,10 +85,10 @@ pub(super) fn attach(object: &mut Ebpf, folder: &Path, root: &Path) -> Result<()
     let cgroup = File::open(root).map_err(|error| refused(root, error.into()))?;
     for hook in &HOOKS {
         let path = folder.join(hook.name);
-        if is_attached(&path)? {
+        if attached(&path)?.is_some() {
             continue;
         }
-        let attached = match hook.at {
+        let link = match hook.at {
             bpf_attach_type::BPF_CGROUP_INET_SOCK_CREATE => {
                 let program: &mut CgroupSock = find(object, hook.name)?;
                 program.load().map_err(|error| load_error(NAME, error.into()))?;
@@ -92,7 +102,7 @@ pub(super) fn attach(object: &mut Ebpf, folder: &Path, root: &Path) -> Result<()
                 link.and_then(|id| program.take_link(id)).map(FdLink::try_from)
             }
         };
-        let link = attached.map_err(|error| not_attached(hook.name, root, &error))?;
+        let link = link.map_err(|error| not_attached(hook.name, root, &error))?;
         let link =
             link.map_err(|_| refused(root, "the kernel has no BPF links (Linux 5.7 and later have)".into()))?;
         match fs::remove_file(&path) {

@@ -15,6 +15,8 @@ const OPTIONS: usize = PolicyOption::ALL.len();
 pub(super) type NodeBytes = [u8; 4 + NAME];
 /// `struct place`.
 pub(super) type PlaceBytes = [u32; 2];
+/// `struct outcome`.
+pub(super) type OutcomeBytes = [u32; 2 + OPTIONS];
 /// `struct policy`.
 pub(super) type PolicyBytes = [u32; 1 + OPTIONS];
 

@@ -8,7 +8,7 @@ use udpath_tune::journal::{JournalError, Lock};
 use udpath_tune::persist::{self, Boot};
 use udpath_tune::services;
 use udpath_tune::status::Status;
-use udpath_tune::{Journal, Live, Plan};
+use udpath_tune::{Journal, Live, Plan, Setting};
 
 use super::revert::{self, Reverter};
 use super::settings::Wanted;
@@ -114,6 +114,10 @@ fn adopt(args: &Args, machine: &Live, lock: &Lock, id: u64, plan: &Plan) -> Done
     }
     let status = Status::of(machine, lock.journal())?;
     let ours = status.applies.iter().filter(|apply| apply.id == id).flat_map(|apply| &apply.settings);
+    // Policies are set before the other settings of the same apply, which another unit sets later in the same boot.
+    let early = plan.settings().all(|setting| matches!(setting, Setting::Policy { .. }));
+    let own = |name: &str| plan.settings().any(|setting| setting.to_string() == name);
+    let ours = ours.filter(|held| !early || own(&held.setting));
     let names: Vec<&str> =
         ours.filter(|held| held.state.is_lost()).map(|held| held.setting.as_str()).collect();
     match names.as_slice() {

@@ -113,7 +113,7 @@ fn hold(held: &Held) -> String {
         (Hold::Holds, _) => format!("holds{note}"),
         (Hold::Untold, _) => format!("set; the kernel does not report its current value{note}"),
         (Hold::Superseded, _) => "changed by a later apply".into(),
-        (Hold::Drifted, Some(now)) => format!("is {now}{suspects}"),
+        (Hold::Drifted, Some(now)) => format!("is {now}{note}{suspects}"),
         (Hold::Drifted | Hold::Gone, _) => format!("gone{note}{suspects}"),
     }
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use super::{Identity, Lost, Machine, Refusal, file, irqbalance, irqs, process, queue_irqs};
 use crate::conflicts;
 use crate::device::DeviceWriter;
+use crate::policy::{self, Effect};
 use crate::settings::{Access, Cost, Item, Part, Setting, Value};
 use udpath_host::Source;
 use udpath_host::process::{Error, Server, SocketSetting};
@@ -80,6 +81,15 @@ impl Live {
     }
 }
 
+impl Live {
+    /// The effect of a policy that sets something.
+    fn effect(&self, setting: &Setting, value: &Value) -> Option<Effect> {
+        let Setting::Policy { target, option } = setting else { return None };
+        let value = value.for_policy()??;
+        self.writer.is_some().then(|| policy::effect(&self.source, target, *option, value))
+    }
+}
+
 /// The index of an interface.
 fn ifindex(source: &dyn Source, interface: &str) -> Option<u32> {
     number(source, &format!("/sys/class/net/{interface}/ifindex")).ok()
@@ -113,11 +123,16 @@ impl Machine for Live {
             }
             // Which configuration a running server has read, nothing shows.
             Setting::Restart(_) => Ok(Value::Unknown),
-            Setting::Thread { .. } | Setting::Socket { .. } | Setting::IrqbalanceBan
+            Setting::Thread { .. }
+            | Setting::Socket { .. }
+            | Setting::IrqbalanceBan
+            | Setting::Policy { .. }
                 if self.writer.is_none() =>
             {
                 Err(Refusal::because("read", setting, "a captured machine has no running processes"))
             }
+            Setting::Policy { target, option } => policy::read(&self.source, target, *option)
+                .map_err(|why| Refusal::because("read", setting, why)),
             Setting::Thread { pid, tid } => process::affinity(setting, *pid, *tid),
             Setting::Socket { pid, inode, setting: of } => process::option(setting, *pid, *inode, *of),
             Setting::IrqbalanceBan => {
@@ -164,6 +179,12 @@ impl Machine for Live {
                 drop(self.writer(setting)?);
                 process::set_option(setting, *pid, *inode, *of, value)
             }
+            (Setting::Policy { target, option }, value) => {
+                drop(self.writer(setting)?);
+                let value = value.for_policy().ok_or_else(other)?;
+                policy::write(&self.source, target, *option, value)
+                    .map_err(|why| Refusal::because("set", setting, why))
+            }
             (Setting::IrqbalanceBan, Value::Irqs(irqs)) => {
                 drop(self.writer(setting)?);
                 let pid = conflicts::irqbalance(&self.source)
@@ -192,7 +213,7 @@ impl Machine for Live {
                 found.map(Some).ok_or_else(|| gone(setting, "irqbalance is not running"))
             }
             Setting::Irq(irq) => Ok(irqs::identity(&self.source, *irq)),
-            Setting::Sysctl(_) | Setting::File(_) | Setting::Config(_) => Ok(None),
+            Setting::Sysctl(_) | Setting::File(_) | Setting::Config(_) | Setting::Policy { .. } => Ok(None),
         }
     }
 
@@ -235,7 +256,20 @@ impl Machine for Live {
         }
     }
 
+    fn broken(&self, setting: &Setting, value: &Value) -> Option<String> {
+        match self.effect(setting, value)? {
+            Effect::Broken(why) => Some(why),
+            Effect::Full | Effect::Unseen(_) | Effect::Later(_) => None,
+        }
+    }
+
     fn pending(&self, setting: &Setting, value: &Value) -> Option<String> {
+        if let Some(effect) = self.effect(setting, value) {
+            return match effect {
+                Effect::Full => None,
+                Effect::Unseen(why) | Effect::Later(why) | Effect::Broken(why) => Some(why),
+            };
+        }
         let irq = self.irq(setting).ok()?;
         let path = format!("/proc/irq/{irq}/effective_affinity_list");
         let effective =

@@ -1,4 +1,5 @@
-//! A unit applies the settings no system file covers: with this program, from a plan, once the interfaces exist.
+//! Units apply the settings no system file covers, with this program, from a plan: policies before any service starts,
+//! the others once the interfaces exist.
 
 use std::fmt::Write as _;
 
@@ -10,6 +11,33 @@ use udpath_host::Source;
 /// The machine's unit directory.
 const UNITS: &str = "/etc/systemd/system";
 
+/// When a unit runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Moment {
+    /// Before services and their sockets: what they bind then has its policy. Limits are set by sysctl.d before.
+    BeforeServices,
+    /// Once the interfaces exist.
+    WithInterfaces,
+}
+
+impl Moment {
+    /// What the names of its files have in addition.
+    const fn suffix(self) -> &'static str {
+        match self {
+            Self::BeforeServices => "-policy",
+            Self::WithInterfaces => "",
+        }
+    }
+
+    /// The target that starts it.
+    const fn target(self) -> &'static str {
+        match self {
+            Self::BeforeServices => "sysinit.target",
+            Self::WithInterfaces => "multi-user.target",
+        }
+    }
+}
+
 /// The unit, the plan, and the drop-in that starts the unit at boot.
 ///
 /// # Errors
@@ -17,6 +45,7 @@ const UNITS: &str = "/etc/systemd/system";
 pub(super) fn files(
     source: &dyn Source,
     rest: &[(&Setting, &Value)],
+    moment: Moment,
     id: u64,
     boot: &Boot<'_>,
     head: &str,
@@ -26,7 +55,8 @@ pub(super) fn files(
         return Err(PersistError::Program(path));
     }
     let program = program::trusted(boot.program)?;
-    let (file, name) = (format!("/etc/udpath/{id}.json"), format!("udpath-{id}.service"));
+    let stem = format!("{id}{}", moment.suffix());
+    let (file, name) = (format!("/etc/udpath/{stem}.json"), format!("udpath-{stem}.service"));
     let changes: Vec<serde_json::Value> = rest
         .iter()
         .map(|(setting, value)| {
@@ -61,12 +91,21 @@ pub(super) fn files(
         .names(UNITS)
         .unwrap_or_default()
         .iter()
-        .filter(|name| name.starts_with("udpath-") && name.ends_with(".service"))
+        .filter(|name| name.starts_with("udpath-") && name.ends_with(&format!("{}.service", moment.suffix())))
         .map(|name| format!(" {name}"))
         .collect();
+    let order = match moment {
+        // Services and sockets start after sysinit.target (systemd.service(5), "Default Dependencies").
+        Moment::BeforeServices => format!(
+            "DefaultDependencies=no\nConflicts=shutdown.target\n\
+             After=local-fs.target systemd-sysctl.service{earlier}\nBefore=sysinit.target shutdown.target\n"
+        ),
+        Moment::WithInterfaces => {
+            format!("Wants={devices}\nAfter={devices} network.target irqbalance.service{earlier}\n")
+        }
+    };
     let unit = format!(
-        "{head}[Unit]\nDescription=Settings of udpath, apply {id}\nWants={devices}\n\
-         After={devices} network.target irqbalance.service{earlier}\nRequiresMountsFor={}\n\n\
+        "{head}[Unit]\nDescription=Settings of udpath, apply {id}\n{order}RequiresMountsFor={}\n\n\
          [Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart={command}\n",
         word(&journal)
     );
@@ -75,7 +114,7 @@ pub(super) fn files(
     Ok(vec![
         (file, format!("{plan:#}\n")),
         (format!("{UNITS}/{name}"), unit),
-        (format!("{UNITS}/multi-user.target.d/udpath-{id}.conf"), wants),
+        (format!("{UNITS}/{}.d/udpath-{stem}.conf", moment.target()), wants),
     ])
 }
 

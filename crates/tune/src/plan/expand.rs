@@ -1,10 +1,12 @@
-//! Requests for several settings at once: every queue of an interface, or everything that serves a port.
+//! Requests for several settings at once: every queue of an interface, or everything that serves a port; and for the
+//! cgroup of a unit.
 
 use super::{PlanError, SettingRequest, limits, port};
-use crate::Machine;
+use crate::settings::policy::{POLICY, parts};
 use crate::settings::{Setting, Value};
+use crate::{Machine, policy};
 
-/// One request for each queue that a `*` matches, and for everything that serves a port. If the same plan sets
+/// One request for each queue that a `*` matches, for everything that serves a port, and for the cgroup of a unit. If the same plan sets
 /// `channels`, the queues are those that exist afterwards.
 pub(super) fn expanded(
     request: SettingRequest,
@@ -13,6 +15,9 @@ pub(super) fn expanded(
 ) -> Result<Vec<SettingRequest>, PlanError> {
     if let Some(requests) = port::expanded(machine, &request)? {
         return Ok(requests);
+    }
+    if let Some(request) = of_unit(&request, machine)? {
+        return Ok(vec![request]);
     }
     let Some(stem) = request.name.strip_suffix("-*") else { return Ok(vec![request]) };
     let nothing = |why: String| PlanError::Nothing { name: request.name.clone(), why };
@@ -35,4 +40,22 @@ pub(super) fn expanded(
         return Err(nothing(format!("{folder} has no {direction} queue")));
     }
     Ok(queues.iter().map(|queue| one(queue)).collect())
+}
+
+/// The policy of a unit's cgroup; `None` for any other request.
+fn of_unit(request: &SettingRequest, machine: &dyn Machine) -> Result<Option<SettingRequest>, PlanError> {
+    let Some(rest) = request.name.strip_prefix(POLICY) else { return Ok(None) };
+    // What is wrong with a name is reported where all are parsed.
+    let Ok((unit, ..)) = parts(rest) else { return Ok(None) };
+    if unit.starts_with('/') {
+        return Ok(None);
+    }
+    let cgroup = policy::cgroup_of(machine.source(), unit);
+    let cgroup = cgroup.map_err(|why| PlanError::Unserved { name: request.name.clone(), why })?;
+    let name = format!("{POLICY}{cgroup}{}", &rest[unit.len()..]);
+    let reason = match request.reason.as_str() {
+        "" => format!("in effect at each start of {unit}"),
+        reason => reason.to_owned(),
+    };
+    Ok(Some(SettingRequest { name, reason, ..request.clone() }))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use udpath_steer::CpuSet;
 
-use super::{Change, Plan, PlanError, SettingRequest, expand, limits};
+use super::{Change, Plan, PlanError, SettingRequest, ceiling, expand, limits};
 use crate::machine::{Machine, Refusal};
 use udpath_host::process::SocketSetting;
 
@@ -50,6 +50,12 @@ impl Plan {
                     }
                 }
             }
+        }
+        for request in ceiling::raised(machine, &wanted)? {
+            let setting: Setting = request.name.parse()?;
+            let value = setting.value(&request.value)?;
+            let asked_for = request.name.clone();
+            wanted.push((setting, value, request, asked_for));
         }
         let channels: BTreeSet<String> = wanted
             .iter()

@@ -120,7 +120,7 @@ impl Restart {
 /// limit, and was killed.
 ///
 /// It writes to a file, not to a pipe: a server that it starts keeps the other end open.
-pub(super) fn finished(mut command: Command, limit: Duration) -> io::Result<(Option<ExitStatus>, String)> {
+pub(crate) fn finished(mut command: Command, limit: Duration) -> io::Result<(Option<ExitStatus>, String)> {
     let mut output = tempfile::tempfile()?;
     command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
     let mut child = command.spawn()?;

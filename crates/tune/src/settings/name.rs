@@ -6,7 +6,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use super::row::{PartKind, Row};
-use super::{Item, Part, Setting, rows};
+use super::{Item, Part, Setting, policy, rows};
 use udpath_host::process::SocketSetting;
 
 /// Longest name of an interface, bytes: `IFNAMSIZ` less the terminating NUL.
@@ -67,6 +67,14 @@ pub enum WrongName {
     Socket {
         /// What was written.
         text: String,
+    },
+    /// Not a policy.
+    #[error("{text:?} is not a policy such as policy:/system.slice/nsd.service:53/receive-buffer: {why}")]
+    Policy {
+        /// What was written.
+        text: String,
+        /// What is wrong with it.
+        why: String,
     },
     /// The server on a port is not one setting but several.
     #[error(
@@ -131,6 +139,11 @@ impl FromStr for Setting {
             }
             ("socket" | "group", rest) => {
                 socket(object == "group", rest).ok_or_else(|| WrongName::Socket { text: text.to_owned() })
+            }
+            ("policy", rest) => {
+                let (target, option) =
+                    policy::target(rest).map_err(|why| WrongName::Policy { text: text.to_owned(), why })?;
+                Ok(Self::Policy { target, option })
             }
             ("port", _) => Err(WrongName::Port(text.to_owned())),
             ("service", _) => Err(WrongName::Service(text.to_owned())),
@@ -259,6 +272,7 @@ impl fmt::Display for Setting {
                 format!("group:{pid}/{inode}:{}", setting.name())
             }
             Self::Socket { pid, inode, setting } => format!("socket:{pid}/{inode}:{}", setting.name()),
+            Self::Policy { target, option } => format!("{}{}", policy::POLICY, policy::name(target, *option)),
             Self::IrqbalanceBan => "irqbalance:ban".to_owned(),
             Self::File(path) => format!("file:{path}"),
             Self::Config(path) => format!("{CONFIG}{path}"),

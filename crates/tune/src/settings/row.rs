@@ -4,6 +4,7 @@
 //! only a few kinds need are in [`Extra`], with the defaults [`Extra::NONE`].
 
 use serde::{Deserialize, Serialize};
+use udpath_bpf::PolicyOption;
 use udpath_host::Source;
 use udpath_host::process::SocketSetting;
 
@@ -95,6 +96,8 @@ pub enum ValueKind {
     Irqs,
     /// The value of a socket option.
     Socket(SocketSetting),
+    /// What a policy sets an option to, or nothing.
+    Policy(PolicyOption),
     /// A whole file.
     File,
 }
@@ -145,7 +148,7 @@ pub enum Phase {
     Steering,
     /// NAPI, qdiscs, sysctls.
     Kernel,
-    /// Options of a server's sockets.
+    /// Options of a server's sockets, and policies for those to come: after the sysctls that limit them.
     Sockets,
     /// Which CPUs threads run on.
     Threads,

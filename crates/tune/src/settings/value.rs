@@ -8,14 +8,14 @@ use udpath_steer::rss::IndirectionTable;
 use udpath_steer::{CpuSet, CpuSetError};
 
 use super::row::{Keeps, ValueKind};
-use super::{Setting, socket};
+use super::{Setting, policy, socket};
 
 /// Tables with more entries are shortened: more would not fit on a line.
 const SHORT: usize = 16;
 /// The text of a value that the kernel does not report.
 const UNKNOWN: &str = "unknown";
-/// The text of an empty set.
-const NONE: &str = "none";
+/// The text of an empty set, and of an option that a policy leaves alone.
+pub(super) const NONE: &str = "none";
 
 /// A value of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub enum Value {
     Irqs(BTreeSet<u32>),
     /// A file's whole text; `None`: the file does not exist.
     File(Option<String>),
+    /// A policy leaves the option alone, or there is no policy.
+    Unset,
     /// Unknown: the kernel does not report it.
     Unknown,
 }
@@ -149,6 +151,9 @@ impl Setting {
             }
             ValueKind::Socket(setting) => {
                 socket::parse(setting, text_of).map_err(|wanted| wrong(wanted.to_owned()))
+            }
+            ValueKind::Policy(option) => {
+                policy::parse(option, text_of).map_err(|wanted| wrong(wanted.to_owned()))
             }
             ValueKind::File => Ok(Value::File(Some(text.to_owned()))),
         }
@@ -273,6 +278,7 @@ impl fmt::Display for Value {
             Self::Cpus(cpus) if cpus.is_empty() => NONE.to_owned(),
             Self::Cpus(cpus) => cpus.to_string(),
             Self::Cpu(cpu) => cpu.map_or("any".to_owned(), |cpu| cpu.to_string()),
+            Self::Unset => NONE.to_owned(),
             Self::Unknown => UNKNOWN.to_owned(),
             Self::Number(number) => number.to_string(),
             Self::Switch(on) => (if *on { "on" } else { "off" }).to_owned(),

@@ -33,6 +33,8 @@ fn page_of_request(name: &str) -> String {
     {
         return if item == "threads" { "thread-affinity".into() } else { format!("socket-{item}") };
     }
+    // A unit expands to its cgroup.
+    let name = name.replace("policy:nsd.service", "policy:/system.slice/nsd.service");
     let setting: Setting = name.replace('*', "0").parse().unwrap_or_else(|error| panic!("{name}: {error}"));
     page_of(&setting).unwrap_or_else(|| panic!("{name} cannot be asked for"))
 }
@@ -63,6 +65,7 @@ fn every_setting_has_a_page_and_every_page_a_setting() {
         inode: 1,
         setting,
     }));
+    settings.push("policy:/system.slice/nsd.service/receive-buffer".parse().unwrap());
     wanted.extend(settings.iter().filter_map(page_of));
     assert_eq!(pages(), wanted);
     let index = fs::read_to_string(docs().join("SUMMARY.md")).unwrap();
@@ -80,8 +83,8 @@ fn commands_on_a_page_are_valid_and_match_its_setting() {
             let request =
                 SettingRequest::parse(text, "").unwrap_or_else(|error| panic!("{page}: {text}: {error}"));
             own += usize::from(page_of_request(&request.name) == page);
-            // Requests about a port are resolved on the machine.
-            if !request.name.starts_with("port:") {
+            // Requests about a port or a unit are resolved on the machine.
+            if !request.name.starts_with("port:") && !request.name.starts_with("policy:nsd.service") {
                 let setting: Setting = request.name.replace('*', "0").parse().unwrap();
                 setting.value(&request.value).unwrap_or_else(|error| panic!("{page}: {text}: {error}"));
             }
