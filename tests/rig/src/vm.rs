@@ -79,6 +79,8 @@ pub struct VmSpec {
     pub files: Vec<(PathBuf, String)>,
     /// A host directory that the machine mounts as `/out`, writable.
     pub share: Option<PathBuf>,
+    /// Modules of the kernel to load, besides the drivers of its devices: it has no modprobe.
+    pub modules: &'static [&'static str],
     /// Where a kernel package is unpacked; none for the default of scripts/setup.sh.
     pub kernel: Option<PathBuf>,
     /// Time limit, boot included.
@@ -93,6 +95,7 @@ impl Default for VmSpec {
             queues: 16,
             files: Vec::new(),
             share: None,
+            modules: &[],
             kernel: None,
             within: Duration::from_secs(300),
         }
@@ -148,7 +151,7 @@ impl VmSpec {
             .ok_or(VmError::NotInstalled { program: PROGRAM, package: "qemu-system-x86" })?;
         let kernel = Kernel::find(self.kernel.as_deref().unwrap_or(Path::new(kernel::CACHE)))?;
         let share_modules: &[&str] = if self.share.is_some() { &qemu::SHARE_MODULES } else { &[] };
-        let modules = kernel.modules(&[&qemu::MODULES[..], share_modules].concat())?;
+        let modules = kernel.modules(&[&qemu::MODULES[..], share_modules, self.modules].concat())?;
         let (initramfs, size) = initramfs::build(&initramfs::Contents {
             modules: &modules,
             files: &self.files,

@@ -50,6 +50,9 @@ begin() {
     ln -sf /bin/udevadm /usr/lib/systemd/systemd-udevd
     mkdir -p /bin /usr/lib/systemd/system/sysinit.target.wants /usr/lib/systemd/system/sockets.target.wants
     [ -e /bin/udevadm ] || ln -s /usr/bin/udevadm /bin/udevadm
+    # Started at boot, like after the installation of its package.
+    mkdir -p /etc/systemd/system/multi-user.target.wants
+    ln -sf /usr/lib/systemd/system/nsd.service /etc/systemd/system/multi-user.target.wants/nsd.service
     for unit in systemd-udevd systemd-udev-trigger systemd-sysctl; do
         ln -sf ../$unit.service /usr/lib/systemd/system/sysinit.target.wants/
     done
@@ -137,6 +140,52 @@ server() {
     systemctl stop nsd.service
 }
 
+# A policy for nsd, which is not told: buffers as another tool shows them, before and after restarts by systemd.
+buffers() {
+    ss -Huam sport = :53 | grep -o 'rb[0-9]*\|tb[0-9]*' | sort -u | tr '\n' ' '
+    cat /proc/sys/net/core/wmem_max
+}
+restarts() {
+    for turn in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+        systemctl restart nsd.service
+        awaited bound
+        buffers
+    done
+}
+bound() {
+    ss -Huan sport = :53 | grep -q .
+}
+policy() {
+    step policy-unknown udpath policy set nosuch.service receive-buffer=1M
+    step policy-stopped udpath policy show nsd.service
+    systemctl start nsd.service
+    awaited bound
+    step policy-before buffers
+    step policy-set udpath policy set nsd.service receive-buffer=1500000 send-buffer=16M --persist
+    step policy-later udpath policy list
+    step policy-restarts restarts
+    step policy-show udpath policy show nsd.service
+    systemctl stop nsd.service
+    step policy-off udpath policy show nsd.service --json
+}
+policy_booted() {
+    step policy-unit systemctl status udpath-4-policy.service --no-pager
+    awaited bound
+    # Microseconds after boot.
+    step policy-ended systemctl show --property ExecMainExitTimestampMonotonic --value udpath-4-policy.service
+    step policy-started systemctl show --property ExecMainStartTimestampMonotonic --value nsd.service
+    step policy-booted buffers
+    step policy-holds udpath policy list
+}
+policy_removed() {
+    step policy-remove udpath policy remove nsd.service
+    systemctl restart nsd.service
+    awaited bound
+    step policy-after buffers
+    step policy-none udpath policy list
+    step policy-pins ls /sys/fs/bpf
+}
+
 first() {
     # Each in a place where another user can change it.
     mkdir -m 777 /tmp/open && cp /usr/sbin/udpath /tmp/open/udpath
@@ -156,17 +205,19 @@ first() {
     step unit cat /etc/systemd/system/udpath-2.service
     step files files
     step unconfirmed udpath apply --confirm 10m --set eth1:rps/rx-0=1
+    policy
     step entries entries
     awaited reverted
     step reverted udpath status --state $doomed_state
     step reverted-is cat $doomed_rps
 }
 booted() {
+    policy_booted
     step unit systemctl status udpath-2.service --no-pager
     step booted look
     step status-json udpath status --json
     step status udpath status
-    if [ "$(udpath status --json | grep -c '"id"')" -gt 2 ]; then
+    if [ "$(udpath status --json | grep -c '"id"')" -gt 3 ]; then
         step confirm udpath confirm 3
         step close udpath undo 3
     fi
@@ -184,6 +235,7 @@ queues() {
 }
 last() {
     booted
+    policy_removed
     step undo-rest udpath undo
     step queues queues
     step undo udpath undo

@@ -23,7 +23,7 @@ use udpath_rig::program;
 const WITHIN: Duration = Duration::from_secs(600);
 
 /// Programs and files of systemd in the machine, and a server, each at its path on the host.
-const SYSTEMD: [&str; 11] = [
+const SYSTEMD: [&str; 12] = [
     "/usr/lib/systemd/systemd",
     "/usr/lib/systemd/systemd-sysctl",
     "/usr/lib/systemd/network/99-default.link",
@@ -31,6 +31,7 @@ const SYSTEMD: [&str; 11] = [
     "/usr/bin/systemctl",
     "/usr/bin/systemd-run",
     "/usr/bin/udevadm",
+    "/usr/bin/ss",
     "/usr/sbin/ethtool",
     "/usr/sbin/irqbalance",
     "/usr/sbin/nsd",
@@ -91,6 +92,8 @@ fn boot(folder: &Path, name: &str) {
         nodes: 1,
         queues: 4,
         share: Some(folder.to_owned()),
+        // Buffers of sockets, for ss and udpath.
+        modules: &["udp_diag"],
         within: WITHIN,
         ..VmSpec::default()
     };
@@ -279,4 +282,42 @@ fn a_servers_unit_is_restarted_by_systemd() {
         assert_eq!(lines.collect::<Vec<_>>(), files, "{step}");
     }
     assert!(pids[0] != pids[1] && pids[1] != pids[2], "it was not restarted: {pids:?}");
+}
+
+/// nsd is not told of its policy: it asks for other buffers itself, before its bind.
+#[test]
+fn a_policy_holds_for_a_unit_over_restarts_and_boots() {
+    udpath_lab::needs_root!();
+    let boot = first();
+    ended(boot, "policy-unknown", 3, "LoadState=not-found");
+    ended(boot, "policy-stopped", 0, "no policy of /system.slice/nsd.service");
+    let before = fine(boot, "policy-before");
+    assert!(
+        before.starts_with("rb") && !before.contains("rb1500000") && !before.contains("tb16777216"),
+        "{before}"
+    );
+    let set = fine(boot, "policy-set");
+    assert!(set.contains("none -> 1500000") && set.contains("bound before"), "{set}");
+    assert!(set.contains("sysctl:net.core.wmem_max"), "its limit is raised: {set}");
+    assert!(fine(boot, "policy-later").contains("in effect when"), "{:?}", boot["policy-later"]);
+    let restarts: Vec<&str> = fine(boot, "policy-restarts").lines().collect();
+    assert_eq!(restarts, ["rb1500000 tb16777216 8388608"; 20]);
+    assert!(!fine(boot, "policy-show").contains("when"), "{:?}", boot["policy-show"]);
+    let off: Value = serde_json::from_str(fine(boot, "policy-off")).unwrap();
+    for option in off["options"].as_array().unwrap() {
+        assert_eq!(option["state"], "later", "{option}");
+    }
+    for boot in &BOOTS[1..] {
+        assert_eq!(boot["policy-unit"].0, 0, "{:?}", boot["policy-unit"]);
+        let time = |step: &str| fine(boot, step).trim().parse::<u64>().unwrap();
+        let (ended, started) = (time("policy-ended"), time("policy-started"));
+        assert!(0 < ended && ended < started, "set at {ended} us, nsd started at {started} us");
+        assert_eq!(fine(boot, "policy-booted"), "rb1500000 tb16777216 8388608\n");
+        assert!(!fine(boot, "policy-holds").contains("when"), "{:?}", boot["policy-holds"]);
+    }
+    let boot = last();
+    fine(boot, "policy-remove");
+    assert_eq!(fine(boot, "policy-after"), before);
+    ended(boot, "policy-none", 0, "no policy");
+    assert!(!fine(boot, "policy-pins").contains("udpath"), "{:?}", boot["policy-pins"]);
 }
