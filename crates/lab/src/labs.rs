@@ -15,7 +15,7 @@ use crate::namespace::{self, Identity, Inside};
 use crate::record::{Contents, Record};
 use crate::{Blueprint, Error, MachineBlueprint, Topology, flow_table, processes, sys};
 
-/// How long [`down`] waits for a lock held briefly by another program's [`list`]. Too low: an idle lab is reported as
+/// How long a lock is waited for that another program's [`list`] or a child of a killed owner holds. Too low: an idle lab is reported as
 /// busy. Too high: no harm, because a lab with a running owner is reported at once.
 const MOMENT: Duration = Duration::from_secs(2);
 
@@ -182,7 +182,7 @@ fn unknown(name: &str) -> Result<Error, Error> {
 fn remove_all(kept_too: bool) -> Result<Swept, Error> {
     let mut swept = Swept::default();
     for mut record in Record::all()? {
-        if !record.lock()? {
+        if !lock_unless_owned(&mut record)? {
             continue;
         }
         match record.contents() {
@@ -197,6 +197,23 @@ fn remove_all(kept_too: bool) -> Result<Swept, Error> {
         }
     }
     Ok(swept)
+}
+
+/// Takes the lock of a record that no running program owns. A child of an owner that was killed holds it for a moment longer, between
+/// fork and exec.
+fn lock_unless_owned(record: &mut Record) -> Result<bool, Error> {
+    let deadline = Instant::now() + MOMENT;
+    loop {
+        if record.lock()? {
+            return Ok(true);
+        }
+        let owner = record.contents().ok().flatten().map(|contents| contents.blueprint.pid);
+        let ended = owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists());
+        if !ended || Instant::now() >= deadline {
+            return Ok(false);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Removes everything but the record, last machine first. Links end with their namespaces.

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -223,6 +223,25 @@ fn killed_at_any_moment() {
     ip(&["netns", "del", &foreign]);
 }
 
+/// The record of an owner's lab.
+fn record(owner: u32) -> Option<PathBuf> {
+    let all = fs::read_dir("/run/udpath/lab").ok()?.flatten().map(|entry| entry.path());
+    let of = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&format!("{owner}-")))
+    };
+    all.filter(|path| path.extension().is_some_and(|extension| extension == "record")).find(of)
+}
+
+/// Holds the lock of a record for a while, in a thread.
+fn hold_record(owner: u32, time: Duration) -> std::thread::JoinHandle<()> {
+    let file = fs::File::open(record(owner).expect("its record is there")).unwrap();
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockShared).unwrap();
+    std::thread::spawn(move || {
+        std::thread::sleep(time);
+        drop(file);
+    })
+}
+
 /// Kills an owner; `processes` run in its lab's machine with this index.
 fn end_with_their_owner(role: &str, machine: usize, processes: usize) {
     udpath_lab::needs_root!();
@@ -239,7 +258,11 @@ fn end_with_their_owner(role: &str, machine: usize, processes: usize) {
     assert_eq!(pids.len(), processes, "{role}");
     owner.kill().unwrap();
     owner.wait().unwrap();
+    // As a child of the owner does that was between fork and exec.
+    let holder = hold_record(owner.id(), Duration::from_millis(100));
     udpath_lab::sweep_stale().unwrap();
+    assert_eq!(record(owner.id()), None, "the first sweep waited for the lock, and removed it");
+    holder.join().unwrap();
     let deadline = Instant::now() + TIMEOUT;
     while !traces(owner.id()).is_empty() {
         assert!(Instant::now() < deadline, "left {:?}", traces(owner.id()));

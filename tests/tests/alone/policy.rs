@@ -141,8 +141,10 @@ fn a_policy_is_in_force_at_every_start_and_undone_without_a_trace() {
     scene.run(&["undo"]).fine();
     assert!(!Path::new(PINNED).exists());
     assert_eq!(scene.server().line(), before);
-    let (_one, mut two) = (scene.server(), scene.server());
-    assert!(two.line().contains("Address already in use"));
+    let mut one = scene.server();
+    assert_eq!(one.line(), before);
+    let refused = scene.server().line();
+    assert!(refused.contains("Address already in use"), "{refused}");
 }
 
 #[test]
