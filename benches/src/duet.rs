@@ -8,7 +8,7 @@
 //! both sides of each, in turn of one side of each, A B B A.
 
 use anyhow::{Context, Result};
-use udpath_advise::duet::halves;
+use udpath_advise::duet::{halves, narrower};
 use udpath_advise::ladder::{Rung, Step};
 use udpath_advise::result::Verdict;
 use udpath_host::Snapshot;
@@ -16,7 +16,7 @@ use udpath_host::source::Folder;
 
 use crate::claim::{Bound, Claim, Unit};
 use crate::ladder::climbing::{Effort, climb_in_duets};
-use crate::race::quantile;
+use crate::race::{median, quantile};
 use crate::results::Results;
 
 /// Rungs. Fewer: their median is noise. More: only longer.
@@ -37,20 +37,13 @@ pub(crate) fn run(results: &mut Results) -> Result<()> {
     };
     let rungs = (0..=RUNGS).map(rung).collect();
     let climbed = climb_in_duets(rungs, sides, &Effort::blocks(TRIAL, BLOCKS))?;
-    let width = |low: f64, high: f64| (high / low).ln();
     let raced = &climbed.rungs[1..];
-    let narrower: Vec<f64> = raced
-        .iter()
-        .filter_map(|rung| {
-            let in_turn = rung.in_turn?;
-            Some(width(in_turn.low, in_turn.high) / width(rung.ratio_low, rung.ratio_high))
-        })
-        .collect();
+    let narrower: Vec<f64> = raced.iter().filter_map(narrower).collect();
     let wrong = raced.iter().filter(|rung| rung.verdict != Verdict::NotShown).count();
     let at = |share| quantile(narrower.clone(), share);
     let what = "interval of trials in turn / of duets, equal servers, one CPU each";
-    let claim =
-        Claim::new("duet.narrower", what, at(0.5), Unit::Ratio, Bound::Shown).within(at(0.1), at(0.9));
+    let claim = Claim::new("duet.narrower", what, median(narrower.clone()), Unit::Ratio, Bound::Shown)
+        .within(at(0.1), at(0.9));
     results.add(
         &claim.with(format!("of {} rungs; {wrong} of {RUNGS} equal ones got a verdict", narrower.len())),
     );

@@ -198,7 +198,7 @@ impl Daemon {
         let engine = match self.kind {
             // Its requests are authenticated one by one, which the driver cannot do.
             Kind::Freeradius => "xdp",
-            // Without another XDP program the server's end of the link has no NAPI, and takes packets alone.
+            // NAPI by GRO does not keep up with frames that the driver sends.
             Kind::Knotd => "xdp-rings",
             _ => "kernel",
         };

@@ -37,7 +37,7 @@ impl Effort {
         Self { trial: Duration::from_millis(trial), bound: (0.015, 16) }
     }
 
-    /// So many blocks, whatever they show.
+    /// So many blocks, unless a difference is beyond doubt before.
     pub(crate) const fn blocks(trial: u64, blocks: usize) -> Self {
         Self { trial: Duration::from_millis(trial), bound: (0.001, blocks) }
     }

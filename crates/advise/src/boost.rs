@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use udpath_lab::{Lab, LabBuilder, LinkSpec, NapiGuard};
+use udpath_lab::{Lab, LabBuilder, LinkSpec, NapiGuard, online_cpus};
 use udpath_load::Engine;
 use udpath_load::template::Protocol;
 
@@ -123,13 +123,12 @@ pub fn boost(
 
 /// XPS on both ends of every link that has queues to map, for requests and replies alike; in duets, over the CPUs of its side.
 fn spread(lab: &Lab, config: &Config) -> Result<(), Error> {
+    let all = online_cpus()?;
     for machine in lab.machines().iter().filter(|machine| machine.name() != CLIENT) {
-        let cpus = config.duet.as_ref().map(|sides| &sides[side_of(machine.name())]);
+        let cpus = config.duet.as_ref().map_or(&all, |sides| &sides[side_of(machine.name())]);
         for interface in [machine.towards(CLIENT)?, lab.machine(CLIENT)?.towards(machine.name())?] {
-            match cpus {
-                _ if interface.queues() == 1 => {}
-                Some(cpus) => drop(interface.spread_xps_over(cpus)?),
-                None => drop(interface.spread_xps()?),
+            if interface.queues() > 1 {
+                interface.spread_xps_over(cpus)?;
             }
         }
     }

@@ -69,8 +69,8 @@ impl Climb<'_> {
         // The first rung's server runs to the end: the gain is measured against it.
         let base = Settings::base(self.config.workers, self.config.flows * self.config.inflight);
         let settings = rungs[0].step.apply(&base, self.config.workers);
-        let home_of_first = if settings.one_queue { RSS_OFF } else { SERVER };
-        let mut first = self.start(&rungs[0], settings, home_of_first, next_port())?;
+        let first_home = if settings.one_queue { RSS_OFF } else { SERVER };
+        let mut first = self.start(&rungs[0], settings, first_home, next_port())?;
         (self.watch)(&Event::Rung { step: 1, steps, name: &first.name, against: None });
         let (result, trials) = self.measure_first(&rungs[0], &mut first)?;
         let mut results = vec![result];
@@ -189,10 +189,12 @@ impl Climb<'_> {
     /// The first rung is not compared: it gets as many trials as a comparison has at least on each side.
     fn measure_first(&mut self, rung: &Rung, first: &mut Entrant) -> Result<(RungResult, Trials), Error> {
         const TRIALS: usize = 4;
-        let trials = self.alone(first, TRIALS, |climb, done, tps| {
-            let event = Event::Trial { name: &rung.name, tps, blocks: (done, TRIALS), interval: None };
-            (climb.watch)(&event);
-        })?;
+        let mut trials = Trials::default();
+        for done in 0..TRIALS {
+            let tps = self.turn(first, &mut trials)?;
+            let blocks = (done, TRIALS);
+            (self.watch)(&Event::Trial { name: &rung.name, tps, blocks, interval: None });
+        }
         let result = self.result(rung, first, &trials, None, SAME, Verdict::Base);
         (self.watch)(&Event::Done(&result));
         Ok((result, trials))

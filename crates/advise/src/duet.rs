@@ -6,9 +6,8 @@
 //!  side 1, CPUs 4-7        B         A         B         A
 //!                       └── a block of A B B A ──┘
 //! ```
-//! What a neighbour on the host, a clock or the temperature takes, it takes from both at the same moment; what the sides
-//! differ by cancels within a block. Trials in turn remove only what drifts evenly (duet benchmarking: Bulej and others 2020,
-//! arXiv 2001.05811).
+//! A neighbour on the host, or a lower clock frequency, slows both at the same moment; what the sides differ by cancels within a
+//! block. Trials in turn remove only what drifts evenly (duet benchmarking: Bulej and others 2020, arXiv 2001.05811).
 
 use std::collections::BTreeMap;
 
@@ -17,13 +16,13 @@ use udpath_host::cpus::Cpu;
 use udpath_steer::CpuSet;
 
 use crate::result::{Ratio, RungResult};
-use crate::statistics::{Bound, Comparison};
+use crate::statistics::{Bound, Comparison, median};
 
 /// The CPUs of the two sides: disjoint, and equally many.
 pub type Sides = [CpuSet; 2];
 
-/// The two halves of the CPUs that may be used, in whole cores, of which no two share a sibling; where there are nodes, in whole nodes as far
-/// as possible. With an odd number of cores the middle one stays free. None if a half would be empty.
+/// The two halves of the CPUs that may be used: whole cores, so that they share no siblings, and whole nodes where those can be halved. With an
+/// odd number of cores the middle one stays free. None if a half would be empty.
 #[must_use]
 pub fn halves(cpus: &[Cpu], allowed: &CpuSet) -> Option<Sides> {
     let mut cores = BTreeMap::<_, Vec<u32>>::new();
@@ -57,15 +56,15 @@ pub struct Duets {
 
 impl Duets {
     pub(crate) fn new(cpus: &Sides, rungs: &[RungResult]) -> Self {
-        let mut gains: Vec<f64> = rungs.iter().filter_map(narrower).collect();
-        gains.sort_by(f64::total_cmp);
-        let narrower = gains.get(gains.len() / 2).copied();
-        Self { cpus: cpus.clone(), rungs: gains.len(), narrower }
+        let gains: Vec<f64> = rungs.iter().filter_map(narrower).collect();
+        Self { cpus: cpus.clone(), rungs: gains.len(), narrower: median(gains) }
     }
 }
 
-/// The width of the interval in turn over that of the duets, both as logarithms.
-fn narrower(rung: &RungResult) -> Option<f64> {
+/// By how much a rung's interval is narrower than that of trials in turn: the ratio of their widths, both as logarithms. None of a rung
+/// that was compared in turn, or in too few duets.
+#[must_use]
+pub fn narrower(rung: &RungResult) -> Option<f64> {
     let width = |low: f64, high: f64| (low > 0.0 && high > low).then(|| (high / low).ln());
     let in_turn = rung.in_turn?;
     Some(width(in_turn.low, in_turn.high)? / width(rung.ratio_low, rung.ratio_high)?)
@@ -95,7 +94,7 @@ impl InTurn {
     pub(crate) fn push_block(&mut self, [a0, b1, b0, a1]: [f64; 4]) {
         match self.first.take() {
             None => self.first = Some((a0, b0)),
-            // A rate that is none was refused already when the duet's own block was added.
+            // An invalid rate was refused already when the duet's own block was added.
             Some((a, b)) => drop(self.comparison.push_block([a, b, b1, a1])),
         }
     }
@@ -150,9 +149,9 @@ mod tests {
         assert!(halves(&list, &"0-1".parse().unwrap()).is_none());
     }
 
-    /// A neighbour who takes a third of both sides for a trial moves trials in turn, and no duet.
+    /// A neighbour that takes a third of both sides for a trial changes the ratio of trials in turn, and not that of duets.
     #[test]
-    fn what_hits_both_sides_moves_no_duet() {
+    fn what_slows_both_sides_does_not_change_the_ratio_of_duets() {
         let bound = Bound::new(0.01, 100).unwrap();
         let (mut duets, mut in_turn) = (Comparison::new(bound), InTurn::new(bound));
         // B is a tenth faster; the trials' speed is that of the machine at the time.

@@ -14,8 +14,8 @@ pub enum ConfigError {
     Trial(f64),
     /// The sides of a duet have too few CPUs, or share some.
     #[error(
-        "a duet needs two sides of {wanted} CPUs, one for each worker and queue, and half of the CPUs are {has}: \
-         use fewer --workers and --queues, or --duet never"
+        "a duet needs {wanted} CPUs on each side, one for each worker and queue, and there are {has}: use fewer \
+         --workers and --queues, or --duet never"
     )]
     Duet {
         /// CPUs of a side.

@@ -87,26 +87,15 @@ impl Climb<'_> {
         Ok(Entrant { name: rung.name.to_string(), settings, home, servers })
     }
 
-    /// So many trials of one rung alone; in duets, of its two servers. `done` is told each rate.
-    pub(crate) fn alone(
-        &mut self,
-        entrant: &mut Entrant,
-        wanted: usize,
-        mut done: impl FnMut(&mut Self, usize, f64),
-    ) -> Result<Trials, Error> {
-        let mut trials = Trials::default();
-        while trials.tps.len() < wanted {
-            let results = match entrant.servers.as_mut_slice() {
-                [one, other] => self.at_once(one, other)?.to_vec(),
-                servers => vec![self.trial(&mut servers[0])?],
-            };
-            let rates: Vec<f64> =
-                results.iter().map(|result| counted(&mut trials, result.as_ref())).collect();
-            for (at, tps) in rates.iter().enumerate() {
-                done(self, trials.tps.len() - rates.len() + at, *tps);
+    /// One trial of a rung while no other is measured; in duets, of both its servers at once. Returns the rate of one server.
+    pub(crate) fn turn(&self, entrant: &mut Entrant, trials: &mut Trials) -> Result<f64, Error> {
+        match entrant.servers.as_mut_slice() {
+            [one, other] => {
+                let rates = self.at_once(one, other)?.map(|result| counted(trials, result.as_ref()));
+                Ok(f64::midpoint(rates[0], rates[1]))
             }
+            servers => Ok(counted(trials, self.trial(&mut servers[0])?.as_ref())),
         }
-        Ok(trials)
     }
 
     /// Measures both until the comparison is done.
@@ -133,7 +122,7 @@ impl Climb<'_> {
                         Turn::Best => (&mut *best, &mut of_best),
                         Turn::Candidate => (&mut *candidate, &mut of_candidate),
                     };
-                    *tps = counted(trials, self.trial(&mut entrant.servers[0])?.as_ref());
+                    *tps = self.turn(entrant, trials)?;
                     self.show(&candidate.name, *tps, &comparison);
                 }
                 block
@@ -159,7 +148,7 @@ impl Climb<'_> {
 
     /// A trial of one server.
     fn trial(&self, server: &mut ServerUnderTest) -> Result<Option<LoadResult>, Error> {
-        let result = self.measure(server);
+        let result = self.measurement()(server);
         self.checked(result, server)
     }
 
@@ -173,18 +162,13 @@ impl Climb<'_> {
         for server in [&*one, &*other] {
             trial::set_receive_steering(self.lab, server)?;
         }
-        let (shared, beside) = (&*one, &*other);
         let measure = self.measurement();
         let [of_one, of_other] = thread::scope(|scope| {
-            let beside = scope.spawn(|| measure(beside));
-            let of_one = measure(shared);
+            let beside = scope.spawn(|| measure(other));
+            let of_one = measure(one);
             [of_one, beside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))]
         });
         Ok([self.checked(of_one, one)?, self.checked(of_other, other)?])
-    }
-
-    fn measure(&self, server: &ServerUnderTest) -> Result<Option<LoadResult>, Error> {
-        self.measurement()(server)
     }
 
     /// Measures a server; it can be called on several threads.

@@ -179,6 +179,15 @@ impl Default for Bound {
     }
 }
 
+/// The median: of an even number of values, the mean of the middle two. None of no values.
+#[must_use]
+pub fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let upper = *values.get(values.len() / 2)?;
+    let lower = if values.len() % 2 == 1 { upper } else { values[values.len() / 2 - 1] };
+    Some(f64::midpoint(lower, upper))
+}
+
 /// What to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {

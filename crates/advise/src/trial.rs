@@ -15,6 +15,7 @@ use crate::Error;
 use crate::config::Config;
 use crate::running::live::Seen;
 use crate::server_under_test::{CLIENT, ServerUnderTest};
+use crate::statistics::median;
 
 /// Warm-up of a trial as a share of its length, and its bounds. Shorter: the first trial after a change of settings
 /// measures the change. Longer: time that could go into more trials.
@@ -180,14 +181,7 @@ impl Trials {
 
     /// Median of the trials' tps.
     pub(crate) fn median_tps(&self) -> f64 {
-        let mut sorted = self.tps.clone();
-        sorted.sort_by(f64::total_cmp);
-        let middle = sorted.len() / 2;
-        match sorted.len() {
-            0 => 0.0,
-            n if n % 2 == 1 => sorted[middle],
-            _ => f64::midpoint(sorted[middle - 1], sorted[middle]),
-        }
+        median(self.tps.clone()).unwrap_or(0.0)
     }
 
     /// Busy CPU time of the machine per transaction, nanoseconds.

@@ -48,7 +48,7 @@ fn name_of(id: u32) -> Option<String> {
 ///
 /// # Errors
 /// The interfaces cannot be listed, or one of them does not let its program go.
-pub fn detach_left(name: &str) -> Result<Vec<String>, udpath_netlink::Error> {
+pub fn detach_leftover(name: &str) -> Result<Vec<String>, udpath_netlink::Error> {
     let mut netlink = Rtnetlink::open()?;
     let mut detached = Vec::new();
     for link in netlink.links()? {

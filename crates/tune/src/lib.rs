@@ -26,6 +26,7 @@
 
 pub mod adopt;
 pub mod apply;
+mod bytes;
 pub mod confirm;
 pub mod conflicts;
 mod context;

@@ -31,7 +31,7 @@ impl Group {
     }
 }
 
-/// Timers of deferred polls that are tried, microseconds, the likelier first. 75: what 10 Gbit/s cards wait under load. 20: the
+/// Times between deferred polls, or between interrupts, that are tried, microseconds, the likelier first. 75: what 10 Gbit/s cards wait under load. 20: the
 /// kernel's documented example, two or three datagrams more per poll at 100,000/s. Longer: the timer dominates latency.
 pub(super) const TIMERS: [u32; 2] = [75, 20];
 /// Empty polls before the interrupt is enabled again, as in the kernel's example. 0 or 1: the timer is never used.

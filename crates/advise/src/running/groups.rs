@@ -135,7 +135,7 @@ impl Groups {
 
 /// Whether it takes datagrams past a packet filter that there is.
 fn bypasses(proposal: &Proposal, snapshot: &Snapshot) -> bool {
-    proposal.bypasses_filter && snapshot.netfilter.filters_received()
+    proposal.bypasses_packet_filter && snapshot.netfilter.filters_received()
 }
 
 /// Whether a value is part of the server's configuration.

@@ -81,7 +81,6 @@ pub(crate) fn page<'a>(result: &'a BoostResult) -> String {
             .iter()
             .cloned()
             .chain(result.left_out.iter().map(words::left_out))
-            .chain(words::duets::worth(result))
             .collect(),
         limits: words::limits(result),
         helps: helps(result),

@@ -1,8 +1,9 @@
 //! How the trials of a climb were run.
 
+use udpath_advise::duet::Duets;
 use udpath_advise::result::BoostResult;
 
-/// How the rungs of a climb were compared: in trials in turn, or at once.
+/// How the rungs of a climb were compared, in trials in turn or at once, and what the latter was worth.
 pub(crate) fn compared(result: &BoostResult) -> String {
     let Some(duets) = &result.duets else {
         return "Each rung makes one change and is compared with the best rung before it, in trials that alternate between the \
@@ -12,7 +13,8 @@ pub(crate) fn compared(result: &BoostResult) -> String {
     let [one, other] = &duets.cpus;
     format!(
         "Each rung makes one change and is compared with the best rung before it: both at once, one on CPUs {one}, the other on \
-         CPUs {other}, and the other way round. A rung that is not better is undone, and still shown."
+         CPUs {other}, swapped after each trial; {}. A rung that is not better is undone, and still shown.",
+        gain(duets)
     )
 }
 
@@ -20,25 +22,20 @@ pub(crate) fn compared(result: &BoostResult) -> String {
 pub(crate) fn worth(result: &BoostResult) -> Option<String> {
     let duets = result.duets.as_ref()?;
     let [one, other] = &duets.cpus;
-    let worth = match duets.narrower {
-        Some(narrower) if narrower >= 1.0 => format!(
-            "intervals are {narrower:.1} times narrower than those of trials in turn that take as long (median of {} rungs)",
-            duets.rungs
-        ),
-        Some(narrower) => format!(
-            "intervals are {:.1} times wider than those of trials in turn that take as long (median of {} rungs)",
-            1.0 / narrower.max(1e-3),
-            duets.rungs
-        ),
+    Some(format!("two rungs at a time, on CPUs {one} and {other}, swapped after each trial: {}", gain(duets)))
+}
+
+fn gain(duets: &Duets) -> String {
+    let turns = format!("than those of trials in turn that take as long (median of {} rungs)", duets.rungs);
+    match duets.narrower {
+        Some(narrower) if narrower >= 1.0 => format!("intervals are {narrower:.1} times narrower {turns}"),
+        Some(narrower) => format!("intervals are {:.1} times wider {turns}", 1.0 / narrower.max(1e-3)),
         None => "too few trials to compare their intervals with those of trials in turn".to_owned(),
-    };
-    Some(format!("two rungs at a time, on CPUs {one} and {other}, swapped after each trial: {worth}"))
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use udpath_advise::duet::Duets;
-
     use super::*;
 
     #[test]

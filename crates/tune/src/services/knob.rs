@@ -3,7 +3,7 @@
 use super::config::{Config, File, Found};
 use super::edit::Edit;
 use super::format::Format;
-use super::profile::{Bypasses, Kind, KnobProfile};
+use super::profile::{Kind, KnobProfile};
 use super::{Service, ServiceError};
 
 /// A knob as it stands.
@@ -50,7 +50,7 @@ pub struct Proposal {
     /// It helps only under conditions that are not checked here: worth a trial, not taken without one.
     pub uncertain: bool,
     /// The packet filter sees none of the server's datagrams any more.
-    pub bypasses_filter: bool,
+    pub bypasses_packet_filter: bool,
     pub(super) edits: Vec<Edit>,
 }
 
@@ -138,7 +138,7 @@ impl Service {
             effect: &knob.effect,
             risk: &knob.risk,
             uncertain: knob.uncertain,
-            bypasses_filter: knob.bypasses == Some(Bypasses::PacketFilter),
+            bypasses_packet_filter: knob.bypasses_packet_filter,
             edits,
         })
     }

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use super::format::Format;
+use crate::bytes::{bytes, count};
 
 /// What is known about a server's program.
 #[derive(Debug, Deserialize)]
@@ -84,8 +85,9 @@ pub(super) struct KnobProfile {
     /// Helps only under conditions that are not checked: worth a trial, not taken without one.
     #[serde(default)]
     pub(super) uncertain: bool,
-    /// Whether the packet filter sees none of the server's datagrams any more: that lowers security where there is one.
-    pub(super) bypasses: Option<Bypasses>,
+    /// The packet filter sees none of the server's datagrams any more: that lowers security where there is one.
+    #[serde(default)]
+    pub(super) bypasses_packet_filter: bool,
     /// Only sections with such a line count, and all of them are set.
     pub(super) only: Option<Only>,
     /// What it is.
@@ -106,13 +108,6 @@ pub(super) struct Only {
     pub(super) key: String,
     /// The values that select.
     pub(super) values: Vec<String>,
-}
-
-/// A part of the kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub(super) enum Bypasses {
-    #[serde(rename = "packet filter")]
-    PacketFilter,
 }
 
 /// How the values of a knob are read and compared.
@@ -162,15 +157,10 @@ impl KnobProfile {
 impl Kind {
     /// The number that a value stands for: of `Count` and `Bytes`.
     pub(super) fn number(self, value: &str) -> Option<u64> {
-        let value = value.trim();
-        let (digits, scale) = match value.char_indices().last() {
-            Some((at, 'k' | 'K')) if self == Self::Bytes => (&value[..at], 1 << 10),
-            Some((at, 'm' | 'M')) if self == Self::Bytes => (&value[..at], 1 << 20),
-            Some((at, 'g' | 'G')) if self == Self::Bytes => (&value[..at], 1 << 30),
-            _ => (value, 1),
-        };
-        let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-        plain.then(|| digits.parse::<u64>().ok()?.checked_mul(scale)).flatten()
+        match self {
+            Self::Bytes => bytes(value.trim()),
+            _ => count(value.trim()),
+        }
     }
 
     /// Whether a switch is on.
@@ -273,20 +263,6 @@ mod tests {
             "sixteen-letters0",
         ] {
             assert!(!Kind::Interface.accepts(bad), "{bad}");
-        }
-    }
-
-    #[test]
-    fn numbers_with_and_without_suffix() {
-        assert_eq!(Kind::Bytes.number("4m"), Some(4 << 20));
-        assert_eq!(Kind::Bytes.number("65536"), Some(65536));
-        for (kind, bad) in [
-            (Kind::Count, "4m"),
-            (Kind::Bytes, "m"),
-            (Kind::Bytes, "99999999999999999999g"),
-            (Kind::Count, "-1"),
-        ] {
-            assert_eq!(kind.number(bad), None, "{bad}");
         }
     }
 }

@@ -93,7 +93,7 @@ impl Restart {
         if servers.iter().any(|server| uses(server.pid)) {
             return Ok(());
         }
-        let detached = udpath_bpf::detach_left(program);
+        let detached = udpath_bpf::detach_leftover(program);
         detached.map(drop).map_err(|error| {
             format!(
                 "cannot detach the XDP program {program} that {} left: {}",

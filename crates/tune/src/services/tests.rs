@@ -93,7 +93,7 @@ fn an_interface_is_proposed_where_it_is_known() {
     service.address = Some("192.0.2.1:5300".parse().unwrap());
     let proposal = xdp(&service);
     assert_eq!(
-        (proposal.value.as_str(), proposal.uncertain, proposal.bypasses_filter),
+        (proposal.value.as_str(), proposal.uncertain, proposal.bypasses_packet_filter),
         ("eth0@5300", true, true)
     );
     let files = service.files(&[proposal]).unwrap();

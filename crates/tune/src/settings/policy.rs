@@ -13,6 +13,7 @@ use udpath_bpf::{PolicyOption, PolicyTarget};
 use super::Value;
 use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Shell, ValueKind};
 use super::shell::quoted;
+use crate::bytes::bytes;
 
 /// What the name of a policy begins with.
 pub(crate) const POLICY: &str = "policy:";
@@ -138,10 +139,9 @@ pub(super) fn parse(option: PolicyOption, text: &str) -> Result<Value, &'static 
     }
     let value = match option {
         PolicyOption::ReceiveBuffer | PolicyOption::SendBuffer => {
-            bytes(text).filter(|bytes| (SMALLEST..=LARGEST).contains(bytes)).map(|bytes| {
-                // The kernel doubles what setsockopt(2) is given.
-                Value::Number((bytes & !1).into())
-            })
+            let allowed = u64::from(SMALLEST)..=u64::from(LARGEST);
+            // The kernel doubles what setsockopt(2) is given.
+            bytes(text).filter(|bytes| allowed.contains(bytes)).map(|bytes| Value::Number(bytes & !1))
         }
         PolicyOption::Reuseport => match text {
             "on" | "1" => Some(Value::Switch(true)),
@@ -173,24 +173,6 @@ fn of_number(number: u32) -> Value {
 fn number(text: &str, radix: u32) -> Option<u32> {
     // `from_str_radix` would accept a sign.
     text.bytes().all(|byte| byte.is_ascii_alphanumeric()).then(|| u32::from_str_radix(text, radix).ok())?
-}
-
-/// A number of bytes, with K, M or G for the powers of 1024.
-fn bytes(text: &str) -> Option<u32> {
-    let (digits, shift) = match text.strip_suffix(['K', 'M', 'G']) {
-        Some(digits) => (
-            digits,
-            if text.ends_with('K') {
-                10
-            } else if text.ends_with('M') {
-                20
-            } else {
-                30
-            },
-        ),
-        None => (text, 0),
-    };
-    number(digits, 10)?.checked_mul(1 << shift)
 }
 
 impl Value {

@@ -15,7 +15,7 @@ use crate::link_reset::{chosen_by_driver, kept_of, record};
 use crate::machine::Refusal;
 use crate::settings::{Cost, Setting, Value};
 
-/// How long the link may take to come up again. Autonegotiation takes a card two to four seconds. Shorter: a trial begins on a
+/// How long the link may take to come up again. Autonegotiation takes a card some seconds. Shorter: a trial begins on a
 /// link that is down. Longer: a link that stays down is reported late.
 const LINK_UP: Duration = Duration::from_secs(10);
 /// Pause between two looks at the link.

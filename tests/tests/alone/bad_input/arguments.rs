@@ -96,7 +96,7 @@ fn boost() {
         (
             &["--duet", "always", "--workers", "1024"],
             2,
-            "a duet needs two sides of 1024 CPUs, one for each worker and queue",
+            "a duet needs 1024 CPUs on each side, one for each worker and queue",
             "use fewer --workers and --queues, or --duet never",
         ),
         (&["--blocks", "0"], 2, "invalid limit of 0 blocks per comparison", "expected 3 to 1000"),
