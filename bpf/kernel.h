@@ -42,6 +42,10 @@ struct in6_addr {
 };
 
 typedef struct {
+	int counter;
+} atomic_t;
+
+typedef struct {
 	__s64 counter;
 } atomic64_t;
 
@@ -86,6 +90,9 @@ struct sock {
 	struct sock_common __sk_common;
 	socket_lock_t sk_lock;
 	struct sk_buff_head sk_receive_queue;
+	struct {
+		atomic_t rmem_alloc;
+	} sk_backlog;
 	__u16 sk_protocol;
 	struct socket *sk_socket;
 	struct sock_reuseport *sk_reuseport_cb;
@@ -93,6 +100,7 @@ struct sock {
 
 struct udp_sock {
 	struct sk_buff_head reader_queue;
+	int forward_deficit;
 };
 
 struct sk_buff {

@@ -5,7 +5,7 @@ mod compile;
 
 use std::path::Path;
 
-const PROGRAMS: [&str; 13] = [
+const PROGRAMS: [&str; 14] = [
     "closed_loop",
     "delays",
     "drops",
@@ -16,6 +16,7 @@ const PROGRAMS: [&str; 13] = [
     "policy",
     "prebuilt_loop",
     "reuseport",
+    "selection",
     "softirqs",
     "take",
     "watch",

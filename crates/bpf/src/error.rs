@@ -141,6 +141,14 @@ pub enum Error {
         /// The kernel's error, or what is wrong with them.
         source: Cause,
     },
+    /// The socket of a reuseport group cannot be chosen as asked.
+    #[error("cannot {what}")]
+    Reuseport {
+        /// What was to be done.
+        what: String,
+        /// The kernel's error, or what would be right.
+        source: Cause,
+    },
     /// A test run failed.
     #[error("cannot run BPF program '{program}' on a frame of {len} bytes")]
     Trial {

@@ -11,13 +11,14 @@
 //! | [`Take`] | XDP | hands UDP frames that the user-space datapath can answer to AF_XDP sockets |
 //! | [`Policies`] | bind, connect and create hooks of cgroups | set options of the UDP sockets of unmodified programs |
 //! | [`Watch`] | socket filter | counts the queue, hash and CPU of the datagrams of each flow |
+//! | [`Selection`] | reuseport groups | chooses the socket for each datagram |
 //! | [`ReuseportIterator`] | iterator over UDP sockets | reports the sockets of each reuseport group in order, and which program selects |
 //! | those of [`trace`] | tracepoints | count lock waits, drops, softirqs and socket queue delays |
 //!
 //! Every attachment is a bpf_link held by a file descriptor: when the value is dropped, or the process dies for any
 //! reason, the kernel detaches the program. (A child between fork and exec has copies of all descriptors; the kernel
-//! detaches after the exec.) Only [`Policies`] are pinned, because they must outlive the process, and act on the whole
-//! machine. Everything else acts on the named interface in the calling thread's network namespace. All of it needs
+//! detaches after the exec.) Two outlive the process: [`Policies`] are pinned, and act on the whole machine; a [`Selection`]
+//! belongs to its reuseport group. Everything else acts on the named interface in the calling thread's network namespace. All of it needs
 //! `CAP_BPF` and `CAP_NET_ADMIN` in the initial user namespace.
 
 pub mod attach;
@@ -30,6 +31,7 @@ mod pass;
 mod policy;
 mod reuseport;
 mod rx_hash;
+mod selection;
 mod shared_array;
 mod sys;
 mod take;
@@ -51,6 +53,10 @@ pub use policy::{
 };
 pub use reuseport::{Chooser, GroupMember, ReuseportGroup, ReuseportIterator};
 pub use rx_hash::{NOTE, RxHash, read_note};
+pub use selection::{
+    Installed, MAX_FIELD, MAX_PAYLOAD, MAX_SLOTS, Rule as SelectionRule, Selection,
+    detach as detach_selection,
+};
 pub use shared_array::SharedArray;
 pub use take::{AttachMode, Network, Outcome, Outcomes, Sources, Take, TakeLayout};
 pub use watch::{PassedOver, Watch, Way};

@@ -1,5 +1,5 @@
 //! The memory mapping behind [`crate::shared_array`], network namespaces, waiting for running programs, the bpf(2) calls that
-//! [`crate::rx_hash`] and [`crate::Policies`] make themselves, and the packet socket of [`crate::Watch`].
+//! [`crate::rx_hash`], [`crate::Policies`] and [`crate::Selection`] make themselves, and the packet socket of [`crate::Watch`].
 #![allow(
     unsafe_code,
     reason = "mmap of a BPF array, the slices over it, unshare, membarrier, bpf(2), packet sockets"
@@ -213,6 +213,37 @@ unsafe fn call(command: bpf_cmd, attr: &mut bpf_attr) -> io::Result<libc::c_int>
     let done = unsafe { libc::syscall(libc::SYS_bpf, command as libc::c_int, attr, len) };
     let done = libc::c_int::try_from(done).map_err(io::Error::other)?;
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(done) }
+}
+
+/// A command on one element of a map with keys of four bytes and values of eight.
+fn element(command: bpf_cmd, map: BorrowedFd<'_>, key: u32, value: Option<&mut u64>) -> io::Result<()> {
+    // SAFETY: as above.
+    let mut attr: bpf_attr = unsafe { mem::zeroed() };
+    // SAFETY: all of the union's variants consist of integers, and all were set.
+    let element = unsafe { &mut attr.__bindgen_anon_2 };
+    element.map_fd = map.as_raw_fd() as u32;
+    element.key = ptr::from_ref(&key) as u64;
+    // A command that takes no value rejects one.
+    element.__bindgen_anon_1.value = value.map_or(0, |value| ptr::from_mut(value) as u64);
+    // SAFETY: key and value are valid for the call, with the map's sizes.
+    unsafe { call(command, &mut attr) }.map(drop)
+}
+
+/// Puts a socket into an array of sockets.
+pub(crate) fn put_socket(array: BorrowedFd<'_>, key: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+    let mut descriptor = u64::from(socket.as_raw_fd().cast_unsigned());
+    element(bpf_cmd::BPF_MAP_UPDATE_ELEM, array, key, Some(&mut descriptor))
+}
+
+/// The cookie of a socket in an array of sockets; `ENOENT` if there is none.
+pub(crate) fn cookie_at(array: BorrowedFd<'_>, key: u32) -> io::Result<u64> {
+    let mut cookie = 0;
+    element(bpf_cmd::BPF_MAP_LOOKUP_ELEM, array, key, Some(&mut cookie)).map(|()| cookie)
+}
+
+/// Takes a socket out of an array of sockets; `ENOENT` if there is none.
+pub(crate) fn remove_socket(array: BorrowedFd<'_>, key: u32) -> io::Result<()> {
+    element(bpf_cmd::BPF_MAP_DELETE_ELEM, array, key, None)
 }
 
 /// Opens an object that is pinned at `path`.

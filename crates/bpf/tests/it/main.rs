@@ -1,3 +1,4 @@
 //! Programs that outlive the process that attached them.
 
 mod policy;
+mod selection;
