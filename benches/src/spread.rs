@@ -54,7 +54,8 @@ pub(crate) fn run(results: &mut Results) -> Result<()> {
     let mut by_hash = Vec::new();
     for trial in 0..TRIALS {
         let seed = trial as u64;
-        let spread = Trial { rule: Some(SelectionRule::RoundRobin), slowed: false, per_second, seed }.run()?;
+        let spread =
+            Trial { rule: Some(SelectionRule::RoundRobin), slowed: false, per_second, seed }.run()?;
         let part = spread.received.iter().sum::<usize>() as f64 / SOCKETS as f64;
         let share = |count: &usize| (*count as f64 / part - 1.0).abs() * 100.0 / SOCKETS as f64;
         off.push(spread.received.iter().map(share).fold(0.0, f64::max));
@@ -73,15 +74,15 @@ pub(crate) fn run(results: &mut Results) -> Result<()> {
         ("spread.p99", LOAD, Bound::Below(AT_MOST), "3 x the limit of one socket"),
         ("spread.p99_carried", CARRIED, Bound::Shown, "a load that round robin carries"),
     ] {
-        let what = format!("p99, one of four readers slowed to a quarter, {condition}: least loaded / round robin");
+        let what =
+            format!("p99, one of four readers slowed to a quarter, {condition}: least loaded / round robin");
         let per_second = load / SERVICE.as_secs_f64();
         let seed = Cell::new(0);
         let mut milliseconds = [Vec::new(), Vec::new()];
         let [round_robin, least_loaded] = &mut milliseconds;
         let p99 = |rule, all: &mut Vec<f64>| {
             seed.set(seed.get() + 1);
-            let p99 =
-                Trial { rule: Some(rule), slowed: true, per_second, seed: seed.get() }.run()?.p99()?;
+            let p99 = Trial { rule: Some(rule), slowed: true, per_second, seed: seed.get() }.run()?.p99()?;
             all.push(p99);
             Ok(p99)
         };

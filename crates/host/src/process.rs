@@ -27,14 +27,16 @@ mod find;
 mod held;
 mod option;
 mod options;
+mod selection;
 mod serving;
 mod sys;
 mod thread;
 
 pub use error::Error;
-pub use find::{Group, Server, Socket, find, group};
+pub use find::{Group, Server, Socket, find, group, members};
 pub use held::{SocketId, identify, with_socket};
-pub use option::{MAX_BUFFER, Selection, SocketSetting, SocketValue, get, read};
+pub use option::{MAX_BUFFER, SocketSetting, SocketValue, get, read};
 pub use options::look_closer;
+pub use selection::Selection;
 pub use serving::{Waiting, serving, waiting};
 pub use thread::{Thread, ThreadId, affinity, online, possible};

@@ -22,7 +22,7 @@ use crate::context::{self, now};
 use crate::journal::{Begun, Entry, Intent, JournalError, Line, Lock, SCHEMA, State, Writing};
 use crate::link_reset::{chosen_by_driver, keep, kept_of};
 use crate::machine::{Identity, Machine, Refusal};
-use crate::plan::{Change, Plan};
+use crate::plan::{Change, Plan, is_incomplete};
 use crate::restore::{Left, Restored, restore};
 use crate::settings::{Phase, Setting, Value};
 
@@ -238,7 +238,7 @@ fn one(
     let Change { setting, to, reason, .. } = change;
     let identity = machine.identity(setting)?;
     let from = machine.read(setting)?;
-    if from.is(to) {
+    if from.is(to) && !is_incomplete(machine, setting, &from) {
         return Ok(None);
     }
     // If the kernel does not report the value, undo uses the last known one.

@@ -22,6 +22,7 @@ use thiserror::Error;
 pub use render::lasting;
 pub use request::SettingRequest;
 pub use resolve::Consent;
+pub(crate) use resolve::is_incomplete;
 
 use crate::machine::Refusal;
 use crate::settings::{Cost, Scope, Setting, Value, WrongName, WrongValue};

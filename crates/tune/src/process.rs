@@ -8,10 +8,12 @@
 //! [`udpath_host::process`] finds the sockets and threads, and documents how they are identified.
 
 mod pin;
+mod rule;
 mod selection;
 mod sys;
 mod write;
 
 pub use pin::pin;
+pub use rule::unselected;
 pub use selection::{Chosen, chosen};
 pub use write::{Changed, write};

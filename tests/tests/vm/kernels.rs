@@ -203,8 +203,12 @@ fn verbs(recorded: &Recorded, (cpus, _, queues): Shape) {
     let series = |name: &str| metrics.lines().filter(|line| line.starts_with(name)).count();
     assert_eq!(series("udpath_softnet_processed_total{cpu="), cpus as usize, "{metrics}");
     assert_eq!(series("udpath_queue_interrupts_total{device=\"eth0\","), queues as usize, "{metrics}");
-    for step in ["apply", "confirm", "undo", "status-after"] {
+    for step in ["apply", "confirm", "undo", "status-after", "selected"] {
         recorded.fine(step);
+    }
+    for (rule, change) in [("field", "by-flow -> field:0+4"), ("least-loaded", "field:0+4 -> least-loaded")] {
+        let said = recorded.fine(&format!("select-{rule}"));
+        assert_eq!(said.matches(change).count(), CARDS.len(), "a group for each address: {said}");
     }
     let [before, applied, after] =
         ["looked-before", "looked-applied", "looked-after"].map(|step| recorded.fine(step));

@@ -75,6 +75,7 @@ serve() {
     udpath serve echo --json "$@" > /tmp/served 2> /tmp/said & server=$!
     ready() { grep -q '^ready' /tmp/said || ! kill -0 $server; }
     awaited ready
+    [ "$service" != reuseport ] || selected
     step "$service-up" cat /tmp/said
     if kill -0 $server 2> /dev/null; then
         host_has "$service-sent"
@@ -82,6 +83,12 @@ serve() {
         kill -TERM $server
     fi
     step "$service-served" served
+}
+# The host's load then goes to the sockets by the last of these.
+selected() {
+    step select-field udpath apply --set port:7:selection=field:0+4
+    step select-least-loaded udpath apply --set port:7:selection=least-loaded
+    step selected udpath status
 }
 served() {
     wait $server

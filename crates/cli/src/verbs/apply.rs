@@ -1,5 +1,7 @@
 //! `udpath apply`: applies a plan completely, or restores the previous state.
 
+use std::collections::BTreeSet;
+
 use anyhow::Context;
 use serde::Serialize;
 use udpath_report::{applied_sentence, applied_text, to_pretty_json};
@@ -150,6 +152,11 @@ fn show(args: &Args, plan: &Plan, applied: Option<&Applied>, reverter: Option<&R
     };
     terminal::print(&applied_text(applied))?;
     settings::note_lasting(applied.changes.iter().map(|made| &made.setting));
+    let given_up: BTreeSet<&str> =
+        applied.changes.iter().filter_map(|made| made.setting.gives_up(&made.to)).collect();
+    for what in given_up {
+        eprintln!("note: {what}");
+    }
     eprintln!("{}", applied_sentence(applied, seconds));
     if let Some(note) = reverter.and_then(Reverter::note) {
         eprintln!("note: {note}");

@@ -83,7 +83,7 @@ pub enum Error {
     /// A reuseport group with members outside the server.
     #[error(
         "{socket} shares its port with {strangers} sockets that neither process {pid} nor its workers have, so \
-         the group cannot be selected by CPU: it is unknown which member belongs to which process"
+         how the group selects cannot be changed: it is unknown which member belongs to which process"
     )]
     Strangers {
         /// The socket.

@@ -174,6 +174,15 @@ fn inode(line: &str) -> Option<u32> {
 /// # Errors
 /// The process does not have the socket, or processes other than it and its workers have members of the group.
 pub fn group(pid: u32, socket: SocketId) -> Result<Option<Vec<SocketId>>, Error> {
+    let members = members(pid, socket)?;
+    Ok(members.map(|members| members.into_iter().map(|(_, member)| member).collect()))
+}
+
+/// The same, each member with a process that has it.
+///
+/// # Errors
+/// As [`group`].
+pub fn members(pid: u32, socket: SocketId) -> Result<Option<Vec<(u32, SocketId)>>, Error> {
     let server = find(pid)?;
     let Some(found) = server.sockets.iter().find(|found| found.id == socket) else {
         return Err(Error::SocketGone { pid, inode: socket.inode, cookie: socket.cookie });
@@ -183,7 +192,8 @@ pub fn group(pid: u32, socket: SocketId) -> Result<Option<Vec<SocketId>>, Error>
     if strangers > 0 {
         return Err(Error::Strangers { socket: found.to_string(), pid, strangers });
     }
-    Ok(Some(server.groups[group].members.iter().map(|&at| server.sockets[at].id).collect()))
+    let member = |&at: &usize| (server.sockets[at].pid, server.sockets[at].id);
+    Ok(Some(server.groups[group].members.iter().map(member).collect()))
 }
 
 /// Number of sockets outside the server with the same binding and user: they may be in its group. The list has no

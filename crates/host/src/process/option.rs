@@ -7,7 +7,7 @@
 //! | prefer busy poll | `SO_PREFER_BUSY_POLL` | yes | when the server next waits |
 //! | busy poll budget | `SO_BUSY_POLL_BUDGET` | no | when the server next waits |
 //! | incoming CPU | `SO_INCOMING_CPU` | yes | for the next datagram |
-//! | selection | `SO_ATTACH_REUSEPORT_CBPF` | no | for the next datagram, of the whole group |
+//! | selection | `SO_ATTACH_REUSEPORT_CBPF`, `_EBPF` | no | for the next datagram, of the whole group |
 
 use std::fmt;
 use std::io;
@@ -16,7 +16,7 @@ use std::os::fd::BorrowedFd;
 use serde::{Deserialize, Serialize};
 
 use super::held::{self, SocketId};
-use super::{Error, sys};
+use super::{Error, Selection, sys};
 
 /// The capability to exceed the system's limits.
 const NEEDS: &str = "CAP_NET_ADMIN";
@@ -100,16 +100,6 @@ impl SocketSetting {
     }
 }
 
-/// How a reuseport group selects a socket for a datagram.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Selection {
-    /// By the kernel's hash of the flow, or by incoming CPU where a member has one.
-    ByFlow,
-    /// Member `CPU mod members`, in bind order. Takes precedence over every incoming CPU.
-    ByCpu,
-}
-
 /// A value of a [`SocketSetting`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -153,8 +143,7 @@ impl fmt::Display for SocketValue {
             Self::BusyPollBudget(packets) => write!(f, "{packets} packets"),
             Self::IncomingCpu(Some(cpu)) => write!(f, "CPU {cpu}"),
             Self::IncomingCpu(None) => f.write_str("any CPU"),
-            Self::Selection(Selection::ByFlow) => f.write_str("by flow"),
-            Self::Selection(Selection::ByCpu) => f.write_str("by CPU"),
+            Self::Selection(selection) => selection.fmt(f),
         }
     }
 }

@@ -55,7 +55,11 @@ fn tell(entries: &[Entry], journal: &Journal, sockets: &mut Sockets) {
         let by = match last.selection {
             Some(Selection::ByFlow) => By::Hash,
             Some(Selection::ByCpu) if last.sockets == now => By::CpuModulo,
-            Some(Selection::ByCpu) | None => By::Unknown,
+            // Which socket a datagram gets does not depend on the flow alone.
+            Some(
+                Selection::ByCpu | Selection::RoundRobin | Selection::LeastLoaded | Selection::Field { .. },
+            )
+            | None => By::Unknown,
         };
         let file = journal.path(last.id).display().to_string();
         group.selection = Some(Fact::new(by, Provenance::File(file)));

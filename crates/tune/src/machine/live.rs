@@ -257,6 +257,9 @@ impl Machine for Live {
     }
 
     fn broken(&self, setting: &Setting, value: &Value) -> Option<String> {
+        if let Setting::Socket { pid, inode, setting: SocketSetting::Selection } = setting {
+            return self.writer.is_some().then(|| process::broken(*pid, *inode))?;
+        }
         match self.effect(setting, value)? {
             Effect::Broken(why) => Some(why),
             Effect::Full | Effect::Unseen(_) | Effect::Later(_) => None,

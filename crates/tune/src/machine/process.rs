@@ -9,7 +9,7 @@ use error_reporter::Report;
 use super::{Identity, Lost, Refusal};
 use udpath_host::process::{self, Error, SocketSetting, SocketValue, Thread};
 
-use crate::process::{Chosen, chosen, pin, write};
+use crate::process::{Chosen, chosen, pin, unselected, write};
 use crate::settings::{Setting, Value};
 use udpath_host::{Source, processes, sockets};
 
@@ -42,6 +42,11 @@ pub(super) fn option(setting: &Setting, pid: u32, inode: u32, of: SocketSetting)
 /// What a change would destroy permanently: see [`Chosen::lost`].
 pub(super) fn lost(pid: u32, inode: u32) -> Option<Lost> {
     chosen(process::identify(pid, inode).ok()?).lost()
+}
+
+/// Why a group's selection does not have its whole effect: see [`unselected`].
+pub(super) fn broken(pid: u32, inode: u32) -> Option<String> {
+    unselected(pid, process::identify(pid, inode).ok()?)
 }
 
 /// Sets it.

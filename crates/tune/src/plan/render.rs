@@ -27,6 +27,7 @@ impl Plan {
                 format!("the kernel does not report it; undo sets {assumed} unless an earlier apply set it")
             });
             notes.extend(assumed.as_deref());
+            notes.extend(setting.gives_up(&change.to));
             notes.extend(setting.lowers_security(change.from.as_ref(), &change.to));
             notes.extend(Some(reason.as_str()).filter(|reason| !reason.is_empty()));
             let line =

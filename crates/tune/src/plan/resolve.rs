@@ -84,7 +84,7 @@ impl Plan {
             }
             if let Some(found) = from.as_ref().filter(|found| found.is(&to)) {
                 // A link reset may lose it; then it must be set again.
-                if !later {
+                if !later && !is_incomplete(machine, &setting, found) {
                     plan.already.push((setting, found.clone()));
                     continue;
                 }
@@ -118,6 +118,12 @@ impl Plan {
         limits::sort(machine.source(), &mut plan.changes);
         Ok(plan)
     }
+}
+
+/// A selection that lacks sockets which were bound after it was set: it is set again.
+pub(crate) fn is_incomplete(machine: &dyn Machine, setting: &Setting, found: &Value) -> bool {
+    let selection = matches!(setting, Setting::Socket { setting: SocketSetting::Selection, .. });
+    selection && machine.broken(setting, found).is_some()
 }
 
 /// What the change destroys permanently. A selection that is not visible may be a program.

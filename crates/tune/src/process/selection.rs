@@ -5,9 +5,11 @@
 //! visible, it may be a program of the server's own, which a change would destroy and undo could not restore.
 
 use error_reporter::Report;
-use udpath_bpf::{Chooser, ReuseportIterator};
+use udpath_bpf::{Chooser, Installed, ReuseportGroup, ReuseportIterator};
 
 use udpath_host::process::{Selection, SocketId};
+
+use super::rule;
 
 use crate::machine::Lost;
 
@@ -49,16 +51,18 @@ impl Chosen {
 /// What selects the socket in the group of a socket in the calling thread's network namespace.
 #[must_use]
 pub fn chosen(socket: SocketId) -> Chosen {
-    match ReuseportIterator::load().and_then(|mut iterator| iterator.groups()) {
+    match chooser(socket) {
         Err(error) => Chosen::Unseen(Report::new(error).to_string()),
-        Ok(groups) => groups
-            .iter()
-            .find(|group| group.members.iter().any(|member| member.cookie == socket.cookie))
-            .map_or_else(
-                || Chosen::Unseen("the kernel lists the socket in no group".to_owned()),
-                |group| of(group.chooser),
-            ),
+        Ok(None) => Chosen::Unseen("the kernel lists the socket in no group".to_owned()),
+        Ok(Some(chooser)) => of(chooser),
     }
+}
+
+/// The same as the kernel has it; `None` without a group.
+pub(super) fn chooser(socket: SocketId) -> Result<Option<Chooser>, udpath_bpf::Error> {
+    let groups = ReuseportIterator::load()?.groups()?;
+    let ours = |group: &ReuseportGroup| group.members.iter().any(|member| member.cookie == socket.cookie);
+    Ok(groups.into_iter().find(ours).map(|group| group.chooser))
 }
 
 fn of(chooser: Chooser) -> Chosen {
@@ -72,6 +76,14 @@ fn of(chooser: Chooser) -> Chosen {
             let noun = if length == 1 { "instruction" } else { "instructions" };
             Chosen::Program(format!("classic BPF program ({length} {noun})"))
         }
-        Chooser::Extended { id } => Chosen::Program(format!("eBPF program (id {id})")),
+        Chooser::Extended { id } => match Installed::read(id).ok().flatten() {
+            // Cut short before it had its sockets: the kernel's hash selects.
+            Some(ours) if ours.sockets.iter().all(Option::is_none) => Chosen::By(Selection::ByFlow),
+            Some(ours) => rule::selection(ours.rule).map_or_else(
+                || Chosen::Program(format!("program of udpath with slots (id {id})")),
+                Chosen::By,
+            ),
+            None => Chosen::Program(format!("eBPF program (id {id})")),
+        },
     }
 }

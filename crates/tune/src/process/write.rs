@@ -13,7 +13,7 @@ use udpath_host::process::{
     Error, MAX_BUFFER, Selection, SocketId, SocketValue, get, group, online, with_socket,
 };
 
-use super::sys;
+use super::{rule, sys};
 
 /// The capability needed to set such options on another process's socket.
 const NEEDS: &str = "CAP_NET_ADMIN";
@@ -38,6 +38,12 @@ pub struct Changed<V> {
 pub fn write(pid: u32, socket: SocketId, value: SocketValue) -> Result<Changed<SocketValue>, Error> {
     let named = || format!("socket {} of process {pid}", socket.inode);
     check(value)?;
+    if let SocketValue::Selection(selection) = value
+        && let Some(rule) = rule::of(selection)
+    {
+        rule::select(pid, socket, rule)?;
+        return Ok(Changed { before: None, undo: default(value), after: None });
+    }
     let members = match value {
         SocketValue::Selection(_) => {
             let group = group(pid, socket)?.ok_or_else(|| Error::NoGroup { socket: named() })?;
@@ -82,6 +88,10 @@ fn set(socket: BorrowedFd<'_>, value: SocketValue, members: u32) -> io::Result<(
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
             detached => detached,
         },
+        // `write` calls `rule::select` for these.
+        SocketValue::Selection(Selection::RoundRobin | Selection::LeastLoaded | Selection::Field { .. }) => {
+            Err(io::Error::other("its program needs all sockets of the group"))
+        }
     }
 }
 

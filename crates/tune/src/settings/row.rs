@@ -253,6 +253,8 @@ type Limits = fn(&Target<'_>, &dyn Source, &Value, &[(Setting, Value)]) -> Resul
 pub struct Extra {
     /// Why a change lowers security; such a change must be allowed by name.
     pub lowers_security: Lowers,
+    /// What a value gives up, for the plan.
+    pub gives_up: fn(&Value) -> Option<&'static str>,
     /// The limits that the device reports.
     pub limit: Limits,
     /// Whether undo can set this value again.
@@ -275,6 +277,7 @@ impl Extra {
     /// No extras.
     pub const NONE: Self = Self {
         lowers_security: |_, _, _| None,
+        gives_up: |_| None,
         limit: |_, _, _, _| Ok(()),
         restorable: |_| true,
         keeps: Keeps::AsWritten,
@@ -315,6 +318,12 @@ impl Setting {
     #[must_use]
     pub fn lowers_security(&self, from: Option<&Value>, to: &Value) -> Option<&'static str> {
         (self.row().extra.lowers_security)(self, from, to)
+    }
+
+    /// What the value gives up.
+    #[must_use]
+    pub fn gives_up(&self, to: &Value) -> Option<&'static str> {
+        (self.row().extra.gives_up)(to)
     }
 
     /// The value undo writes if the kernel does not report it and the journal does not know it.

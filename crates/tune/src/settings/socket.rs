@@ -51,11 +51,11 @@ static BUSY_POLL_BUDGET: Row =
 static INCOMING_CPU: Row =
     Row { cost: Cost::MovesFlows, ..option(SocketSetting::IncomingCpu, "socket-incoming-cpu") };
 /// How the reuseport group selects a socket.
-static SELECTION: Row = Row {
-    cost: Cost::MovesFlows,
-    ..assumed(option(SocketSetting::Selection, "socket-selection"), || {
+static SELECTION: Row = {
+    let row = assumed(option(SocketSetting::Selection, "socket-selection"), || {
         Value::of_socket(SocketValue::Selection(Selection::ByFlow))
-    })
+    });
+    Row { cost: Cost::MovesFlows, extra: Extra { gives_up, ..row.extra }, ..row }
 };
 
 /// The row of an option.
@@ -67,6 +67,14 @@ pub(super) fn row(setting: SocketSetting) -> &'static Row {
         SocketSetting::BusyPollBudget => &BUSY_POLL_BUDGET,
         SocketSetting::IncomingCpu => &INCOMING_CPU,
         SocketSetting::Selection => &SELECTION,
+    }
+}
+
+/// The order of a flow's datagrams.
+fn gives_up(value: &Value) -> Option<&'static str> {
+    match value.for_socket(SocketSetting::Selection) {
+        Some(SocketValue::Selection(selection)) => selection.reorders(),
+        _ => None,
     }
 }
 
@@ -94,11 +102,7 @@ pub(super) fn parse(setting: SocketSetting, text: &str) -> Result<Value, &'stati
             "off" | "0" => Some(SocketValue::PreferBusyPoll(false)),
             _ => None,
         },
-        SocketSetting::Selection => match text {
-            "by-cpu" => Some(SocketValue::Selection(Selection::ByCpu)),
-            "by-flow" => Some(SocketValue::Selection(Selection::ByFlow)),
-            _ => None,
-        },
+        SocketSetting::Selection => text.parse().ok().map(SocketValue::Selection),
     };
     value.map(Value::of_socket).ok_or(match setting {
         SocketSetting::ReceiveBuffer => "bytes as `ss -m` shows them (rb), up to 2147483646",
@@ -106,7 +110,7 @@ pub(super) fn parse(setting: SocketSetting, text: &str) -> Result<Value, &'stati
         SocketSetting::BusyPollBudget => "packets, up to 65535; 0 is the kernel's own",
         SocketSetting::IncomingCpu => "a CPU, or any",
         SocketSetting::PreferBusyPoll => "on or off",
-        SocketSetting::Selection => "by-cpu or by-flow",
+        SocketSetting::Selection => Selection::WORDS,
     })
 }
 
@@ -120,8 +124,7 @@ impl Value {
             SocketValue::BusyPollBudget(packets) => Self::Number(packets.into()),
             SocketValue::PreferBusyPoll(on) => Self::Switch(on),
             SocketValue::IncomingCpu(cpu) => Self::Cpu(cpu),
-            SocketValue::Selection(Selection::ByCpu) => Self::Words("by-cpu".to_owned()),
-            SocketValue::Selection(Selection::ByFlow) => Self::Words("by-flow".to_owned()),
+            SocketValue::Selection(selection) => Self::Words(selection.to_string()),
         }
     }
 
@@ -138,11 +141,7 @@ impl Value {
             }
             (SocketSetting::PreferBusyPoll, Self::Switch(on)) => Some(SocketValue::PreferBusyPoll(*on)),
             (SocketSetting::IncomingCpu, Self::Cpu(cpu)) => Some(SocketValue::IncomingCpu(*cpu)),
-            (SocketSetting::Selection, Self::Words(words)) => match words.as_str() {
-                "by-cpu" => Some(SocketValue::Selection(Selection::ByCpu)),
-                "by-flow" => Some(SocketValue::Selection(Selection::ByFlow)),
-                _ => None,
-            },
+            (SocketSetting::Selection, Self::Words(words)) => words.parse().ok().map(SocketValue::Selection),
             _ => None,
         }
     }
@@ -164,6 +163,9 @@ mod tests {
             (SocketSetting::IncomingCpu, "any"),
             (SocketSetting::Selection, "by-cpu"),
             (SocketSetting::Selection, "by-flow"),
+            (SocketSetting::Selection, "round-robin"),
+            (SocketSetting::Selection, "least-loaded"),
+            (SocketSetting::Selection, "field:1+8"),
         ] {
             let value = parse(setting, text).unwrap();
             assert_eq!(value.to_string(), text);
@@ -184,6 +186,7 @@ mod tests {
             (SocketSetting::BusyPollBudget, "65536"),
             (SocketSetting::IncomingCpu, "0-1"),
             (SocketSetting::Selection, "cpu"),
+            (SocketSetting::Selection, "field:1+0"),
             (SocketSetting::Selection, "unknown"),
         ] {
             assert!(parse(setting, text).is_err(), "{setting:?} {text}");

@@ -3,37 +3,48 @@
 mod sys;
 
 use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 use udpath_host::process::{Selection, SocketId, find};
 use udpath_lab::LabBuilder;
 use udpath_tune::plan::{Consent, PlanError};
 use udpath_tune::process::{Chosen, chosen};
+use udpath_tune::status::{Hold, Status};
 use udpath_tune::undo::Undone;
-use udpath_tune::{Journal, Live, Plan, SettingRequest, apply, undo};
+use udpath_tune::{Journal, Live, Machine, Plan, SettingRequest, apply, undo};
 
+const ADDRESS: &str = "127.0.0.1:5353";
 const REQUEST: &str = "port:5353:selection=by-cpu";
+/// How long datagrams on loopback are waited for. They arrive while they are sent, unless the CPU is busy.
+const ARRIVES: Duration = Duration::from_secs(10);
 /// The server's output once its sockets are open and once a program is attached.
 const READY: &str = "it is done";
 
-/// Two sockets of a group; attaches the programs named on stdin, and exits at its end.
+/// Two sockets of a group; attaches the programs named on stdin, or adds a socket, and exits at its end.
 #[test]
 #[ignore = "the server of the other tests, which start it"]
 fn server() {
-    let sockets = [0, 1].map(|_| {
-        let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None).unwrap();
-        sockopt::set_socket_reuseport(&socket, true).unwrap();
-        bind(&socket, &"127.0.0.1:5353".parse::<std::net::SocketAddr>().unwrap()).unwrap();
-        socket
-    });
+    let mut sockets = vec![member(), member()];
     eprintln!("{READY}");
     for line in std::io::stdin().lines() {
-        attach(&sockets[0], &line.unwrap());
+        match line.unwrap().as_str() {
+            "join" => sockets.push(member()),
+            program => attach(&sockets[0], program),
+        }
         eprintln!("{READY}");
     }
+}
+
+fn member() -> OwnedFd {
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None).unwrap();
+    sockopt::set_socket_reuseport(&socket, true).unwrap();
+    bind(&socket, &ADDRESS.parse::<std::net::SocketAddr>().unwrap()).unwrap();
+    socket
 }
 
 fn attach(socket: &OwnedFd, program: &str) {
@@ -76,6 +87,26 @@ impl Server {
         self.wait();
     }
 
+    /// Sends datagrams of one flow; how many bytes each of the server's sockets has in addition.
+    fn queued(&self, datagrams: usize) -> Vec<u32> {
+        let queued = || -> Vec<u32> {
+            find(self.child.id()).unwrap().sockets.iter().map(|socket| socket.queued).collect()
+        };
+        let (before, flow) = (queued(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        for _ in 0..datagrams {
+            assert_eq!(flow.send_to(b"datagram", ADDRESS).unwrap(), 8);
+        }
+        let end = Instant::now() + ARRIVES;
+        loop {
+            let now: Vec<u32> = queued().iter().zip(&before).map(|(now, before)| now - before).collect();
+            let each = now.iter().sum::<u32>() / datagrams as u32;
+            // The kernel charges several hundred bytes for each.
+            if each >= 256 || Instant::now() > end {
+                return now;
+            }
+        }
+    }
+
     fn chosen(&self) -> Chosen {
         let found: SocketId = find(self.child.id()).unwrap().sockets[1].id;
         chosen(found)
@@ -95,8 +126,12 @@ impl Drop for Server {
 }
 
 fn plan(allow: &[&str]) -> Result<Plan, PlanError> {
+    plan_of(REQUEST, allow)
+}
+
+fn plan_of(request: &str, allow: &[&str]) -> Result<Plan, PlanError> {
     let insecure = allow.iter().map(ToString::to_string).collect();
-    let requests = vec![SettingRequest::parse(REQUEST, "test").unwrap()];
+    let requests = vec![SettingRequest::parse(request, "test").unwrap()];
     Plan::resolve(&Live::new(), requests, &Consent { insecure, ..Consent::default() })
 }
 
@@ -170,5 +205,94 @@ fn a_program_that_came_after_the_plan_is_not_replaced() {
         let refused = apply(&Live::new(), &lock, &plan, None, |_| Ok(())).unwrap_err().to_string();
         assert!(refused.contains("which was not there when the plan was made"), "{refused}");
         assert!(matches!(server.chosen(), Chosen::Program(_)));
+    });
+}
+
+/// Of one flow: all datagrams on one socket, or as many on each.
+fn one_flow_is_spread(server: &Server) -> bool {
+    let queued = server.queued(40);
+    assert!(queued.iter().any(|bytes| *bytes > 0), "{queued:?}");
+    let part = queued.iter().sum::<u32>() / queued.len() as u32;
+    // A datagram more or less on each CPU.
+    queued.iter().all(|bytes| bytes.abs_diff(part) <= part / 5)
+}
+
+#[test]
+fn datagrams_are_spread_by_rule_and_undo_restores_what_selected_before() {
+    udpath_lab::needs_root!();
+    let journal = tempfile::tempdir().unwrap();
+    in_a_lab("t-sel-rule", |server| {
+        let lock = || Journal::at(journal.path()).lock().unwrap();
+        let set = |value: &str| {
+            let plan = plan_of(&format!("port:5353:selection={value}"), &[]).unwrap();
+            apply(&Live::new(), &lock(), &plan, None, |_| Ok(())).unwrap();
+            plan.diff()
+        };
+        let undo_last = || undo(&Live::new(), &lock(), None, "test", false).unwrap();
+        assert!(!one_flow_is_spread(server));
+        let field = Selection::Field { offset: 0, length: 4 };
+        let steps = [
+            ("round-robin", Selection::RoundRobin),
+            ("least-loaded", Selection::LeastLoaded),
+            ("field:0+4", field),
+            ("by-cpu", Selection::ByCpu),
+            ("least-loaded", Selection::LeastLoaded),
+        ];
+        for (value, selection) in steps {
+            let diff = set(value);
+            assert_eq!(server.chosen(), Chosen::By(selection), "{diff}");
+            let says = match selection {
+                Selection::ByCpu => "moves flows;",
+                Selection::Field { .. } => "keeps the order of datagrams with the same field",
+                _ => "gives up the order of datagrams within a flow",
+            };
+            assert!(diff.contains(says) && diff.contains(&format!("-> {value}")), "{diff}");
+        }
+        for (value, selection) in steps.into_iter().rev() {
+            assert_eq!(server.chosen(), Chosen::By(selection), "{value}");
+            match selection {
+                Selection::RoundRobin => assert!(one_flow_is_spread(server), "{value}"),
+                // All datagrams have the same one.
+                Selection::Field { .. } => assert!(!one_flow_is_spread(server), "{value}"),
+                // By what is queued already, and by the CPU of this thread.
+                _ => {}
+            }
+            let undone = undo_last();
+            assert_eq!((undone.left.as_slice(), undone.complete), (&[][..], true), "{value}");
+        }
+        assert_eq!(server.chosen(), Chosen::By(Selection::ByFlow));
+        assert!(!one_flow_is_spread(server));
+    });
+}
+
+#[test]
+fn a_socket_that_joins_later_is_reported_and_included_by_another_apply() {
+    udpath_lab::needs_root!();
+    let journal = tempfile::tempdir().unwrap();
+    in_a_lab("t-sel-join", |server| {
+        let lock = || Journal::at(journal.path()).lock().unwrap();
+        let plan = || plan_of("port:5353:selection=round-robin", &[]).unwrap();
+        let first = plan();
+        apply(&Live::new(), &lock(), &first, None, |_| Ok(())).unwrap();
+        let broken = || Live::new().broken(&first.changes[0].setting, &first.changes[0].to);
+        assert_eq!(broken(), None);
+        assert!(plan().is_empty());
+
+        server.attach("join");
+        let queued = server.queued(40);
+        assert!(queued[0] > 0 && queued[1] > 0 && queued[2] == 0, "{queued:?}");
+        let says =
+            "1 of 3 sockets of the group get no datagrams: they were bound after it was set; apply it again";
+        assert_eq!(broken().as_deref(), Some(says));
+        let status = Status::of(&Live::new(), &Journal::at(journal.path())).unwrap();
+        let drifted: Vec<_> = status.drifted().map(|held| (held.state, held.note.as_deref())).collect();
+        assert_eq!(drifted, [(Hold::Drifted, Some(says))]);
+        let again = plan();
+        assert!(again.diff().contains("round-robin -> round-robin"), "{}", again.diff());
+        apply(&Live::new(), &lock(), &again, None, |_| Ok(())).unwrap();
+        assert_eq!(broken(), None);
+        let queued = server.queued(39);
+        assert!(queued.iter().all(|bytes| *bytes > 0), "{queued:?}");
+        assert!(undo(&Live::new(), &lock(), None, "test", false).unwrap().complete);
     });
 }

@@ -44,6 +44,24 @@ fn sockets_take_the_datagrams_of_their_cpu() {
     }
 }
 
+#[test]
+fn sockets_share_the_datagrams_of_one_flow() {
+    udpath_lab::needs_root!();
+    for kind in [Kind::Nsd, Kind::Knot] {
+        let place = Place::new("spread", kind);
+        let queued = |place: &Place| place.burst(0, 1, 40).queued;
+        let by_flow = |queued: &[u32]| queued.iter().filter(|bytes| **bytes > 0).count() == 1;
+        for rule in ["round-robin", "least-loaded"] {
+            let request = format!("port:{PORT}:selection={rule}");
+            // The kernel reports no selection, so the buffer is what differs between the snapshots.
+            let buffer = format!("port:{PORT}:receive-buffer=4000000");
+            let [before, during, after] = place.proven("server", &[&request, &buffer], queued);
+            assert!(by_flow(&before) && by_flow(&after), "{kind:?}: {before:?} {after:?}");
+            assert!(during.iter().all(|bytes| *bytes == during[0]), "{kind:?} {rule}: {during:?}");
+        }
+    }
+}
+
 /// A group is predicted as configured, and verified at its sockets.
 #[test]
 fn group_settings_are_predicted_and_verified() {
