@@ -26,8 +26,10 @@ use crate::machine::Machine;
 use crate::plan::{Change, Consent, Plan};
 use crate::settings::{Item, Part, Setting, Value};
 use link::Link;
+pub(crate) use program::trusted;
 use udpath_host::namespace;
 use unit::Moment;
+pub(crate) use unit::word;
 
 /// Why a plan cannot be kept.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -115,6 +117,8 @@ pub fn files(machine: &dyn Machine, plan: &Plan, id: u64, boot: &Boot<'_>) -> Re
                 None => rest.push((setting, value)),
             },
             // The unit's own apply adds the bans it needs.
+            // A drop-in is there after a boot.
+            Setting::Spread { .. } => {}
             Setting::IrqbalanceBan | Setting::File(_) | Setting::Config(_) | Setting::Restart(_) => {}
             Setting::Irq(_) => {
                 return Err(fleeting(

@@ -5,11 +5,13 @@
 //!                                                        │ udpath_bpf::Policies, at /sys/fs/bpf/udpath/policy
 //! status ── effect.rs: is it so? ◂── sockets, limits ────┘
 //! ```
-//! A policy has no process and no file: it is an element of a map in the kernel, and gone with a boot.
+//! A policy has no process and no file: it is an element of a map in the kernel, and gone with a boot. Only `spread` is a
+//! drop-in of the unit: `spread.rs`.
 
 mod effect;
 mod remove;
 mod report;
+pub(crate) mod spread;
 mod unit;
 
 use std::path::{Path, PathBuf};
@@ -21,8 +23,10 @@ use udpath_host::{Source, limits};
 pub use effect::{Effect, effect};
 pub use remove::applies_of;
 pub use report::{EffectState, Other, PolicyReport, Reported, SCHEMA};
+pub use spread::{Group as SpreadGroup, select as spread};
 pub(crate) use unit::cgroup_of;
 
+pub use crate::settings::policy::rule as spread_rule;
 use crate::settings::{Value, policy::whose};
 
 /// Where the BPF file system is mounted: systemd mounts it there, and bpftool looks there.

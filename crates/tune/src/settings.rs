@@ -73,6 +73,7 @@ mod thread;
 mod value;
 
 use std::cmp::Ordering;
+use std::num::NonZeroU16;
 
 pub use form::{Form, Place};
 pub use name::WrongName;
@@ -80,6 +81,7 @@ pub(crate) use name::{CONFIG, RESTART};
 pub use row::{
     Access, Cost, Extra, Keeps, Limit, OnReset, PartKind, Phase, Row, Scope, Shell, Target, ValueKind,
 };
+pub(crate) use value::NONE;
 pub use value::{Table, Value, WrongValue};
 
 use crate::services::Restart;
@@ -134,6 +136,13 @@ pub enum Setting {
         target: PolicyTarget,
         /// Which option.
         option: PolicyOption,
+    },
+    /// How the datagrams of a unit's reuseport groups are spread after each of its starts: a drop-in of the unit.
+    Spread {
+        /// The unit, a service.
+        unit: String,
+        /// Only groups of this port.
+        port: Option<NonZeroU16>,
     },
     /// IRQs that the running irqbalance leaves alone, set over its own socket.
     IrqbalanceBan,
@@ -236,6 +245,7 @@ impl Setting {
             Self::Thread { .. } => &thread::AFFINITY,
             Self::Socket { setting, .. } => socket::row(*setting),
             Self::Policy { option, .. } => policy::row(*option),
+            Self::Spread { .. } => &policy::SPREAD_ROW,
             Self::IrqbalanceBan => &irq::IRQBALANCE_BAN,
             Self::File(_) => &file::FILE,
             Self::Config(_) => &service::CONFIG,

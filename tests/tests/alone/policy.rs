@@ -3,6 +3,7 @@
 //! made. Needs root.
 
 mod bad;
+mod spread;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Lines, Write};

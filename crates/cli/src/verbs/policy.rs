@@ -5,11 +5,11 @@ use udpath_host::source::Folder;
 use udpath_report::{policy_text, to_pretty_json};
 use udpath_tune::policy::{self, EffectState, PolicyReport};
 use udpath_tune::undo::undo_what_can_be;
-use udpath_tune::{Journal, Live};
+use udpath_tune::{Journal, Live, Machine};
 
 use super::{apply, undo};
 use crate::args::place::NetnsArgs;
-use crate::args::policy::{Action, Args, RemoveArgs, SetArgs, ShowArgs};
+use crate::args::policy::{Action, Args, RemoveArgs, SetArgs, ShowArgs, SpreadArgs};
 use crate::args::settings::{ChangeArgs, CommonArgs, JournalArgs};
 use crate::exit::{Done, Failure};
 use crate::terminal;
@@ -20,6 +20,7 @@ pub(crate) fn run(args: Args) -> Done {
         Action::List(args) => show(None, args.json),
         Action::Show(ShowArgs { target, json }) => show(Some(&target.target), json),
         Action::Set(args) => set(args),
+        Action::Spread(args) => spread(&args),
         Action::Remove(args) => remove(&args),
     }
 }
@@ -27,7 +28,7 @@ pub(crate) fn run(args: Args) -> Done {
 fn show(target: Option<&str>, json: bool) -> Done {
     let source = Folder::live();
     let target = target.map(|text| policy::target(&source, text)).transpose().map_err(cannot)?;
-    let report = PolicyReport::of(&source, target.as_ref()).map_err(cannot)?;
+    let report = PolicyReport::of(&Live::new(), target.as_ref()).map_err(cannot)?;
     if json {
         terminal::print(&to_pretty_json(&report))?;
     } else if report.options.is_empty() {
@@ -49,6 +50,18 @@ fn set(args: SetArgs) -> Done {
     let SetArgs { target, options, persist, reason, journal, json } = args;
     let set = options.iter().map(|option| format!("policy:{}/{option}", target.target));
     apply::run(&of_requests(set.collect(), reason, persist, journal, json))
+}
+
+fn spread(args: &SpreadArgs) -> Done {
+    let machine = Live::new();
+    let target = policy::target(machine.source(), &args.target.target).map_err(cannot)?;
+    for group in policy::spread(&machine, &target, args.rule, args.wait).map_err(cannot)? {
+        eprintln!("{}: {} sockets, {}", group.address, group.cookies.len(), args.rule);
+    }
+    if let Some(what) = args.rule.reorders() {
+        eprintln!("note: {what}");
+    }
+    Ok(())
 }
 
 /// An apply of these settings.
@@ -93,7 +106,7 @@ fn remove(args: &RemoveArgs) -> Done {
         }
     }
     ended?;
-    let left = PolicyReport::of(&source, Some(&target)).map_err(cannot)?.options;
+    let left = PolicyReport::of(&Live::new(), Some(&target)).map_err(cannot)?.options;
     match (left.is_empty(), undone) {
         (true, 0) => Err(cannot(format!("{} has no policy", target.cgroup))),
         (true, _) => Ok(()),

@@ -57,7 +57,8 @@ pub(super) fn write_whole(path: &Path, text: Option<&str>) -> io::Result<()> {
         // Of a write that was killed.
         let _ = fs::remove_file(&beside);
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
-        if (name == "udpath" || name.ends_with(".target.d")) && fs::remove_dir(folder).is_ok() {
+        let is_ours = name == "udpath" || name.ends_with(".target.d") || name.ends_with(".service.d");
+        if is_ours && fs::remove_dir(folder).is_ok() {
             return folder.parent().map_or(Ok(()), |above| File::open(above)?.sync_all());
         }
     }

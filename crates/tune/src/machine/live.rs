@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use super::{Identity, Lost, Machine, Refusal, file, irqbalance, irqs, process, queue_irqs};
 use crate::conflicts;
 use crate::device::DeviceWriter;
-use crate::policy::{self, Effect};
+use crate::policy::{self, Effect, spread};
 use crate::settings::{Access, Cost, Item, Part, Setting, Value};
 use udpath_host::Source;
-use udpath_host::process::{Error, Server, SocketSetting};
+use udpath_host::process::{Error, Server, SocketSetting, SocketValue};
 use udpath_host::source::{Folder, number};
 
 /// IRQs of receive queues, or why there are none.
@@ -121,6 +121,11 @@ impl Machine for Live {
             Setting::File(path) | Setting::Config(path) => {
                 file::read_whole(&self.path(path)).map(Value::File).map_err(failed)
             }
+            Setting::Spread { unit, port } => {
+                let path = spread::drop_in(unit, *port);
+                let text = file::read_whole(&self.path(&path)).map_err(failed)?;
+                spread::value(&path, text.as_deref()).map_err(|why| Refusal::because("read", setting, why))
+            }
             // Which configuration a running server has read, nothing shows.
             Setting::Restart(_) => Ok(Value::Unknown),
             Setting::Thread { .. }
@@ -185,6 +190,20 @@ impl Machine for Live {
                 policy::write(&self.source, target, *option, value)
                     .map_err(|why| Refusal::because("set", setting, why))
             }
+            (Setting::Spread { unit, port }, value) => {
+                drop(self.writer(setting)?);
+                let because = |why| Refusal::because("set", setting, why);
+                let text = match value.for_socket(SocketSetting::Selection) {
+                    Some(SocketValue::Selection(rule)) => {
+                        Some(spread::text(unit, *port, rule).map_err(because)?)
+                    }
+                    _ if *value == Value::Unset => None,
+                    _ => return Err(other()),
+                };
+                file::write_whole(&self.path(&spread::drop_in(unit, *port)), text.as_deref())
+                    .map_err(failed)?;
+                spread::reload(&self.source).map_err(because)
+            }
             (Setting::IrqbalanceBan, Value::Irqs(irqs)) => {
                 drop(self.writer(setting)?);
                 let pid = conflicts::irqbalance(&self.source)
@@ -213,7 +232,11 @@ impl Machine for Live {
                 found.map(Some).ok_or_else(|| gone(setting, "irqbalance is not running"))
             }
             Setting::Irq(irq) => Ok(irqs::identity(&self.source, *irq)),
-            Setting::Sysctl(_) | Setting::File(_) | Setting::Config(_) | Setting::Policy { .. } => Ok(None),
+            Setting::Sysctl(_)
+            | Setting::File(_)
+            | Setting::Config(_)
+            | Setting::Policy { .. }
+            | Setting::Spread { .. } => Ok(None),
         }
     }
 
@@ -267,6 +290,10 @@ impl Machine for Live {
     }
 
     fn pending(&self, setting: &Setting, value: &Value) -> Option<String> {
+        if let Setting::Spread { unit, port } = setting {
+            let has = self.writer.is_some() && *value != Value::Unset;
+            return has.then(|| spread::pending(self, unit, *port, value))?;
+        }
         if let Some(effect) = self.effect(setting, value) {
             return match effect {
                 Effect::Full => None,

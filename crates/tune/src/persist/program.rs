@@ -14,7 +14,7 @@ const WRITABLE: u32 = 0o022;
 ///
 /// # Errors
 /// The first part of the path that violates this, and how to install the program.
-pub(super) fn trusted(program: &Path) -> Result<PathBuf, PersistError> {
+pub(crate) fn trusted(program: &Path) -> Result<PathBuf, PersistError> {
     let wrong = |part: &Path, why: String| PersistError::Unsafe {
         program: program.display().to_string(),
         part: part.display().to_string(),

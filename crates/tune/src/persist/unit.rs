@@ -120,7 +120,7 @@ pub(super) fn files(
 
 /// One word of a command line or list in a unit, with any special characters escaped (systemd.service(5), "Command
 /// lines").
-fn word(text: &str) -> String {
+pub(crate) fn word(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./:,=+@".contains(&byte);
     if !text.is_empty() && text.bytes().all(plain) {
         return text.to_owned();

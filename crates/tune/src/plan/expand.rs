@@ -3,7 +3,7 @@
 
 use super::{PlanError, SettingRequest, limits, port};
 use crate::settings::policy::{POLICY, parts};
-use crate::settings::{Setting, Value};
+use crate::settings::{NONE, Setting, Value};
 use crate::{Machine, policy};
 
 /// One request for each queue that a `*` matches, for everything that serves a port, and for the cgroup of a unit. If the same plan sets
@@ -45,13 +45,21 @@ pub(super) fn expanded(
 /// The policy of a unit's cgroup; `None` for any other request.
 fn of_unit(request: &SettingRequest, machine: &dyn Machine) -> Result<Option<SettingRequest>, PlanError> {
     let Some(rest) = request.name.strip_prefix(POLICY) else { return Ok(None) };
+    let unknown = |why| PlanError::Unserved { name: request.name.clone(), why };
+    if let Ok(Setting::Spread { unit, .. }) = request.name.parse() {
+        return match request.value.as_str() {
+            // A drop-in may outlive its unit.
+            NONE => Ok(None),
+            _ => policy::cgroup_of(machine.source(), &unit).map(|_| None).map_err(unknown),
+        };
+    }
     // What is wrong with a name is reported where all are parsed.
     let Ok((unit, ..)) = parts(rest) else { return Ok(None) };
     if unit.starts_with('/') {
         return Ok(None);
     }
     let cgroup = policy::cgroup_of(machine.source(), unit);
-    let cgroup = cgroup.map_err(|why| PlanError::Unserved { name: request.name.clone(), why })?;
+    let cgroup = cgroup.map_err(unknown)?;
     let name = format!("{POLICY}{cgroup}{}", &rest[unit.len()..]);
     let reason = match request.reason.as_str() {
         "" => format!("in effect at each start of {unit}"),

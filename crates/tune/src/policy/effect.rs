@@ -162,12 +162,12 @@ pub(crate) fn decides<'a>(
     about.map(|(target, _)| target).max_by_key(|target| (depth(target), target.port.is_some()))
 }
 
-fn is_within(cgroup: &str, other: &str) -> bool {
+pub(super) fn is_within(cgroup: &str, other: &str) -> bool {
     other == "/" || cgroup.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// The process's cgroup of version 2.
-fn cgroup(source: &dyn Source, pid: u32) -> Option<String> {
+pub(super) fn cgroup(source: &dyn Source, pid: u32) -> Option<String> {
     let text = source.text(&format!("/proc/{pid}/cgroup")).ok()?;
     let all = limits::memberships(&text).ok()?;
     all.into_iter().find(|membership| membership.controllers.is_none()).map(|membership| membership.path)

@@ -14,6 +14,9 @@ pub fn applies_of(target: &PolicyTarget, entries: &[Entry]) -> Vec<u64> {
         Setting::Policy { target: found, .. } => {
             found.cgroup == target.cgroup && (target.port.is_none() || found.port == target.port)
         }
+        Setting::Spread { unit, port } => {
+            is_of(unit, target) && (target.port.is_none() || *port == target.port)
+        }
         _ => false,
     };
     let needed = |setting: &Setting| match setting {
@@ -33,4 +36,9 @@ pub fn applies_of(target: &PolicyTarget, entries: &[Entry]) -> Vec<u64> {
         .collect();
     found.sort_unstable_by(|one, other| other.cmp(one));
     found
+}
+
+/// Is the target the unit's cgroup, which has its name?
+pub(super) fn is_of(unit: &str, target: &PolicyTarget) -> bool {
+    target.cgroup.rsplit('/').next() == Some(unit)
 }

@@ -1,11 +1,17 @@
 //! The policies of this machine with their effect, for `udpath policy`.
 
+use std::num::NonZeroU16;
+
 use serde::Serialize;
 use udpath_bpf::{PolicyOption, PolicyTarget};
 use udpath_host::Source;
+use udpath_host::process::{Selection, SocketValue};
 
 use super::effect::{Effect, effect};
-use super::{list, others};
+use super::remove::is_of;
+use super::{cgroup_of, list, others, spread};
+use crate::Machine;
+use crate::settings::policy::SPREAD;
 use crate::settings::{Setting, Value};
 
 /// Version of the JSON form. Incremented when a field is removed or changes meaning, but not when a field is added.
@@ -70,7 +76,8 @@ impl PolicyReport {
     ///
     /// # Errors
     /// This machine has no cgroup v2 or no BPF file system, or permission is denied.
-    pub fn of(source: &dyn Source, of: Option<&PolicyTarget>) -> Result<Self, String> {
+    pub fn of(machine: &dyn Machine, of: Option<&PolicyTarget>) -> Result<Self, String> {
+        let source = machine.source();
         let wanted = |target: &PolicyTarget| {
             of.is_none_or(|of| of.cgroup == target.cgroup && (of.port.is_none() || of.port == target.port))
         };
@@ -80,6 +87,12 @@ impl PolicyReport {
                 options.extend(policy.get(option).map(|value| reported(source, &target, option, value)));
             }
         }
+        for (unit, port, rule) in spread::list(source) {
+            let wanted = of.is_none_or(|of| is_of(&unit, of) && (of.port.is_none() || of.port == port));
+            if wanted {
+                options.push(spread_of(machine, unit, port, rule));
+            }
+        }
         let others = others(source, of.map_or("/", |of| &of.cgroup))?;
         let others = others.into_iter().map(|program| Other {
             hook: program.hook,
@@ -87,6 +100,20 @@ impl PolicyReport {
             name: program.name,
         });
         Ok(Self { schema: SCHEMA, options, others: others.collect() })
+    }
+}
+
+fn spread_of(machine: &dyn Machine, unit: String, port: Option<NonZeroU16>, rule: Selection) -> Reported {
+    let value = Value::of_socket(SocketValue::Selection(rule));
+    let note = spread::pending(machine, &unit, port, &value);
+    Reported {
+        setting: Setting::Spread { unit: unit.clone(), port }.to_string(),
+        cgroup: cgroup_of(machine.source(), &unit).unwrap_or(unit),
+        port: port.map(Into::into),
+        option: SPREAD,
+        value: value.to_string(),
+        state: if note.is_some() { EffectState::Later } else { EffectState::InEffect },
+        note,
     }
 }
 

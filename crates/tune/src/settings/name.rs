@@ -141,6 +141,9 @@ impl FromStr for Setting {
                 socket(object == "group", rest).ok_or_else(|| WrongName::Socket { text: text.to_owned() })
             }
             ("policy", rest) => {
+                if let Some(spread) = policy::spread(rest) {
+                    return spread.map_err(|why| WrongName::Policy { text: text.to_owned(), why });
+                }
                 let (target, option) =
                     policy::target(rest).map_err(|why| WrongName::Policy { text: text.to_owned(), why })?;
                 Ok(Self::Policy { target, option })
@@ -273,6 +276,10 @@ impl fmt::Display for Setting {
             }
             Self::Socket { pid, inode, setting } => format!("socket:{pid}/{inode}:{}", setting.name()),
             Self::Policy { target, option } => format!("{}{}", policy::POLICY, policy::name(target, *option)),
+            Self::Spread { unit, port } => {
+                let port = port.map_or_else(String::new, |port| format!(":{port}"));
+                format!("{}{unit}{port}/{}", policy::POLICY, policy::SPREAD)
+            }
             Self::IrqbalanceBan => "irqbalance:ban".to_owned(),
             Self::File(path) => format!("file:{path}"),
             Self::Config(path) => format!("{CONFIG}{path}"),
@@ -325,6 +332,8 @@ mod tests {
             "socket:812/4026:prefer-busy-poll",
             "group:812/4026:selection",
             "irqbalance:ban",
+            "policy:nsd.service/spread",
+            "policy:nsd@1.service:53/spread",
         ] {
             let setting: Setting = name.parse().unwrap_or_else(|error| panic!("{name}: {error}"));
             assert_eq!(setting.to_string(), name);

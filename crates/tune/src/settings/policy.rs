@@ -9,14 +9,17 @@
 use std::num::NonZeroU16;
 
 use udpath_bpf::{PolicyOption, PolicyTarget};
+use udpath_host::process::{Selection, SocketValue};
 
-use super::Value;
 use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Shell, ValueKind};
 use super::shell::quoted;
+use super::{Setting, Value, socket};
 use crate::bytes::bytes;
 
 /// What the name of a policy begins with.
 pub(crate) const POLICY: &str = "policy:";
+/// The option that a drop-in of the unit carries out.
+pub(crate) const SPREAD: &str = "spread";
 /// The smallest buffers: Linux raises smaller ones (`SOCK_MIN_SNDBUF` of include/net/sock.h, twice `SOCK_MIN_RCVBUF`).
 const SMALLEST: u32 = 4608;
 /// The largest: twice the largest even half of an `int`.
@@ -47,6 +50,18 @@ static SEND_BUFFER: Row = option(PolicyOption::SendBuffer);
 static REUSEPORT: Row = option(PolicyOption::Reuseport);
 static PRIORITY: Row = option(PolicyOption::Priority);
 static MARK: Row = option(PolicyOption::Mark);
+/// How datagrams are spread over the sockets of a reuseport group: no option of the kernel's, but a drop-in of the unit.
+pub(super) static SPREAD_ROW: Row = {
+    let row = option(PolicyOption::Mark);
+    Row {
+        name: SPREAD,
+        value: ValueKind::Spread,
+        phase: Phase::Files,
+        writers: &["systemctl revert"],
+        extra: Extra { gives_up: socket::gives_up, ..row.extra },
+        ..row
+    }
+};
 
 /// The row of an option.
 pub(super) fn row(option: PolicyOption) -> &'static Row {
@@ -99,6 +114,45 @@ pub(crate) fn whose(text: &str) -> Result<(&str, Option<NonZeroU16>), String> {
     }
 }
 
+/// The setting of `nsd.service:53/spread`; `None` for another option.
+///
+/// # Errors
+/// It names no service.
+pub(super) fn spread(text: &str) -> Option<Result<Setting, String>> {
+    let object = text.strip_suffix(SPREAD)?.strip_suffix('/')?;
+    Some(whose(object).and_then(|(whose, port)| {
+        if whose.starts_with('/') || !whose.ends_with(".service") {
+            return Err(format!(
+                "only a service of systemd runs something after each start; where there is none, run `udpath policy \
+                 spread {object} RULE` after each start"
+            ));
+        }
+        Ok(Setting::Spread { unit: whose.to_owned(), port })
+    }))
+}
+
+/// Parses a rule.
+///
+/// # Errors
+/// The text is invalid; the error says what is valid.
+pub(super) fn parse_spread(text: &str) -> Result<Value, &'static str> {
+    match text {
+        super::value::NONE => Ok(Value::Unset),
+        _ => rule(text).map(|rule| Value::of_socket(SocketValue::Selection(rule))),
+    }
+}
+
+/// A rule that spreads: `datagram` is round robin.
+///
+/// # Errors
+/// The text is none; the error says what is valid.
+pub fn rule(text: &str) -> Result<Selection, &'static str> {
+    let rule = if text == "datagram" { Ok(Selection::RoundRobin) } else { text.parse() };
+    rule.ok().filter(|rule: &Selection| rule.reorders().is_some()).ok_or(
+        "datagram (round-robin), least-loaded, or field:OFFSET+LENGTH with up to 32 bytes of the payload, as in field:1+8; or none",
+    )
+}
+
 /// The target of a name; the object must be a cgroup.
 pub(super) fn target(text: &str) -> Result<(PolicyTarget, PolicyOption), String> {
     let (whose, port, option) = parts(text)?;
@@ -122,7 +176,8 @@ fn unsupported(name: &str) -> String {
         "prefer-busy-poll" => "SO_PREFER_BUSY_POLL",
         "busy-poll-budget" => "SO_BUSY_POLL_BUDGET",
         _ => {
-            let known: Vec<&str> = PolicyOption::ALL.into_iter().map(PolicyOption::name).collect();
+            let known = PolicyOption::ALL.into_iter().map(PolicyOption::name);
+            let known: Vec<&str> = known.chain([SPREAD]).collect();
             return format!("a policy has no option {name:?}, only {}", known.join(", "));
         }
     };

@@ -96,6 +96,8 @@ pub enum ValueKind {
     Irqs,
     /// The value of a socket option.
     Socket(SocketSetting),
+    /// A rule by which datagrams are spread over the sockets of a reuseport group, or nothing.
+    Spread,
     /// What a policy sets an option to, or nothing.
     Policy(PolicyOption),
     /// A whole file.

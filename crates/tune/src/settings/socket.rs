@@ -71,7 +71,7 @@ pub(super) fn row(setting: SocketSetting) -> &'static Row {
 }
 
 /// The order of a flow's datagrams.
-fn gives_up(value: &Value) -> Option<&'static str> {
+pub(super) fn gives_up(value: &Value) -> Option<&'static str> {
     match value.for_socket(SocketSetting::Selection) {
         Some(SocketValue::Selection(selection)) => selection.reorders(),
         _ => None,

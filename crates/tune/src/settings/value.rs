@@ -15,7 +15,7 @@ const SHORT: usize = 16;
 /// The text of a value that the kernel does not report.
 const UNKNOWN: &str = "unknown";
 /// The text of an empty set, and of an option that a policy leaves alone.
-pub(super) const NONE: &str = "none";
+pub(crate) const NONE: &str = "none";
 
 /// A value of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -152,6 +152,7 @@ impl Setting {
             ValueKind::Socket(setting) => {
                 socket::parse(setting, text_of).map_err(|wanted| wrong(wanted.to_owned()))
             }
+            ValueKind::Spread => policy::parse_spread(text_of).map_err(|wanted| wrong(wanted.to_owned())),
             ValueKind::Policy(option) => {
                 policy::parse(option, text_of).map_err(|wanted| wrong(wanted.to_owned()))
             }
