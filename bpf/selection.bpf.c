@@ -9,6 +9,8 @@
  * User space puts sockets into slots, and the occupied slots into `orders`. The kernel empties the slot of a socket that is
  * closed (bpf_sk_reuseport_detach of kernel/bpf/reuseport_array.c), and `orders` has it until user space writes it again.
  *
+ * udpath_multiply also gives datagrams of this machine with a query's source port to the socket of that query's slot.
+ *
  * The program runs for each datagram, before the socket's queue. It takes no lock, and no loop is longer than MAX_SLOTS.
  */
 #include "kernel.h"
@@ -28,6 +30,12 @@
 #define FIELD_WORDS 4
 
 #define UDP_HEADER 8
+
+/* The source address, which the destination follows. */
+#define IPV4_SOURCE 12
+#define IPV6_SOURCE 8
+
+#define ETH_P_IP 0x0800
 
 enum kind {
 	HASH,
@@ -60,6 +68,9 @@ MAP(sockets, REUSEPORT_SOCKARRAY, 1, __u32, __u64);
 
 /* Datagrams per slot. */
 MAP(datagrams, PERCPU_ARRAY, 1, __u32, __u64);
+
+/* Slots that can be asked on their own, by the source port of the queries in network byte order. */
+MAP(queries, HASH, MAX_SLOTS, __u32, __u32);
 
 /* Whose turn it is: a number that counts up. One for each CPU, because a shared one would move between the caches of all
  * receiving CPUs with every datagram. Each CPU's datagrams are spread exactly, so that over all CPUs two sockets differ by
@@ -156,8 +167,7 @@ static __always_inline __u32 field_hash(struct sk_reuseport_md *ctx)
 	return hash >> 32;
 }
 
-SEC("sk_reuseport")
-int udpath_select(struct sk_reuseport_md *ctx)
+static __always_inline int by_rule(struct sk_reuseport_md *ctx)
 {
 	__u32 zero = 0, count, position, start = 0, *turn = 0;
 	const struct order *order = bpf_map_lookup_elem(&orders, &zero);
@@ -211,6 +221,53 @@ int udpath_select(struct sk_reuseport_md *ctx)
 		}
 	}
 	return SK_PASS;
+}
+
+SEC("sk_reuseport")
+int udpath_select(struct sk_reuseport_md *ctx)
+{
+	return by_rule(ctx);
+}
+
+/* The slot whose socket a datagram asks, plus one; 0 for none. By its source port, if its source address is its destination
+ * too: only this machine sends such a one. From elsewhere the kernel drops it as martian (fib_validate_source of
+ * net/ipv4/fib_frontend.c). IPv6 has no such check, so a forged one reaches the asked socket, as it could by its hash.
+ * Not inline: the verifier would check all that follows once for each of its ends. */
+static __noinline __u32 asked_slot(struct sk_reuseport_md *ctx)
+{
+	const __u16 *source = ctx->data;
+	__u32 addresses[8], port;
+	const __u32 *slot;
+
+	if ((void *)(source + 1) > ctx->data_end)
+		return 0;
+	port = *source;
+	slot = bpf_map_lookup_elem(&queries, &port);
+	if (!slot)
+		return 0;
+	if (ctx->eth_protocol == bpf_htons(ETH_P_IP)) {
+		if (bpf_skb_load_bytes_relative(ctx, IPV4_SOURCE, addresses, 8, BPF_HDR_START_NET))
+			return 0;
+		return addresses[0] == addresses[1] ? *slot + 1 : 0;
+	}
+	if (bpf_skb_load_bytes_relative(ctx, IPV6_SOURCE, addresses, 32, BPF_HDR_START_NET))
+		return 0;
+	for (int at = 0; at < 4; at++)
+		if (addresses[at] != addresses[at + 4])
+			return 0;
+	return *slot + 1;
+}
+
+/* The same, and a socket can be asked on its own: also one whose slot is not in `orders`. */
+SEC("sk_reuseport")
+int udpath_multiply(struct sk_reuseport_md *ctx)
+{
+	__u32 asked = asked_slot(ctx), slot = asked - 1;
+
+	if (!asked)
+		return by_rule(ctx);
+	/* If its socket was closed, no other one may answer in its place. */
+	return bpf_sk_select_reuseport(ctx, &sockets, &slot, 0) ? SK_DROP : SK_PASS;
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

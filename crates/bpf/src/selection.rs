@@ -10,12 +10,13 @@
 //! The group owns the program, and the program its maps: they remain when this process ends, until [`detach`], another
 //! program, or the group's last socket is closed. What is there already can be read by the program's ID: [`Installed`].
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use aya::maps::{Array, Map, MapData, MapError, PerCpuArray};
+use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
 use aya::programs::{ProgramError, SkReuseport, loaded_programs};
 use aya::{Ebpf, EbpfLoader};
 use aya_obj::generated::bpf_prog_type;
@@ -27,6 +28,9 @@ use crate::{Error, sys};
 const NAME: &str = "selection";
 /// The program as the kernel lists it (`bpftool prog`).
 const PROGRAM: &str = "udpath_select";
+/// The same, for slots that can be asked on their own.
+const QUERY_PROGRAM: &str = "udpath_multiply";
+const QUERIES: &str = "queries";
 const SOCKETS: &str = "sockets";
 const ORDERS: &str = "orders";
 const DATAGRAMS: &str = "datagrams";
@@ -107,7 +111,10 @@ impl Rule {
 #[derive(Debug)]
 pub struct Selection {
     object: Ebpf,
+    program: &'static str,
     slots: u32,
+    /// Slots whose socket gets queries only.
+    held: BTreeSet<u32>,
 }
 
 impl Selection {
@@ -129,15 +136,27 @@ impl Selection {
     /// The rule or the number of slots is out of range; the kernel has no type information (BTF); or permission is denied
     /// (`CAP_BPF`, `CAP_PERFMON` and `CAP_NET_ADMIN`).
     pub fn load(rule: Rule, slots: u32) -> Result<Self, Error> {
+        Self::load_program(PROGRAM, rule, slots)
+    }
+
+    /// The same, and slots can be asked on their own: [`Self::ask`]. It costs a lookup by source port for each datagram.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn load_for_queries(rule: Rule, slots: u32) -> Result<Self, Error> {
+        Self::load_program(QUERY_PROGRAM, rule, slots)
+    }
+
+    fn load_program(name: &'static str, rule: Rule, slots: u32) -> Result<Self, Error> {
         check(rule, slots)?;
         let words = rule.words();
         let mut loader = EbpfLoader::new();
         loader.override_global("rule", &words, true);
         loader.map_max_entries(SOCKETS, slots).map_max_entries(DATAGRAMS, slots);
         let mut object = attach::load_tracing(NAME, &mut loader, object!("selection"))?;
-        let program: &mut SkReuseport = find(&mut object, PROGRAM)?;
+        let program: &mut SkReuseport = find(&mut object, name)?;
         program.load().map_err(|error| load_error(NAME, error.into()))?;
-        Ok(Self { object, slots })
+        Ok(Self { object, program: name, slots, held: BTreeSet::new() })
     }
 
     /// Makes the program choose in the reuseport group of `member`, in place of what chose before.
@@ -145,7 +164,7 @@ impl Selection {
     /// # Errors
     /// The socket was bound without `SO_REUSEPORT`, or is not a UDP socket.
     pub fn attach_to(&self, member: BorrowedFd<'_>) -> Result<(), Error> {
-        let program = self.object.program(PROGRAM).ok_or_else(|| lacks(PROGRAM))?;
+        let program = self.object.program(self.program).ok_or_else(|| lacks(self.program))?;
         let program: &SkReuseport =
             program.try_into().map_err(|error: ProgramError| load_error(NAME, error.into()))?;
         program.attach(member).map_err(|error| {
@@ -165,6 +184,55 @@ impl Selection {
     /// There is no such slot; the socket is not a bound UDP socket with `SO_REUSEPORT`; or it is in a slot already, of this
     /// or of another program.
     pub fn set(&mut self, slot: u32, socket: Option<BorrowedFd<'_>>) -> Result<(), Error> {
+        self.held.remove(&slot);
+        self.place(slot, socket)
+    }
+
+    /// Puts a socket of the group into a slot without giving it datagrams, other than queries: [`Self::ask`], and
+    /// [`Self::admit`] when it has answered.
+    ///
+    /// # Errors
+    /// As [`Self::set`].
+    pub fn hold(&mut self, slot: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
+        self.held.insert(slot);
+        self.place(slot, Some(socket))
+    }
+
+    /// From now on the slot's socket gets datagrams.
+    ///
+    /// # Errors
+    /// The kernel returns an error.
+    pub fn admit(&mut self, slot: u32) -> Result<(), Error> {
+        self.held.remove(&slot);
+        self.write_order()
+    }
+
+    /// From now on the slot's socket gets queries only. It can still read what is queued.
+    ///
+    /// # Errors
+    /// The kernel returns an error.
+    pub fn retire(&mut self, slot: u32) -> Result<(), Error> {
+        self.held.insert(slot);
+        self.write_order()
+    }
+
+    /// Gives datagrams with this source port to the slot's socket, whatever the rule, if their source address is their
+    /// destination: those that a socket of this machine sends that is connected to the group's address. They are not counted.
+    /// Earlier ports of the slot are forgotten. Only after [`Self::load_for_queries`].
+    ///
+    /// # Errors
+    /// The kernel returns an error.
+    pub fn ask(&mut self, slot: u32, port: u16) -> Result<(), Error> {
+        let map = self.object.map_mut(QUERIES).ok_or_else(|| lacks(QUERIES))?;
+        let mut queries: HashMap<&mut MapData, u32, u32> = map.try_into().map_err(|error| unread(&error))?;
+        let known: Result<Vec<(u32, u32)>, MapError> = queries.iter().collect();
+        for (earlier, _) in known.map_err(|error| unread(&error))?.into_iter().filter(|(_, of)| *of == slot) {
+            queries.remove(&earlier).map_err(|error| unread(&error))?;
+        }
+        queries.insert(u32::from(port.to_be()), slot, 0).map_err(|error| unread(&error))
+    }
+
+    fn place(&mut self, slot: u32, socket: Option<BorrowedFd<'_>>) -> Result<(), Error> {
         let what = || match socket {
             Some(_) => format!("put a socket into slot {slot} of a reuseport group"),
             None => format!("empty slot {slot} of a reuseport group"),
@@ -216,9 +284,10 @@ impl Selection {
         }
     }
 
-    /// Writes the occupied slots, without those whose sockets were closed.
+    /// Writes the occupied slots, without those that are held or whose sockets were closed.
     fn write_order(&mut self) -> Result<(), Error> {
         let occupied = (0..).zip(self.sockets()?).filter_map(|(slot, cookie)| cookie.map(|_| slot));
+        let occupied = occupied.filter(|slot| !self.held.contains(slot)).collect::<Vec<u32>>();
         let mut words: OrderWords = [0; 1 + MAX_SLOTS as usize];
         let [count, slots @ ..] = &mut words;
         for (place, slot) in slots.iter_mut().zip(occupied) {
