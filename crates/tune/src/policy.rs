@@ -36,7 +36,7 @@ const BPFFS: &str = "/sys/fs/bpf";
 ///
 /// # Errors
 /// Why there are no policies on this machine.
-pub(crate) fn root(source: &dyn Source) -> Result<PathBuf, String> {
+pub fn root(source: &dyn Source) -> Result<PathBuf, String> {
     let mounts = limits::mounts(source, &mut Vec::new());
     let root = mounts.unified().ok_or(
         "this machine has no cgroup v2 mounted, only version 1; mount one beside it (mount -t cgroup2 none \

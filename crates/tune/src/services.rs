@@ -19,6 +19,7 @@ mod check;
 mod config;
 mod edit;
 mod format;
+mod instances;
 mod knob;
 mod prepare;
 mod probe;
@@ -42,9 +43,10 @@ use arguments::Arguments;
 use config::Config;
 
 pub use edit::FileChange;
+pub use instances::Instances;
 pub use knob::{Knob, Origin, Proposal};
 pub use prepare::{Prepared, Request, permitted, write};
-pub use profile::Profile;
+pub use profile::{Probe, Profile};
 pub use restart::Restart;
 pub(crate) use restart::finished;
 
@@ -179,6 +181,16 @@ pub enum ServiceError {
     /// The port has no server.
     #[error(transparent)]
     Unserved(#[from] udpath_host::process::Error),
+    /// Several instances of it cannot share a port as they are.
+    #[error("{server} cannot be multiplied{where_}: {why}")]
+    Single {
+        /// The server.
+        server: String,
+        /// The line in the way: ` (FILE, line N)`; else empty.
+        where_: String,
+        /// Why, and what to do instead.
+        why: String,
+    },
     /// The checker, or a file for it.
     #[error("cannot {operation}")]
     System {

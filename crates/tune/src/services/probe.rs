@@ -40,14 +40,32 @@ impl Probe {
 
     /// Whether it serves right now.
     fn once(self, address: SocketAddr) -> bool {
+        match self.request() {
+            Some(request) => answered(address, &request, |reply| self.is_reply(reply)),
+            None => bound(address.port()),
+        }
+    }
+
+    /// A request that a server of this protocol answers; `None` if none is answered without a shared secret.
+    #[must_use]
+    pub fn request(self) -> Option<Vec<u8>> {
         match self {
-            Self::Dns => answered(address, &dns(), |reply| reply.len() >= 12 && reply[2] & 0x80 != 0),
-            Self::Ntp => answered(address, &ntp(), |reply| reply.len() >= 48 && reply[0] & 7 == 4),
+            Self::Dns => Some(dns()),
+            Self::Ntp => Some(ntp()),
+            Self::Stun => Some(stun()),
+            Self::Bound => None,
+        }
+    }
+
+    /// Whether a datagram is an answer to such a request.
+    #[must_use]
+    pub fn is_reply(self, datagram: &[u8]) -> bool {
+        match self {
+            Self::Dns => datagram.len() >= 12 && datagram[2] & 0x80 != 0,
+            Self::Ntp => datagram.len() >= 48 && datagram[0] & 7 == 4,
             // A binding response: success, or an error that says why not.
-            Self::Stun => answered(address, &stun(), |reply| {
-                reply.len() >= 20 && reply[0] == 1 && reply[4..8] == COOKIE
-            }),
-            Self::Bound => bound(address.port()),
+            Self::Stun => datagram.len() >= 20 && datagram[0] == 1 && datagram[4..8] == COOKIE,
+            Self::Bound => false,
         }
     }
 

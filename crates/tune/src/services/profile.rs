@@ -1,5 +1,6 @@
 //! What is known about each server: one file of `crates/tune/services`, checked by the tests.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
@@ -35,6 +36,8 @@ pub struct Profile {
     pub(super) probe: Probe,
     /// The ports that it usually serves.
     pub(super) ports: Vec<u16>,
+    /// What several instances on one port need.
+    pub(super) instances: InstancesProfile,
     /// The XDP program that it leaves on interfaces when it ends, by the name that the kernel has.
     pub(super) xdp_program: Option<String>,
     /// The knobs that matter for UDP.
@@ -42,10 +45,58 @@ pub struct Profile {
     pub(super) knobs: Vec<KnobProfile>,
 }
 
+/// What several instances of a server on one port need. `{folder}` is the instance's own folder, `{n}` its number from 1.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(super) struct InstancesProfile {
+    /// Why there must be one only, and what to do instead.
+    pub(super) shared_state: Option<String>,
+    /// Why all datagrams of a flow must reach the same instance.
+    pub(super) flow_state: Option<String>,
+    /// Arguments that the command line must have: one of the words of each.
+    pub(super) requires: Vec<Required>,
+    /// Lines that the configuration must not have.
+    pub(super) excludes: Vec<Excluded>,
+    /// Options with a value of each instance's own.
+    pub(super) options: Vec<[String; 2]>,
+    /// Keys outside of all sections with a value of each instance's own: replaced where they stand, else added at the top.
+    pub(super) set: BTreeMap<String, String>,
+    /// Lines at the end of each instance's configuration.
+    pub(super) append: Vec<String>,
+    /// The account that it changes to, which owns the instance's folder.
+    pub(super) user: Option<String>,
+}
+
+/// An argument that instances need.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Required {
+    /// One of these words.
+    pub(super) one_of: Vec<String>,
+    /// Why.
+    pub(super) why: String,
+}
+
+/// Lines that only one process can have.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Excluded {
+    /// The section; empty for none.
+    #[serde(default)]
+    pub(super) section: String,
+    /// The key.
+    pub(super) key: String,
+    /// Only with one of these values; empty for any.
+    #[serde(default)]
+    pub(super) values: Vec<String>,
+    /// Why.
+    pub(super) why: String,
+}
+
 /// A request that a serving server answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Probe {
+pub enum Probe {
     /// A DNS query; any response will do.
     Dns,
     /// An NTP request of a client.
@@ -232,6 +283,9 @@ mod tests {
             for executable in &profile.executables {
                 assert!(std::ptr::eq(Profile::of(executable).unwrap(), profile));
             }
+            let instances = &profile.instances;
+            let own = instances.set.len() + instances.append.len() + instances.options.len();
+            assert_eq!(instances.shared_state.is_some(), own == 0, "{}", profile.name);
             for knob in &profile.knobs {
                 let Some(value) = &knob.propose else { continue };
                 assert!(

@@ -1,0 +1,368 @@
+//! Several instances of a known server on one port: what must differ between them, and a configuration for each.
+//!
+//! ```text
+//!  chronyd -x -d -f /etc/chrony/server.conf          Instances::of_command: its profile allows it
+//!     └─▸ prepare(2, FOLDER)
+//!          ├─ FOLDER/server.conf                     a copy; what must differ is replaced or added
+//!          └─▸ chronyd -x -d -f FOLDER/server.conf
+//!  freeradius -f -d /etc/freeradius/3.0
+//!          ├─ FOLDER/3.0/radiusd.conf                the copy; the folder's other entries are links to the originals
+//!          └─▸ freeradius -f -d FOLDER/3.0
+//! ```
+//! The original files are only read. What includes lead to is read where it is.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
+
+use super::ServiceError;
+use super::arguments::Arguments;
+use super::config::Config;
+use super::format::Format;
+use super::profile::{InstancesProfile, Probe, Profile};
+
+/// The accounts of this machine.
+const ACCOUNTS: &str = "/etc/passwd";
+
+/// A known server whose instances can share a port, and its command line.
+#[derive(Debug)]
+pub struct Instances {
+    profile: &'static Profile,
+    /// Its main configuration file, absolute.
+    config_path: PathBuf,
+    config: Config,
+    command: Vec<String>,
+}
+
+impl Instances {
+    /// The server that a command line starts; `None` if it is not known, and then nothing but the command line itself can
+    /// differ.
+    ///
+    /// # Errors
+    /// There must be one instance only, with the reason; or its configuration cannot be read.
+    pub fn of_command(command: &[String]) -> Result<Option<Self>, ServiceError> {
+        let name = command.first().map_or("", |program| program.rsplit('/').next().unwrap_or_default());
+        let Some(profile) = Profile::of(name) else { return Ok(None) };
+        let rules = &profile.instances;
+        if let Some(why) = &rules.shared_state {
+            return Err(single(profile, String::new(), why.clone()));
+        }
+        if let Some(lacks) = rules.requires.iter().find(|required| !required.is_in(command)) {
+            let why = format!("start it with {}: {}", lacks.one_of.join(" or "), lacks.why);
+            return Err(single(profile, String::new(), why));
+        }
+        let arguments = Arguments::read(&command.join("\0"));
+        let options: Vec<&str> = profile.config_options.iter().map(String::as_str).collect();
+        let config_path = match (arguments.option(&options), &profile.config_file) {
+            (Some(folder), Some(file)) => Path::new(folder).join(file),
+            (Some(path), None) => PathBuf::from(path),
+            (None, _) => PathBuf::from(&profile.config),
+        };
+        let unreadable = |cause| ServiceError::Unreadable { path: config_path.display().to_string(), cause };
+        let config_path = std::path::absolute(&config_path).map_err(unreadable)?;
+        let config = Config::read("", &config_path.display().to_string(), profile.format)?;
+        let found = Self { profile, config_path, config, command: command.to_vec() };
+        found.check_lines(rules)?;
+        Ok(Some(found))
+    }
+
+    /// No line that only one process can have, and nothing in an included file that must differ.
+    fn check_lines(&self, rules: &InstancesProfile) -> Result<(), ServiceError> {
+        let place = |file: usize, line: usize| {
+            format!(" ({}, line {line})", self.config.files.get(file).map_or("", |file| &file.path))
+        };
+        for excluded in &rules.excludes {
+            let wanted =
+                |value: &str| excluded.values.is_empty() || excluded.values.iter().any(|one| one == value);
+            let lines = self.config.find(&excluded.section, &excluded.key);
+            if let Some(line) = lines.iter().find(|line| wanted(&line.directive.value)) {
+                return Err(single(
+                    self.profile,
+                    place(line.file, line.directive.line),
+                    excluded.why.clone(),
+                ));
+            }
+        }
+        for key in rules.set.keys() {
+            if let Some(line) = self.config.find("", key).iter().find(|line| line.file > 0) {
+                let why =
+                    format!("{key} must differ between instances; move it to {}", self.config_path.display());
+                return Err(single(self.profile, place(line.file, line.directive.line), why));
+            }
+        }
+        Ok(())
+    }
+
+    /// The server, by the name of its profile.
+    #[must_use]
+    pub fn server(&self) -> &'static str {
+        &self.profile.name
+    }
+
+    /// The ports that it serves: that of its configuration, else the usual ones.
+    #[must_use]
+    pub fn ports(&self) -> Vec<u16> {
+        let lines = self.config.find("", "port");
+        let set = lines.last().and_then(|line| line.directive.value.parse().ok());
+        set.map_or_else(|| self.profile.ports.clone(), |port| vec![port])
+    }
+
+    /// How to find out that an instance serves.
+    #[must_use]
+    pub const fn probe(&self) -> Probe {
+        self.profile.probe
+    }
+
+    /// Why all datagrams of a flow must reach the same instance, if they must.
+    #[must_use]
+    pub fn flow_state(&self) -> Option<&'static str> {
+        self.profile.instances.flow_state.as_deref()
+    }
+
+    /// Writes the configuration of instance `number` into `folder`, which exists, and returns its command line.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn prepare(&self, number: usize, folder: &Path) -> Result<Vec<String>, ServiceError> {
+        let rules = &self.profile.instances;
+        let shown = folder.display().to_string();
+        let own = |text: &str| text.replace("{folder}", &shown).replace("{n}", &number.to_string());
+        let written = self.write(folder, &self.text(rules, &own));
+        let given = written.map_err(|cause| ServiceError::System {
+            operation: format!("write a configuration of {} into {shown}", self.profile.name),
+            cause,
+        })?;
+        let given = given.display().to_string();
+        let mut command = self.command.clone();
+        set_option(&mut command, &self.profile.config_options, &given);
+        for [option, value] in &rules.options {
+            set_option(&mut command, std::slice::from_ref(option), &own(value));
+        }
+        Ok(command)
+    }
+
+    /// The main file with what must differ.
+    fn text(&self, rules: &InstancesProfile, own: &dyn Fn(&str) -> String) -> String {
+        let Some(main) = self.config.files.first() else { return String::new() };
+        let (mut text, mut first) = (main.text.clone(), String::new());
+        let mut replaced = Vec::new();
+        for (key, value) in &rules.set {
+            let lines = self.config.find("", key);
+            if lines.is_empty() {
+                first += &format!("{key} = {}\n", own(value));
+            }
+            let of = |line: &super::config::Found<'_>| {
+                (
+                    line.directive.span.clone(),
+                    Format::replaced(&main.text[line.directive.span.clone()], &own(value)),
+                )
+            };
+            replaced.extend(lines.iter().filter(|line| line.file == 0).map(of));
+        }
+        // From the end, so that the earlier offsets stay valid.
+        replaced.sort_by_key(|(span, _)| span.start);
+        for (span, value) in replaced.into_iter().rev() {
+            text.replace_range(span, &value);
+        }
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        let last: String = rules.append.iter().map(|line| own(line) + "\n").collect();
+        first + &text + &last
+    }
+
+    /// Writes the main file, and links to what is beside it if the server is given a folder. Returns what the server is given.
+    fn write(&self, folder: &Path, text: &str) -> io::Result<PathBuf> {
+        let name = self.config_path.file_name().unwrap_or_default();
+        let original = self.config_path.parent().unwrap_or(Path::new("/"));
+        let (given, file) = match &self.profile.config_file {
+            None => (folder.join(name), folder.join(name)),
+            Some(_) => {
+                let copy = folder.join(original.file_name().unwrap_or_default());
+                fs::create_dir(&copy)?;
+                for entry in fs::read_dir(original)? {
+                    let entry = entry?;
+                    if entry.file_name() != name {
+                        symlink(entry.path(), copy.join(entry.file_name()))?;
+                    }
+                }
+                (copy.clone(), copy.join(name))
+            }
+        };
+        let about = fs::metadata(&self.config_path)?;
+        // Readable for others only once it belongs to whom the original does: it may have secrets.
+        fs::write(&file, "")?;
+        fs::set_permissions(&file, Permissions::from_mode(0o600))?;
+        fs::write(&file, text)?;
+        chown(&file, Some(about.uid()), Some(about.gid()))?;
+        fs::set_permissions(&file, Permissions::from_mode(about.mode() & 0o7777))?;
+        if let Some((user, group)) = self.profile.instances.user.as_deref().and_then(account) {
+            chown(folder, Some(user), Some(group))?;
+        }
+        Ok(given)
+    }
+
+    /// With this text as its only configuration file.
+    #[cfg(test)]
+    fn of_text(profile: &'static Profile, command: &[&str], text: &str) -> Self {
+        let service = super::Service::of_text(profile, text);
+        Self {
+            profile,
+            config_path: service.config_path.into(),
+            config: service.config,
+            command: command.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+impl super::profile::Required {
+    fn is_in(&self, command: &[String]) -> bool {
+        command.iter().skip(1).any(|word| self.one_of.contains(word))
+    }
+}
+
+fn single(profile: &Profile, where_: String, why: String) -> ServiceError {
+    ServiceError::Single { server: profile.name.clone(), where_, why }
+}
+
+/// Replaces the value of the last of these options, in whichever form it stands, or adds the first of them.
+fn set_option(command: &mut Vec<String>, names: &[String], value: &str) {
+    let mut found = None;
+    for (at, word) in command.iter().enumerate().skip(1) {
+        for name in names {
+            let attached = word.strip_prefix(name.as_str()).filter(|rest| !rest.is_empty());
+            match attached {
+                None if word == name && at + 1 < command.len() => found = Some((at + 1, value.to_owned())),
+                Some(rest) if name.starts_with("--") && rest.starts_with('=') => {
+                    found = Some((at, format!("{name}={value}")));
+                }
+                Some(_) if !name.starts_with("--") => found = Some((at, format!("{name}{value}"))),
+                _ => {}
+            }
+        }
+    }
+    match (found, names.first()) {
+        (Some((at, word)), _) => command[at] = word,
+        (None, Some(name)) => {
+            // Before words that are not options.
+            command.splice(1..1, [name.clone(), value.to_owned()]);
+        }
+        (None, None) => {}
+    }
+}
+
+/// User and group of an account of this machine.
+fn account(name: &str) -> Option<(u32, u32)> {
+    let list = fs::read_to_string(ACCOUNTS).ok()?;
+    list.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next()? == name).then_some(())?;
+        Some((fields.nth(1)?.parse().ok()?, fields.next()?.parse().ok()?))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn an_option_is_replaced_in_every_form_or_added() {
+        let names = ["-c".to_owned(), "--config".to_owned()];
+        for (line, after) in [
+            ("s -x -c /a", "s -x -c /b"),
+            ("s -c/a -d", "s -c/b -d"),
+            ("s --config=/a", "s --config=/b"),
+            ("s --config /a", "s --config /b"),
+            ("s -d", "s -c /b -d"),
+            ("s", "s -c /b"),
+        ] {
+            let mut command = words(line);
+            set_option(&mut command, &names, "/b");
+            assert_eq!(command, words(after), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_has_state_to_share_is_refused_with_the_reason() {
+        for (line, says) in [
+            ("/usr/sbin/nsd -d", "set server-count"),
+            ("knotd", "locks its databases"),
+            ("/usr/bin/turnserver", "allocation"),
+            ("chronyd -d", "start it with -x: only one process may set the clock"),
+            ("chronyd -x", "start it with -d or -n"),
+            ("rsyslogd -i /x", "start it with -n"),
+        ] {
+            let error = Instances::of_command(&words(line)).unwrap_err().to_string();
+            assert!(error.contains("cannot be multiplied") && error.contains(says), "{line}: {error}");
+        }
+        for line in ["python3 server.py", "", "/opt/nsd/other"] {
+            assert!(Instances::of_command(&words(line)).unwrap().is_none(), "{line}");
+        }
+        let chrony = Profile::named("chrony").unwrap();
+        let clock = Instances::of_text(chrony, &["chronyd"], "allow\nrefclock PHC /dev/ptp0\n");
+        let error = clock.check_lines(&chrony.instances).unwrap_err().to_string();
+        assert!(error.contains("line 2"), "{error}");
+        let rsyslog = Profile::named("rsyslog").unwrap();
+        for (text, refused) in [
+            ("module(load=\"imuxsock\")\n", true),
+            ("module(load=\"imudp\")\ninput(type=\"imudp\" port=\"514\")\n", false),
+        ] {
+            let instances = Instances::of_text(rsyslog, &["rsyslogd"], text);
+            assert_eq!(instances.check_lines(&rsyslog.instances).is_err(), refused, "{text}");
+        }
+    }
+
+    #[test]
+    fn each_instance_has_a_configuration_and_the_original_is_untouched() {
+        let root = tempfile::tempdir().unwrap();
+        let original = root.path().join("server.conf");
+        let text = "port 11123\npidfile /run/chrony/chronyd.pid";
+        fs::write(&original, text).unwrap();
+        fs::set_permissions(&original, Permissions::from_mode(0o640)).unwrap();
+        let command = words(&format!("chronyd -x -d -f {}", original.display()));
+        let instances = Instances::of_command(&command).unwrap().unwrap();
+        assert_eq!((instances.server(), instances.ports()), ("chrony", vec![11123]));
+        let folder = root.path().join("2");
+        fs::create_dir(&folder).unwrap();
+        let command = instances.prepare(2, &folder).unwrap();
+        let copy = folder.join("server.conf");
+        assert_eq!(command, words(&format!("chronyd -x -d -f {}", copy.display())));
+        let lines = fs::read_to_string(&copy).unwrap();
+        // The last line of a key is the one that counts.
+        assert!(
+            lines.starts_with(text)
+                && lines.contains(&format!("\npidfile {}/chronyd.pid\n", folder.display()))
+        );
+        assert_eq!(fs::metadata(&copy).unwrap().mode() & 0o777, 0o640);
+        assert_eq!(fs::read_to_string(&original).unwrap(), text);
+    }
+
+    #[test]
+    fn a_folder_is_copied_as_links_around_the_main_file() {
+        let root = tempfile::tempdir().unwrap();
+        let raddb = root.path().join("raddb");
+        fs::create_dir_all(raddb.join("mods-enabled")).unwrap();
+        fs::write(raddb.join("users"), "bob").unwrap();
+        fs::write(raddb.join("radiusd.conf"), "run_dir = ${localstatedir}/run\nlog {\n\tpidfile = x\n}\n")
+            .unwrap();
+        let command = words(&format!("freeradius -f -d {}", raddb.display()));
+        let instances = Instances::of_command(&command).unwrap().unwrap();
+        assert!(instances.ports() == [1812, 1813] && instances.flow_state().is_some());
+        let folder = root.path().join("1");
+        fs::create_dir(&folder).unwrap();
+        let command = instances.prepare(1, &folder).unwrap();
+        let (own, copy) = (folder.display(), folder.join("raddb"));
+        assert_eq!(command, words(&format!("freeradius -f -d {}", copy.display())));
+        assert_eq!(
+            fs::read_to_string(copy.join("radiusd.conf")).unwrap(),
+            format!("pidfile = {own}/freeradius.pid\nrun_dir = {own}\nlog {{\n\tpidfile = x\n}}\n")
+        );
+        assert_eq!(fs::read_to_string(copy.join("users")).unwrap(), "bob");
+        assert!(copy.join("mods-enabled").is_dir());
+    }
+}
