@@ -31,6 +31,10 @@ stop() {
         udpath lab down "$lab" >/dev/null 2>&1 || true
         rm -f "$work/lab"
     fi
+    if [ -e "$work/multiplied" ]; then
+        udpath multiply echo --stop >/dev/null 2>&1 || true
+        rm -f "$work/multiplied"
+    fi
     if [ -e "$work/slice" ]; then
         echo 1 > "$(cat "$work/slice")/cgroup.kill"
         sleep 1
@@ -195,6 +199,47 @@ echo restarted
 RESTART
     chmod +x "$work/bin/restart-collector"
     "$work/bin/restart-collector" > /dev/null
+    PATH=$work/bin:$PATH each "" "$@"
+}
+
+# With echo-server, a server with one thread that sets no option; start-multiply, which runs `udpath multiply` in the background
+# until it is ready; and kill-instance. Two instances of it run already, unless the first command starts some; for the command
+# echo-server alone, one plain server.
+scene_multiply() {
+    mkdir -p "$work/bin"
+    cat > "$work/bin/echo-server" <<'SERVER'
+#!/usr/bin/env python3
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+try:
+    s.bind(("127.0.0.1", int(sys.argv[1])))
+except OSError as error:
+    sys.exit(f"echo-server: {error}")
+while True:
+    payload, peer = s.recvfrom(2048)
+    s.sendto(payload, peer)
+SERVER
+    cat > "$work/bin/start-multiply" <<START
+#!/bin/sh
+rm -f $work/multiply
+udpath multiply "\$@" > /dev/null 2> $work/multiply &
+until grep -s '^ready' $work/multiply; do
+    sleep 0.1
+    kill -0 \$! || exit 3
+done
+START
+    cat > "$work/bin/kill-instance" <<'KILL'
+#!/bin/sh
+kill -9 "$(udpath multiply echo | awk -v number="$1" '$1 == number { print $4 }')" && echo "killed instance $1"
+sleep 0.05
+KILL
+    chmod +x "$work/bin"/*
+    touch "$work/multiplied"
+    case $1 in
+        start-multiply*) ;;
+        echo-server*) "$work/bin/echo-server" 9125 & background+=($!); sleep 1 ;;
+        *) PATH=$work/bin:$PATH start-multiply echo -n 2 -- echo-server 9125 > /dev/null ;;
+    esac
     PATH=$work/bin:$PATH each "" "$@"
 }
 

@@ -23,6 +23,7 @@ pub(crate) mod history;
 pub(crate) mod lab;
 pub(crate) mod load;
 pub(crate) mod man;
+pub(crate) mod multiply;
 pub(crate) mod place;
 pub(crate) mod plan;
 pub(crate) mod policy;
@@ -84,6 +85,11 @@ pub(crate) enum Verb {
     Status(status::Args),
     /// Set socket options for programs that cannot be changed, at each of their binds: by unit, cgroup or port
     Policy(policy::Args),
+    /// Run several instances of a server that reads with one thread on one port, and change their number without loss
+    Multiply(multiply::Args),
+    /// Started by `multiply`: waits for its end, and takes back what a killed one has left
+    #[command(hide = true)]
+    MultiplyGuard(multiply::GuardArgs),
     /// Started by `apply --confirm`: waits, and reverts unless confirmed
     #[command(hide = true)]
     Revert(revert::Args),

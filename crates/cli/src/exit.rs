@@ -81,6 +81,12 @@ usage_if! {
     WriteError: WriteError::Folder { .. },
 }
 
+impl From<udpath_multiply::Error> for Failure {
+    fn from(error: udpath_multiply::Error) -> Self {
+        if error.is_usage() { Self::usage(error) } else { Self::Cannot(error.into()) }
+    }
+}
+
 impl From<InputError> for Failure {
     fn from(error: InputError) -> Self {
         Self::Cannot(error.into())

@@ -44,6 +44,8 @@ fn main() -> ExitCode {
         Verb::Undo(args) => verbs::undo::run(&args),
         Verb::Status(args) => verbs::status::run(&args),
         Verb::Policy(args) => verbs::policy::run(args),
+        Verb::Multiply(args) => verbs::multiply::run(args),
+        Verb::MultiplyGuard(args) => verbs::multiply::guard(&args),
         Verb::Revert(args) => verbs::revert::run(&args),
         Verb::Support(args) => verbs::support::run(&args),
         Verb::Report(args) => verbs::report::run(&args),

@@ -55,6 +55,7 @@ pub use terminal::diagnosis::{change_json, change_text, text as diagnosis_text};
 pub use terminal::history::text as history_text;
 pub use terminal::lab::text as labs_text;
 pub use terminal::map::{Extent, text as map_text};
+pub use terminal::multiply::{event as multiply_event, text as instances_text};
 pub use terminal::policy::text as policy_text;
 pub use terminal::predict::{accuracy, compared, mismatch, path as path_text, spreads as spreads_text};
 pub use terminal::profile::within as profile_text;

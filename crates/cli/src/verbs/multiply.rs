@@ -1,0 +1,165 @@
+//! `udpath multiply`: runs instances of a server until a signal, and changes, lists or ends running ones.
+//!
+//! stderr: what happens, and the instances' own output; stdout: a table, or one JSON document, at the end.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, anyhow};
+use serde::Serialize;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use udpath_multiply::{Config, Listed, Request, SCHEMA, Status, Supervisor, ask, leftovers, list};
+use udpath_report::{instances_text, multiply_event, to_pretty_json};
+use udpath_steer::CpuSet;
+
+use crate::args::multiply::{Args, GuardArgs};
+use crate::exit::{Done, Failure};
+use crate::terminal;
+
+/// Kinds of systemd units that have processes.
+const UNITS: [&str; 3] = [".service", ".slice", ".scope"];
+
+/// The JSON document of `--list`.
+#[derive(Serialize)]
+struct List<'a> {
+    schema: &'static str,
+    running: Vec<&'a Status>,
+    /// Names whose supervisor was killed, with what it has left.
+    left: Vec<&'a str>,
+    /// Names whose supervisor does not answer.
+    silent: Vec<&'a str>,
+}
+
+/// Runs, changes, lists or ends instances.
+pub(crate) fn run(args: Args) -> Done {
+    if args.list {
+        return show_all(args.json);
+    }
+    if !args.command.is_empty() {
+        return supervise(args);
+    }
+    match (args.name, args.count, args.stop) {
+        (None, ..) => Err(Failure::Usage(
+            "no command: expected udpath multiply -n N -- COMMAND, or the NAME of running instances"
+                .to_owned(),
+        )),
+        (Some(name), Some(count), _) => changed(&name, Request::Count(count), args.json),
+        (Some(name), None, true) => changed(&name, Request::Stop, args.json),
+        (Some(name), None, false) => changed(&name, Request::Status, args.json),
+    }
+}
+
+/// Asks a running supervisor.
+fn changed(name: &str, request: Request, json: bool) -> Done {
+    if UNITS.iter().any(|kind| name.ends_with(kind)) {
+        return Err(Failure::Cannot(anyhow!(
+            "{name} is a unit, which cannot be multiplied in place: make a unit of its own with \
+             ExecStart=udpath multiply -n N -- COMMAND, KillMode=mixed and Delegate=yes, and disable {name}"
+        )));
+    }
+    print(&ask(name, request)?, json)
+}
+
+fn show_all(json: bool) -> Done {
+    let all = list()?;
+    if json {
+        let mut document = List { schema: SCHEMA, running: Vec::new(), left: Vec::new(), silent: Vec::new() };
+        for one in &all {
+            match one {
+                Listed::Running(status) => document.running.push(status),
+                Listed::Left { name } => document.left.push(name),
+                Listed::Silent { name, .. } => document.silent.push(name),
+            }
+        }
+        return terminal::print(&to_pretty_json(&document));
+    }
+    for one in &all {
+        match one {
+            Listed::Running(status) => terminal::print(&instances_text(status, terminal::style()))?,
+            Listed::Left { name } => {
+                eprintln!(
+                    "{name}: its supervisor was killed; the next udpath multiply takes back what is left"
+                );
+            }
+            Listed::Silent { name, pid } => eprintln!("{name}: its supervisor (pid {pid}) does not answer"),
+        }
+    }
+    if all.is_empty() {
+        eprintln!("no instances run");
+    }
+    Ok(())
+}
+
+/// Runs instances until a signal or a request.
+fn supervise(args: Args) -> Done {
+    let name = args.name.unwrap_or_else(|| program_name(&args.command));
+    let allowed = allowed_cpus()?;
+    let cpus = args.cpus.unwrap_or_else(|| allowed.clone());
+    if let Some(cpu) = cpus.difference(&allowed).first() {
+        return Err(Failure::Usage(format!(
+            "CPU {cpu} of --cpus is not one that this process may use ({allowed})"
+        )));
+    }
+    let journal =
+        std::path::absolute(&args.journal.state).context("cannot make the journal's path absolute")?;
+    let config = Config {
+        count: args.count.unwrap_or_else(|| cpus.iter().count()),
+        guard: ["/proc/self/exe", "multiply-guard", &name].map(str::to_owned).to_vec(),
+        name,
+        command: args.command,
+        port: args.port,
+        choose: args.choose,
+        probe: args.probe,
+        cpus,
+        start: args.start_limit,
+        drain: args.drain_limit,
+        journal,
+    };
+    // Before anything is made, so that a signal during the start is not lost.
+    let stop = stop_signal().context("cannot watch for signals")?;
+    let supervisor = Supervisor::new(config)?;
+    let status = supervisor.run(stop.as_fd(), &mut |event| eprintln!("{}", multiply_event(event)))?;
+    print(&status, args.json)
+}
+
+fn print(status: &Status, json: bool) -> Done {
+    terminal::print(&if json { to_pretty_json(status) } else { instances_text(status, terminal::style()) })
+}
+
+/// The program's name: what is behind the last slash, without what a name cannot have.
+fn program_name(command: &[String]) -> String {
+    let name = command.first().map_or("", |program| program.rsplit('/').next().unwrap_or_default());
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.@".contains(letter);
+    name.chars().filter(|letter| plain(*letter)).collect()
+}
+
+/// The CPUs that this process may use.
+fn allowed_cpus() -> Result<CpuSet, Failure> {
+    let mask = rustix::thread::sched_getaffinity(None).context("cannot read the CPUs of this process")?;
+    let most = rustix::thread::CpuSet::MAX_CPU;
+    Ok((0..most).filter(|cpu| mask.is_set(*cpu)).filter_map(|cpu| u32::try_from(cpu).ok()).collect())
+}
+
+/// Readable once SIGTERM, SIGINT or SIGHUP has come. A second one ends the program at once, and the guard ends the
+/// instances.
+fn stop_signal() -> io::Result<UnixStream> {
+    let (reader, writer) = UnixStream::pair()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT, SIGHUP] {
+        // In this order: the first signal finds the flag clear and sets it, the second finds it set.
+        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))?;
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+        signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
+    }
+    Ok(reader)
+}
+
+/// Waits until the supervisor is gone, and takes back what it has left.
+pub(crate) fn guard(args: &GuardArgs) -> Done {
+    // Those of a terminal or of a unit's stop must not end it before the supervisor.
+    let _signals = terminal::hold_signals()?;
+    Ok(leftovers::guard(&args.name, io::stdin())?)
+}

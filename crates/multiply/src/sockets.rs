@@ -1,0 +1,73 @@
+//! What an instance has bound, and whether it reads.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+
+use udpath_host::process::{self, SocketId, find, with_socket};
+
+use crate::Error;
+
+/// A UDP socket that was bound to a port by its number, under the policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bound {
+    pub(crate) id: SocketId,
+    /// A process that has it.
+    pub(crate) pid: u32,
+    pub(crate) local: SocketAddr,
+    /// Bytes in its queue, by the kernel's accounting.
+    pub(crate) queued: u32,
+    /// Datagrams dropped at it since it was opened. Wraps.
+    pub(crate) drops: u32,
+}
+
+/// The sockets of these processes that can share their port, each once, by address.
+pub(crate) fn bound(pids: &[u32]) -> Result<Vec<Bound>, Error> {
+    let mut found = BTreeMap::new();
+    for pid in pids {
+        let server = match find(*pid) {
+            // Ended since the list was read.
+            Err(error) if error.is_gone() => continue,
+            server => server?,
+        };
+        for socket in server.sockets.iter().filter(|socket| socket.peer.is_none()) {
+            if found.contains_key(&socket.id) || !shares(socket.pid, socket.id)? {
+                continue;
+            }
+            let bound = Bound {
+                id: socket.id,
+                pid: socket.pid,
+                local: socket.local,
+                queued: socket.queued,
+                drops: socket.drops,
+            };
+            found.insert(socket.id, bound);
+        }
+    }
+    let mut found: Vec<Bound> = found.into_values().collect();
+    found.sort_by_key(|bound| (bound.local, bound.id));
+    Ok(found)
+}
+
+/// Whether `SO_REUSEPORT` is set: the policy sets it only for a port that the program names.
+fn shares(pid: u32, socket: SocketId) -> Result<bool, Error> {
+    let shares = with_socket(pid, socket, |held| {
+        let what = || format!("read SO_REUSEPORT of socket {} of process {pid}", socket.inode);
+        rustix::net::sockopt::socket_reuseport(held)
+            .map_err(|errno| process::Error::answered(what(), errno, "CAP_SYS_PTRACE"))
+    });
+    match shares {
+        Err(error) if error.is_gone() => Ok(false),
+        shares => Ok(shares?),
+    }
+}
+
+/// CPU time that the threads of these processes have used, ns. Grows whenever one of them runs.
+pub(crate) fn run_time(pids: &[u32]) -> u64 {
+    let threads = pids.iter().flat_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten());
+    // The first number of schedstat: Documentation/scheduler/sched-stats.rst.
+    let of = |thread: fs::DirEntry| {
+        fs::read_to_string(thread.path().join("schedstat")).ok()?.split(' ').next()?.parse::<u64>().ok()
+    };
+    threads.flatten().filter_map(of).sum()
+}
