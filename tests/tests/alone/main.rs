@@ -9,6 +9,7 @@ mod differential;
 mod effect;
 mod faults;
 mod growth;
+mod multiply;
 mod policy;
 mod profile;
 #[path = "../../../crates/profile/tests/rings/mod.rs"]
