@@ -36,6 +36,7 @@ const FOLDER: &str = "udpath/policy";
 const NODES: &str = "nodes";
 const POLICIES: &str = "policies";
 const OUTCOMES: &str = "outcomes";
+const MAPS: [&str; 3] = [NODES, POLICIES, OUTCOMES];
 
 /// An option that a policy can set. `bpf_setsockopt` has no others that concern UDP (`sol_socket_sockopt` in
 /// net/core/filter.c of Linux 6.1, 6.12 and 6.18): neither `SO_INCOMING_CPU` nor `SO_BUSY_POLL`, and no
@@ -146,22 +147,22 @@ impl Policies {
     /// No permission, or another program has pinned something else there.
     pub fn open(bpffs: &Path) -> Result<Option<Self>, Error> {
         let folder = bpffs.join(FOLDER);
-        match fs::metadata(folder.join(POLICIES)) {
-            Ok(_) => Self::pinned(folder).map(Some),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(refused(&folder, error.into())),
-        }
+        if is_whole(&folder)? { Self::pinned(folder).map(Some) } else { Ok(None) }
     }
 
-    /// Attaches the programs to `root`, the root of cgroup v2, and pins them at `bpffs`. What is already there, whole or
-    /// in part, is kept, with its policies.
+    /// Attaches the programs to `root`, the root of cgroup v2, and pins them at `bpffs`. Maps that are already there are
+    /// kept, with their policies; an incomplete set of them is replaced.
     ///
     /// # Errors
     /// No permission; a program that tolerates no other is attached to the root; or no BPF file system is mounted there.
     pub fn install(bpffs: &Path, root: &Path) -> Result<Self, Error> {
         let folder = bpffs.join(FOLDER);
+        if !is_whole(&folder)? {
+            // Programs that are attached would use maps that are pinned nowhere.
+            Self::uninstall(bpffs)?;
+        }
         fs::create_dir_all(&folder).map_err(|error| refused(&folder, error.into()))?;
-        let pins = [NODES, POLICIES, OUTCOMES].map(|map| (map, folder.join(map)));
+        let pins = MAPS.map(|map| (map, folder.join(map)));
         let mut loader = EbpfLoader::new();
         for (map, path) in &pins {
             loader.map_pin_path(map, path);
@@ -312,6 +313,18 @@ impl Policies {
         }
         Ok(())
     }
+}
+
+/// Are all maps pinned? An installation or a removal that was cut short leaves only some, without a policy.
+fn is_whole(folder: &Path) -> Result<bool, Error> {
+    for map in MAPS {
+        match fs::metadata(folder.join(map)) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(refused(folder, error.into())),
+        }
+    }
+    Ok(true)
 }
 
 fn refused(path: &Path, source: Cause) -> Error {
