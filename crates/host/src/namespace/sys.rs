@@ -14,12 +14,8 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
 /// `SYSFS_MAGIC` of linux/magic.h.
 const SYSFS_MAGIC: i128 = 0x6265_6572;
-/// `CGROUP2_SUPER_MAGIC` of linux/magic.h.
-const CGROUP2_MAGIC: i128 = 0x6367_7270;
-/// `TMPFS_MAGIC`: where several cgroup hierarchies are mounted.
-const TMPFS_MAGIC: i128 = 0x0102_1994;
-/// Mounted inside /sys, read for the limits of processes, and hidden by a fresh sysfs.
-const CGROUPS: &CStr = c"/sys/fs/cgroup";
+/// Mounted inside /sys, and hidden by a fresh sysfs: the limits of processes, and what is pinned.
+const CARRIED: [&CStr; 2] = [c"/sys/fs/cgroup", c"/sys/fs/bpf"];
 
 /// Moves the calling thread into a network namespace, and into a new mount namespace in which /sys shows that
 /// namespace's devices.
@@ -35,15 +31,17 @@ pub(super) fn mount_own_sys() -> io::Result<()> {
     // Slave, not private: what the host unmounts is unmounted here too, not held.
     let slave = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     rustix::mount::mount_change(c"/", slave)?;
-    let cgroups = clone_cgroups();
+    let carried = CARRIED.map(clone_mount);
     match rustix::mount::mount(c"sysfs", c"/sys", c"sysfs", flags(), None) {
         // The same sysfs is already mounted: /sys shows this namespace anyway.
         Err(rustix::io::Errno::BUSY) => return Ok(()),
         mounted => mounted?,
     }
-    if let Some(tree) = cgroups {
-        // Without it limits are not shown, and are reported as missing.
-        let _ = rustix::mount::move_mount(&tree, c"", CWD, CGROUPS, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH);
+    for (tree, path) in carried.iter().zip(CARRIED) {
+        if let Some(tree) = tree {
+            // Without it limits and policies are not shown, and are reported as missing.
+            let _ = rustix::mount::move_mount(tree, c"", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH);
+        }
     }
     Ok(())
 }
@@ -68,12 +66,12 @@ pub(super) fn own_sysfs() -> io::Result<u64> {
     Ok(rustix::fs::fstat(&mount)?.st_dev)
 }
 
-fn clone_cgroups() -> Option<OwnedFd> {
-    let kind = i128::from(rustix::fs::statfs(CGROUPS).ok()?.f_type);
+/// A copy of the mount at `path`; `None` if it is a directory of sysfs.
+fn clone_mount(path: &CStr) -> Option<OwnedFd> {
+    let kind = i128::from(rustix::fs::statfs(path).ok()?.f_type);
     let flags =
         OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
-    let mounted = kind == CGROUP2_MAGIC || kind == TMPFS_MAGIC;
-    mounted.then(|| rustix::mount::open_tree(CWD, CGROUPS, flags).ok()).flatten()
+    (kind != SYSFS_MAGIC).then(|| rustix::mount::open_tree(CWD, path, flags).ok()).flatten()
 }
 
 /// A /sys that is read-only outside stays read-only inside.

@@ -1,10 +1,14 @@
 //! Whether a policy has its effect: on the sockets that exist, and on those to come.
+//!
+//! A container's sockets are in a network namespace of its own: those of the policy's cgroup are looked at one by one.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use error_reporter::Report;
 use udpath_bpf::{Policies, Policy, PolicyOption, PolicyTarget};
+use udpath_host::namespace::{Place, inside};
 use udpath_host::sockets::Socket;
+use udpath_host::source::Folder;
 use udpath_host::{Source, limits, processes, sockets};
 
 use super::{ceiling, open, root};
@@ -22,7 +26,8 @@ pub enum Effect {
     Broken(String),
 }
 
-/// The effect of an option that is set to `value`, on sockets of the calling thread's network namespace.
+/// The effect of an option that is set to `value`, on sockets of the calling thread's network namespace, and of those of
+/// the cgroup's processes.
 pub fn effect(source: &dyn Source, target: &PolicyTarget, option: PolicyOption, value: u32) -> Effect {
     let policies = match open(source) {
         Ok(Some(policies)) => policies,
@@ -124,10 +129,48 @@ fn of_target(
     target: &PolicyTarget,
     option: PolicyOption,
 ) -> Result<Vec<Found>, String> {
+    let mut found = of_namespace(source, policies, target, option)?;
+    for pid in elsewhere(source, &target.cgroup) {
+        let there = inside(&Place::Process(pid), || of_namespace(&Folder::live(), policies, target, option));
+        // The sockets of a process that has ended are gone with it.
+        if let Ok(there) = there {
+            found.extend(there?);
+        }
+    }
+    found.sort_by_key(|found| (found.socket.local.port(), found.pid));
+    Ok(found)
+}
+
+/// A process of each other network namespace that the cgroup's processes are in.
+fn elsewhere(source: &dyn Source, path: &str) -> Vec<u32> {
+    let own = source.target("/proc/thread-self/ns/net").ok();
+    let mut namespaces = BTreeMap::new();
+    let names = source.names("/proc").unwrap_or_default();
+    for pid in names.iter().filter_map(|name| name.parse::<u32>().ok()) {
+        if cgroup(source, pid).is_some_and(|cgroup| is_within(&cgroup, path))
+            && let Ok(namespace) = source.target(&format!("/proc/{pid}/ns/net"))
+            && own.as_ref() != Some(&namespace)
+        {
+            namespaces.entry(namespace).or_insert(pid);
+        }
+    }
+    namespaces.into_values().collect()
+}
+
+/// Those of the calling thread's network namespace.
+fn of_namespace(
+    source: &dyn Source,
+    policies: &Policies,
+    target: &PolicyTarget,
+    option: PolicyOption,
+) -> Result<Vec<Found>, String> {
     let list = policies.list().map_err(|error| Report::new(error).to_string())?;
     let mut listed = source.udp_sockets().map_err(|why| why.to_string())?.value;
     listed.retain(|socket| target.port.is_none_or(|port| socket.local.port() == port.get()));
     let wanted: HashMap<u32, usize> = sockets::inodes(&mut listed);
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
     let scan = processes::scan(source, &wanted).map_err(|why| why.to_string())?;
     let (mut cgroups, mut found): (HashMap<u32, Option<String>>, _) = (HashMap::new(), Vec::new());
     for (inode, at) in &wanted {
@@ -141,7 +184,6 @@ fn of_target(
             found.push(Found { socket: socket.clone(), pid, name: name.unwrap_or_default() });
         }
     }
-    found.sort_by_key(|found| (found.socket.local.port(), found.pid));
     Ok(found)
 }
 
