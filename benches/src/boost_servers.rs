@@ -16,14 +16,24 @@ use std::process::Stdio;
 use anyhow::{Context, Result, ensure};
 use udpath_advise::result::{BoostResult, Ratio};
 use udpath_lab::{Lab, LabBuilder, LinkSpec, Offloads};
+use udpath_rig::DaemonProgram;
 
 use crate::bed::udpath;
 use crate::claim::{Bound, Claim, Unit};
 use crate::race::median;
 use crate::results::Results;
-use daemons::{Daemon, Kind, Shape};
+use daemons::{Daemon, Shape};
 use settings::{PEERS, Place};
 
+/// The servers.
+const SERVERS: [DaemonProgram; 6] = [
+    DaemonProgram::Nsd,
+    DaemonProgram::Knotd,
+    DaemonProgram::Unbound,
+    DaemonProgram::Named,
+    DaemonProgram::Freeradius,
+    DaemonProgram::Chronyd,
+];
 /// The median gain over the six that is required, with their configuration; and how many gain without.
 const MEDIAN_AT_LEAST: f64 = 1.3;
 const GAINS_AT_LEAST: f64 = 2.0;
@@ -58,13 +68,13 @@ struct Gain {
 pub(crate) fn run(results: &mut Results) -> Result<()> {
     let mut gains = [Vec::new(), Vec::new()];
     let mut held = Vec::new();
-    for kind in Kind::ALL {
+    for kind in SERVERS {
         let lab = LabBuilder::new("bench-boost").machine("client").machine("server");
         let lab = lab.link("client", "server", &LinkSpec::with_queues(2)).up()?;
         let server = lab.machine("server")?.towards("client")?;
         let napi = match kind {
             // It may want the interface's one XDP program for itself. GRO gives NAPI as well, as every card has it.
-            Kind::Knotd => {
+            DaemonProgram::Knotd => {
                 server.set_offloads(&Offloads { gro: true, ..server.offloads()? })?;
                 None
             }

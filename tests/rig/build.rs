@@ -6,5 +6,9 @@ mod compile;
 use std::path::Path;
 
 fn main() {
-    compile::compile(&["answer", "answer_ntp", "impair"], Path::new("bpf"), Path::new("../../bpf"));
+    compile::compile(
+        &["answer", "answer_ntp", "bind_witness", "impair"],
+        Path::new("bpf"),
+        Path::new("../../bpf"),
+    );
 }

@@ -1,5 +1,4 @@
-//! Debian's servers in their default configuration, but for what a lab needs: an address, a zone or a user, no files outside a
-//! folder.
+//! Debian's servers in a lab, and their loads.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,97 +9,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use udpath_lab::Lab;
-use udpath_rig::freeradius;
+use udpath_rig::DaemonProgram;
 
 /// Names that can be asked for.
 const NAMES: usize = 1_000;
 /// How long a server may take to start.
 const START: Duration = Duration::from_secs(20);
-/// FreeRADIUS's secret.
-const SECRET: &str = "s3cret";
-
-/// Which server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Nsd,
-    Knotd,
-    Unbound,
-    Named,
-    Freeradius,
-    Chronyd,
-}
-
-impl Kind {
-    pub(super) const ALL: [Self; 6] =
-        [Self::Nsd, Self::Knotd, Self::Unbound, Self::Named, Self::Freeradius, Self::Chronyd];
-
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Nsd => "nsd",
-            Self::Knotd => "knotd",
-            Self::Unbound => "unbound",
-            Self::Named => "named",
-            Self::Freeradius => "freeradius",
-            Self::Chronyd => "chronyd",
-        }
-    }
-
-    pub(super) const fn port(self) -> u16 {
-        match self {
-            Self::Freeradius => 1812,
-            Self::Chronyd => 123,
-            _ => 5300,
-        }
-    }
-
-    /// Its configuration, of which `folder` is the only place that it writes to, and its command in the foreground.
-    fn configuration(self, folder: &str) -> (&'static str, String, String) {
-        let conf = match self {
-            Self::Nsd => format!(
-                "server:\n  ip-address: 0.0.0.0@5300\n  username: \"\"\n  zonesdir: {folder}\n  pidfile: \"\"\n  \
-                 database: \"\"\n  xfrdfile: {folder}/xfrd\n  xfrdir: {folder}\n  zonelistfile: {folder}/list\n\
-                 remote-control:\n  control-enable: no\nzone:\n  name: example.test\n  zonefile: zone\n"
-            ),
-            Self::Knotd => format!(
-                "server:\n    rundir: \"{folder}\"\n    listen: 0.0.0.0@5300\ndatabase:\n    storage: \"{folder}\"\n\
-                 template:\n  - id: default\n    storage: \"{folder}\"\n    file: \"zone\"\nzone:\n  - domain: example.test\n"
-            ),
-            Self::Unbound => {
-                let mut conf = format!(
-                    "server:\n  interface: 0.0.0.0\n  port: 5300\n  access-control: 0.0.0.0/0 allow\n  username: \"\"\n  \
-                     chroot: \"\"\n  directory: {folder}\n  pidfile: \"\"\n  use-syslog: no\n  \
-                     local-zone: \"example.test.\" static\n"
-                );
-                for number in 0..NAMES {
-                    let _ = writeln!(conf, "  local-data: \"h{number}.example.test. A 198.18.0.1\"");
-                }
-                conf + "remote-control:\n  control-enable: no\n"
-            }
-            Self::Named => format!(
-                "options {{\n\tdirectory \"{folder}\";\n\tdnssec-validation no;\n\tlisten-on port 5300 {{ any; }};\n\t\
-                 listen-on-v6 {{ none; }};\n\tpid-file none;\n\tsession-keyfile none;\n}};\ncontrols {{ }};\n\
-                 zone \"example.test\" {{ type master; file \"{folder}/zone\"; }};\n"
-            ),
-            Self::Freeradius => String::new(),
-            Self::Chronyd => format!(
-                "allow\nlocal stratum 5\ncmdport 0\nbindcmdaddress /\npidfile {folder}/chrony.pid\n\
-                 driftfile {folder}/drift\nmaxupdateskew 100.0\nmakestep 1 3\n"
-            ),
-        };
-        match self {
-            Self::Nsd => ("nsd.conf", conf, format!("nsd -d -c {folder}/nsd.conf")),
-            Self::Knotd => ("knot.conf", conf, format!("knotd -c {folder}/knot.conf")),
-            Self::Unbound => ("unbound.conf", conf, format!("unbound -d -p -c {folder}/unbound.conf")),
-            Self::Named => ("named.conf", conf, format!("named -g -c {folder}/named.conf")),
-            Self::Freeradius => ("none", conf, String::new()),
-            Self::Chronyd => (
-                "chrony.conf",
-                conf,
-                format!("/var/cache/udpath/chronyd -d -x -u root -f {folder}/chrony.conf"),
-            ),
-        }
-    }
-}
 
 /// The load's shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,40 +30,27 @@ const FEW: usize = 100;
 
 /// A running server, which a script restarts; ended when dropped.
 pub(super) struct Daemon {
-    kind: Kind,
+    kind: DaemonProgram,
     folder: tempfile::TempDir,
 }
 
 impl Daemon {
     /// Starts it on the machine `server`, and waits until it has its socket.
-    pub(super) fn start(lab: &Lab, kind: Kind) -> Result<Self> {
+    pub(super) fn start(lab: &Lab, kind: DaemonProgram) -> Result<Self> {
         let daemon = Self { kind, folder: tempfile::tempdir().context("cannot create a folder")? };
         let folder = daemon.folder.path().display().to_string();
         let put = |name: &str, text: &str| {
             fs::write(daemon.path(name), text).with_context(|| format!("cannot write {name}"))
         };
-        let mut zone =
-            "$ORIGIN example.test.\n$TTL 60\n@ SOA ns host 1 60 60 60 60\n@ NS ns\nns A 192.0.2.53\n"
-                .to_owned();
+        let command = kind.prepare(daemon.folder.path(), NAMES).context("cannot write a configuration")?;
         let mut queries = String::new();
         for number in 0..NAMES {
-            writeln!(zone, "h{number} A 198.18.0.1")?;
             writeln!(queries, "h{number}.example.test A")?;
         }
-        put("zone", &zone)?;
         put("queries", &queries)?;
         let few: String = queries.lines().take(FEW).flat_map(|line| [line, "\n"]).collect();
         put("few-queries", &few)?;
-        put("users", "user  Cleartext-Password := \"password\"\n")?;
-        put("secret", SECRET)?;
-        let (name, text, mut command) = kind.configuration(&folder);
-        put(name, &text)?;
-        if kind == Kind::Freeradius {
-            let words = freeradius(daemon.folder.path(), SECRET, &daemon.path("users"))?;
-            // Without the shell that sends its output to stderr.
-            command = words[4..].join(" ");
-        }
-        put("restart", &script(&folder, &command))?;
+        put("restart", &script(&folder, &command.join(" ")))?;
         fs::set_permissions(daemon.path("restart"), fs::Permissions::from_mode(0o755))?;
         daemon.restart(lab)?;
         Ok(daemon)
@@ -185,11 +86,11 @@ impl Daemon {
         let target = format!("{}:{}", lab.address_of("server", "client")?.ipv4, self.kind.port());
         let file = |name: &str| self.path(name).display().to_string();
         let words = match self.kind {
-            Kind::Freeradius => {
+            DaemonProgram::Freeradius => {
                 let (secret, users) = (file("secret"), file("users"));
                 vec!["radius".into(), target, "--secret-file".into(), secret, "--users".into(), users]
             }
-            Kind::Chronyd => vec!["ntp".into(), target],
+            DaemonProgram::Chronyd => vec!["ntp".into(), target],
             _ => {
                 let names = if shape == Shape::Usual { "queries" } else { "few-queries" };
                 vec!["dns".into(), target, "--queries".into(), file(names)]
@@ -197,9 +98,9 @@ impl Daemon {
         };
         let engine = match self.kind {
             // Its requests are authenticated one by one, which the driver cannot do.
-            Kind::Freeradius => "xdp",
+            DaemonProgram::Freeradius => "xdp",
             // NAPI by GRO does not keep up with frames that the driver sends.
-            Kind::Knotd => "xdp-rings",
+            DaemonProgram::Knotd => "xdp-rings",
             _ => "kernel",
         };
         let [flows, inflight] = match shape {

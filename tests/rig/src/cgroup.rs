@@ -86,12 +86,27 @@ impl Cgroup {
         self.root.join(&self.name).join(child)
     }
 
+    /// Ends all processes of the group `child`, as a service manager does when a service is stopped.
+    ///
+    /// # Panics
+    /// There is no such group.
+    pub fn kill(&self, child: &str) {
+        fs::write(self.path(child).join("cgroup.kill"), "1").unwrap();
+    }
+
+    /// What runs a command line in the group `child`: the words before it.
+    #[must_use]
+    pub fn words(&self, child: &str) -> [String; 4] {
+        let path = self.path(child).display().to_string();
+        ["sh".to_owned(), "-c".to_owned(), r#"echo $$ > "$0/cgroup.procs" && exec "$@""#.to_owned(), path]
+    }
+
     /// The command `program`, which runs in the group `child`.
     #[must_use]
     pub fn command(&self, child: &str, program: impl AsRef<Path>) -> Command {
-        let mut command = Command::new("sh");
-        command.args(["-c", r#"echo $$ > "$0/cgroup.procs" && exec "$@""#]);
-        command.arg(self.path(child)).arg(program.as_ref());
+        let [shell, words @ ..] = self.words(child);
+        let mut command = Command::new(shell);
+        command.args(words).arg(program.as_ref());
         command
     }
 }

@@ -9,6 +9,9 @@
 //! client_and_server(name, queues)         a lab of two machines and one link
 //! Host::now() .. host.is_as_before(&pids)    interfaces, BPF programs, and names that contain these pids
 //! Cgroup::new().command(child, program)     a program in a cgroup that the test makes
+//! Bpffs::new()                       a BPF file system of its own, for policies that others must not see
+//! SysctlGuard::new(name)              what a sysctl was is written back
+//! BindWitness::attach(&cgroup)       another program at the hook of policies
 //! Bed::new(name, &link)              a server and its load in a lab, and `udpath profile` of them
 //! alone(), together()                     which tests run at the same time
 //! needs_cpus!(2)                          skips a test on a machine with fewer
@@ -16,7 +19,7 @@
 //! VmSpec { cpus, nodes, queues, .. }.boot(command)   an emulated machine
 //! DnsServer::start(&lab, &spec)           knotd or nsd with one zone
 //! Answer::attach, Impair::attach     the cheapest possible server; a bad path
-//! freeradius(folder, secret, users)    its configuration and command line
+//! DaemonProgram::Named.prepare(folder, names)    a server's configuration and command line; freeradius(..) with other users
 //! dom(..), Tab::open(page)           a page in a browser without a network: rendered, or open for interaction
 //! ```
 //! Other users of the machine may create labs at the same time. So the checks look only for labs *of these
@@ -24,32 +27,40 @@
 
 mod answer;
 mod bed;
+mod bpffs;
 mod browser;
 pub mod campaign;
 mod cgroup;
 mod cpus;
+mod daemon;
 mod dns;
 mod freeradius;
 mod host;
 mod impair;
 mod run;
 mod said;
+mod sysctl;
 mod turn;
 mod vm;
+mod witness;
 
 pub use answer::Answer;
 pub use bed::Bed;
+pub use bpffs::Bpffs;
 pub use browser::{Tab, dom};
 pub use cgroup::Cgroup;
 pub use cpus::skipped_without_cpus;
+pub use daemon::DaemonProgram;
 pub use dns::{DnsProgram, DnsServer, DnsSpec};
 pub use freeradius::{FREERADIUS_READY, freeradius};
 pub use host::{Host, named};
 pub use impair::{DELAYED_MARK, Impair, Impaired, Shares};
 pub use run::{Ended, Run, Running, one_sentence, program};
 pub use said::Said;
+pub use sysctl::SysctlGuard;
 pub use turn::{alone, together};
 pub use vm::{MAX_VM_CPUS, MAX_VM_NODES, MAX_VM_QUEUES, Vm, VmError, VmSpec};
+pub use witness::BindWitness;
 
 use std::time::{Duration, Instant};
 

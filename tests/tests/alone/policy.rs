@@ -3,6 +3,8 @@
 //! made. Needs root.
 
 mod bad;
+mod container;
+mod daemons;
 mod spread;
 
 use std::fs;
@@ -45,8 +47,12 @@ struct Server {
 impl Server {
     fn start(cgroup: &Cgroup, child: &str, port: u16) -> Self {
         let mut command = cgroup.command(child, "python3");
-        command.args(["-c", SERVER, &port.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        command.args(["-c", SERVER, &port.to_string()]);
+        Self::of(command)
+    }
+
+    fn of(mut command: Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         Self { child, input, lines: BufReader::new(output).lines() }
     }
@@ -66,6 +72,16 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// State and note of each option of a target, as `policy show` prints them.
+fn effects(target: &str) -> Vec<(String, String)> {
+    let shown = Command::new(program()).args(["policy", "show", target, "--json"]).output().unwrap();
+    let said = String::from_utf8_lossy(&shown.stderr);
+    let shown: Value = serde_json::from_slice(&shown.stdout).unwrap_or_else(|_| panic!("{said}"));
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let options = shown["options"].as_array().unwrap();
+    options.iter().map(|option| (text(&option["state"]), text(&option["note"]))).collect()
 }
 
 /// A cgroup with one `srv.service`, a journal of its own, and a free port.
@@ -90,7 +106,8 @@ impl Scene {
 
     fn run(&self, arguments: &[&str]) -> Said {
         let state = self.state.path().to_str().unwrap();
-        let state: &[&str] = if arguments[0] == "plan" { &[] } else { &["--state", state] };
+        let looks = arguments[0] == "plan" || matches!(arguments, ["policy", "list" | "show", ..]);
+        let state: &[&str] = if looks { &[] } else { &["--state", state] };
         Said::from(Command::new(program()).args(arguments).args(state).output().unwrap())
     }
 

@@ -2,30 +2,10 @@
 
 use std::io::{BufRead, BufReader};
 use std::num::NonZeroU16;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 use udpath_bpf::{Policies, Policy, PolicyOption, PolicyTarget, programs_at};
-use udpath_rig::Cgroup;
-
-/// A BPF file system of its own, without a place in the file tree: what is pinned there is gone with its descriptor,
-/// also if the test is killed.
-struct Bpffs(OwnedFd);
-
-impl Bpffs {
-    fn new() -> Self {
-        let context = rustix::mount::fsopen(c"bpf", FsOpenFlags::FSOPEN_CLOEXEC).unwrap();
-        rustix::mount::fsconfig_create(&context).unwrap();
-        let flags = (FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty());
-        Self(rustix::mount::fsmount(&context, flags.0, flags.1).unwrap())
-    }
-
-    fn path(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
-    }
-}
+use udpath_rig::{Bpffs, Cgroup};
 
 /// Binds and connects as its arguments say, prints the options after each, and waits.
 const PROGRAM: &str = r#"
@@ -103,7 +83,7 @@ const BUFFER: u32 = 200_000;
 #[test]
 fn an_unmodified_program_gets_the_options_at_bind_and_again_after_a_restart() {
     udpath_lab::needs_root!();
-    let (bpffs, cgroup) = (Bpffs::new(), Cgroup::new());
+    let (bpffs, cgroup) = (Bpffs::new().unwrap(), Cgroup::new());
     let port = free_port();
     let bind = format!("bind={port}");
     cgroup.make("srv.service");
@@ -152,7 +132,7 @@ fn an_unmodified_program_gets_the_options_at_bind_and_again_after_a_restart() {
 #[test]
 fn policies_stay_when_the_value_is_dropped_and_end_with_uninstall() {
     udpath_lab::needs_root!();
-    let (bpffs, cgroup) = (Bpffs::new(), Cgroup::new());
+    let (bpffs, cgroup) = (Bpffs::new().unwrap(), Cgroup::new());
     cgroup.make("a");
     let whose = target(&cgroup.name("a"), 0);
     assert!(Policies::open(&bpffs.path()).unwrap().is_none());
@@ -178,7 +158,17 @@ fn policies_stay_when_the_value_is_dropped_and_end_with_uninstall() {
     assert_eq!((policies.missing().unwrap(), policies.list().unwrap().len()), (vec![], 1));
     assert_eq!(priority(Running::start(&cgroup, "a", &[&port]).line()), "5");
 
+    // Cut short at any map, an installation is none, and the next one starts anew.
     drop(policies);
+    for map in ["nodes", "policies", "outcomes"] {
+        std::fs::remove_file(bpffs.path().join("udpath/policy").join(map)).unwrap();
+        assert!(Policies::open(&bpffs.path()).unwrap().is_none(), "{map}");
+        let mut policies = Policies::install(&bpffs.path(), &Cgroup::root()).unwrap();
+        assert_eq!(policies.list().unwrap(), [], "{map}");
+        policies.set(&whose, &policy(&[(PolicyOption::Priority, 4)])).unwrap();
+        assert_eq!(priority(Running::start(&cgroup, "a", &[&port]).line()), "4", "{map}");
+    }
+
     Policies::uninstall(&bpffs.path()).unwrap();
     Policies::uninstall(&bpffs.path()).expect("there may be nothing");
     assert!(!bpffs.path().join("udpath").exists());
@@ -188,7 +178,7 @@ fn policies_stay_when_the_value_is_dropped_and_end_with_uninstall() {
 #[test]
 fn of_two_policies_the_deeper_cgroup_and_then_the_port_wins_option_by_option() {
     udpath_lab::needs_root!();
-    let (bpffs, cgroup) = (Bpffs::new(), Cgroup::new());
+    let (bpffs, cgroup) = (Bpffs::new().unwrap(), Cgroup::new());
     cgroup.make("out");
     cgroup.make("out/in");
     let (port, other) = (free_port(), free_port());
@@ -211,7 +201,7 @@ fn of_two_policies_the_deeper_cgroup_and_then_the_port_wins_option_by_option() {
 #[test]
 fn what_the_program_sets_after_its_bind_stays_and_the_record_has_what_it_was_set_to() {
     udpath_lab::needs_root!();
-    let (bpffs, cgroup) = (Bpffs::new(), Cgroup::new());
+    let (bpffs, cgroup) = (Bpffs::new().unwrap(), Cgroup::new());
     cgroup.make("a");
     let mut policies = Policies::install(&bpffs.path(), &Cgroup::root()).unwrap();
     let mut early = Running::start(&cgroup, "a", &["bind=0", "cookie"]);
@@ -242,7 +232,7 @@ fn what_the_program_sets_after_its_bind_stays_and_the_record_has_what_it_was_set
 #[test]
 fn the_kernel_clamps_a_buffer_to_its_limit() {
     udpath_lab::needs_root!();
-    let (bpffs, cgroup) = (Bpffs::new(), Cgroup::new());
+    let (bpffs, cgroup) = (Bpffs::new().unwrap(), Cgroup::new());
     cgroup.make("a");
     let limit: u32 = std::fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap().trim().parse().unwrap();
     let mut policies = Policies::install(&bpffs.path(), &Cgroup::root()).unwrap();
