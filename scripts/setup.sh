@@ -29,6 +29,7 @@ test     iproute2            looks at what the lab made
 test     ethtool             looks at the lab's devices
 test     procps              ps and sysctl
 test     util-linux          unshare, setpriv, nsenter
+test     strace              kills a program at each of its system calls
 test     socat               UDP peer
 test     netcat-openbsd      UDP peer
 test     bind9-dnsutils      DNS client (dig)

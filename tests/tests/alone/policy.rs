@@ -5,6 +5,7 @@
 mod bad;
 mod container;
 mod daemons;
+mod kill;
 mod spread;
 
 use std::fs;

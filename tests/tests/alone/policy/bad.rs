@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use udpath_rig::{Run, Said, program};
+use udpath_rig::{Run, Said, one_sentence, program};
 
 use super::{BUFFER, PINNED, Scene};
 
@@ -50,12 +50,28 @@ fn without_root_nothing_is_set() {
     let copy = folder.path().join("udpath");
     fs::copy(program(), &copy).unwrap();
     Command::new("chmod").args(["-R", "a+rX"]).arg(folder.path()).status().unwrap();
-    let said = Run::unprivileged(&copy, &["plan", "--set", &scene.request("mark=1")]).finish();
+    let state = folder.path().join("state");
+    fs::create_dir(&state).unwrap();
+    Command::new("chown").arg("65534").arg(&state).status().unwrap();
+    let (unit, state) = (scene.cgroup.name("srv.service"), state.display().to_string());
+    let (one, two) = (scene.request("mark=1"), scene.request("mark=2"));
+    let refused = |arguments: &[&str]| {
+        let said = Run::unprivileged(&copy, arguments).finish();
+        assert_eq!(said.code(), Some(3), "{arguments:?}: {}{}", said.out, said.err);
+        one_sentence(&arguments.join(" "), &said.err);
+        assert!(said.err.contains("as root"), "{arguments:?}: {}", said.err);
+    };
+    let said = Run::unprivileged(&copy, &["plan", "--set", &one]).finish();
     assert_eq!(said.code(), Some(0), "there is no policy, which anybody can see: {}", said.err);
-    scene.run(&["apply", "--set", &scene.request("mark=1")]).fine();
-    let said = Run::unprivileged(&copy, &["plan", "--set", &scene.request("mark=2")]).finish();
-    assert_eq!(said.code(), Some(3), "{}{}", said.out, said.err);
-    assert!(said.err.contains("run as root"), "{}", said.err);
+    refused(&["policy", "set", &unit, "mark=1", "--state", &state]);
+    assert!(!Path::new(PINNED).exists());
+
+    scene.run(&["apply", "--set", &one]).fine();
+    refused(&["plan", "--set", &two]);
+    refused(&["policy", "list"]);
+    refused(&["policy", "show", &unit]);
+    refused(&["policy", "remove", &unit, "--state", &state]);
+    assert!(scene.run(&["policy", "list"]).fine().out.contains("mark  1"));
     scene.run(&["undo"]).fine();
 }
 
@@ -65,59 +81,24 @@ fn a_machine_without_cgroup_v2_or_a_bpf_file_system_says_so() {
     udpath_lab::needs_root!();
     let _alone = udpath_rig::alone();
     let scene = Scene::new();
-    let root = udpath_rig::Cgroup::root();
+    let (root, unit) = (udpath_rig::Cgroup::root(), scene.cgroup.name("srv.service"));
+    let (state, request) = (scene.state.path().display().to_string(), scene.request("mark=1"));
     for (without, says) in [
         (root.to_str().unwrap(), "no cgroup v2 mounted, only version 1"),
         ("/sys/fs/bpf", "mount it with mount -t bpf bpf /sys/fs/bpf"),
     ] {
-        let mut command = Command::new("unshare");
-        command.args([
-            "--mount",
-            "--propagation",
-            "private",
-            "sh",
-            "-c",
-            "umount -l \"$0\" && exec \"$@\"",
-            without,
-        ]);
-        command
-            .arg(program())
-            .args(["apply", "--set", &scene.request("mark=1"), "--state"])
-            .arg(scene.state.path());
-        Said::from(command.output().unwrap()).refused(3, says);
+        for arguments in [
+            &["apply", "--set", &request, "--state", &state][..],
+            &["policy", "set", &unit, "mark=1", "--state", &state],
+            &["policy", "list"],
+            &["policy", "show", &unit],
+            &["policy", "remove", &unit, "--state", &state],
+        ] {
+            let mut command = Command::new("unshare");
+            command.args(["--mount", "--propagation", "private", "sh", "-c"]);
+            command.args(["umount -l \"$0\" && exec \"$@\"", without]).arg(program()).args(arguments);
+            Said::from(command.output().unwrap()).refused(3, says);
+        }
     }
     assert!(!Path::new(PINNED).exists());
-}
-
-/// Every step of an apply, cut short: the kernel has the old policy or the new one, and undo restores what was.
-#[test]
-fn a_kill_at_any_moment_leaves_what_was_or_what_was_asked() {
-    udpath_lab::needs_root!();
-    let _alone = udpath_rig::alone();
-    let scene = Scene::new();
-    let (before, buffer) = (scene.server().line(), scene.request(&format!("receive-buffer={BUFFER}")));
-    let mut both = [false; 2];
-    for turn in 0..udpath_rig::campaign::rounds(12, 100) {
-        let mut apply = Command::new(program());
-        apply.args(["apply", "--set", &buffer, "--state"]).arg(scene.state.path());
-        let mut apply =
-            apply.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
-        // Spread over its run time, of some 20 ms here.
-        std::thread::sleep(std::time::Duration::from_millis(turn as u64 * 5 % 60));
-        let _ = apply.kill();
-        apply.wait().unwrap();
-        let now = scene.server().line();
-        assert!(now == before || now == "200000 0", "{now}");
-        both[usize::from(now != before)] = true;
-        let undone = scene.run(&["undo"]);
-        // Killed before its first change.
-        assert!(undone.code == Some(0) || undone.err.contains("nothing to undo"), "{}", undone.err);
-        assert_eq!(scene.server().line(), before, "{}", undone.err);
-        if undone.code == Some(0) {
-            scene.run(&["apply", "--set", &buffer]).fine();
-            scene.run(&["undo"]).fine();
-        }
-        assert!(!Path::new(PINNED).exists());
-    }
-    assert!(both[0], "no kill came early enough");
 }
