@@ -5,6 +5,7 @@
 mod bad;
 mod container;
 mod daemons;
+mod foreign;
 mod kill;
 mod spread;
 
