@@ -91,6 +91,16 @@ struct outcome {
 	__u32 values[OPTIONS]; /* as getsockopt(2) returns them */
 };
 
+/* A policy, and then what came of it: with both at once, the stacks of set_all() and find(), each rounded up to 32
+ * bytes, are more than the 512 that Linux 6.1 allows. */
+union turn {
+	struct {
+		__u32 unused;
+		struct policy policy;
+	};
+	struct outcome outcome;
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -161,13 +171,14 @@ static __noinline void find(struct policy *into, __u32 port)
 	}
 }
 
-static __always_inline void set(struct bpf_sock_addr *ctx, const struct policy *policy, enum option option, int name,
+/* In `outcome` is the value that the policy gives. */
+static __always_inline void set(struct bpf_sock_addr *ctx, __u32 given, enum option option, int name,
 				struct outcome *outcome)
 {
-	int value = policy->values[option];
+	int value = outcome->values[option];
 	__u32 failed;
 
-	if (!(policy->given & 1U << option))
+	if (!(given & 1U << option))
 		return;
 	failed = !!bpf_setsockopt(ctx, SOL_SOCKET, name, &value, sizeof(value));
 	/* The kernel doubles and clamps buffers. */
@@ -181,26 +192,28 @@ static __always_inline void set(struct bpf_sock_addr *ctx, const struct policy *
 /* `port`: the one that bind(2) asks for; 0 if the kernel is to choose. */
 static __always_inline void set_all(struct bpf_sock_addr *ctx, __u32 port)
 {
-	struct policy policy = {};
-	struct outcome outcome = {};
+	union turn turn = {};
+	__u32 given;
 	__u64 cookie;
 
 	if (ctx->type != SOCK_DGRAM || ctx->protocol != IPPROTO_UDP)
 		return;
-	find(&policy, port);
+	find(&turn.policy, port);
+	given = turn.policy.given;
 	/* With SO_REUSEPORT the kernel may choose a port that another socket of the same user has, and that one then
 	 * receives half of the replies. */
 	if (!port)
-		policy.given &= ~(1U << REUSEPORT);
-	if (!policy.given)
+		given &= ~(1U << REUSEPORT);
+	if (!given)
 		return;
-	set(ctx, &policy, RECEIVE_BUFFER, SO_RCVBUF, &outcome);
-	set(ctx, &policy, SEND_BUFFER, SO_SNDBUF, &outcome);
-	set(ctx, &policy, REUSEPORT, SO_REUSEPORT, &outcome);
-	set(ctx, &policy, PRIORITY, SO_PRIORITY, &outcome);
-	set(ctx, &policy, MARK, SO_MARK, &outcome);
+	turn.outcome.refused = 0;
+	set(ctx, given, RECEIVE_BUFFER, SO_RCVBUF, &turn.outcome);
+	set(ctx, given, SEND_BUFFER, SO_SNDBUF, &turn.outcome);
+	set(ctx, given, REUSEPORT, SO_REUSEPORT, &turn.outcome);
+	set(ctx, given, PRIORITY, SO_PRIORITY, &turn.outcome);
+	set(ctx, given, MARK, SO_MARK, &turn.outcome);
 	cookie = bpf_get_socket_cookie(ctx);
-	bpf_map_update_elem(&outcomes, &cookie, &outcome, BPF_ANY);
+	bpf_map_update_elem(&outcomes, &cookie, &turn.outcome, BPF_ANY);
 }
 
 SEC("cgroup/bind4")

@@ -280,15 +280,17 @@ impl Policies {
     pub fn uninstall(bpffs: &Path) -> Result<(), Error> {
         let folder = bpffs.join(FOLDER);
         let failed = |error: io::Error| refused(&folder, error.into());
-        let names = match fs::read_dir(&folder) {
-            Ok(names) => names,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        match fs::read_dir(&folder) {
+            Ok(names) => {
+                for name in names.flatten() {
+                    fs::remove_file(name.path()).map_err(failed)?;
+                }
+                fs::remove_dir(&folder).map_err(failed)?;
+            }
+            // Perhaps its parent is left of one that was cut short.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(failed(error)),
-        };
-        for name in names.flatten() {
-            fs::remove_file(name.path()).map_err(failed)?;
         }
-        fs::remove_dir(&folder).map_err(failed)?;
         // Its parent is for all that udpath pins, and stays while it has something else.
         let _ = folder.parent().map(fs::remove_dir);
         Ok(())

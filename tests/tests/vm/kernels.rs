@@ -84,10 +84,12 @@ fn pass(kernel: &DebianKernel, (cpus, nodes, queues): Shape, whole: bool) -> Pas
         share: Some(folder.clone()),
         within: WITHIN,
         kernel: Some(PathBuf::from(kernel.cache)),
+        // Buffers of sockets, for ss and udpath.
+        modules: &["udp_diag"],
         ..VmSpec::default()
     };
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vm/kernels.sh");
-    let spec = spec.file(&program()).file(&script);
+    let spec = spec.file(&program()).file(&script).file(Path::new("/usr/bin/ss"));
     let begin = Instant::now();
     let extent = if whole { "whole" } else { "cheap" };
     let vm = spec.boot(&["sh".into(), "/files/kernels.sh".into(), extent.into()]).unwrap();
@@ -219,6 +221,22 @@ fn verbs(recorded: &Recorded, (cpus, _, queues): Shape) {
     assert_ne!(before, applied);
 }
 
+/// A server gets what the policy says at its bind, and nothing is left of it afterwards.
+fn policy(recorded: &Recorded) {
+    let before = recorded.fine("policy-before");
+    assert!(before.starts_with("rb") && !before.contains("rb300000"), "{before}");
+    let set = recorded.fine("policy-set");
+    assert!(set.contains("none -> 300000") && set.contains("none -> 6"), "{set}");
+    let bound: Vec<&str> = recorded.fine("policy-bound").lines().collect();
+    let (buffer, list) = bound.split_first().unwrap();
+    assert_eq!((*buffer, list.len()), ("rb300000", 2), "{bound:?}");
+    assert!(list.iter().all(|line| line.ends_with("  in effect")), "{list:?}");
+    assert!(!recorded.fine("policy-show").contains("also at"), "there is no other program");
+    recorded.fine("policy-remove");
+    assert_eq!(recorded.fine("policy-after"), before);
+    assert_eq!(recorded.fine("policy-pins"), "");
+}
+
 /// Requests were answered, and no answer was wrong. A machine that waits for its host may lose some packets, on any Io.
 #[track_caller]
 fn answered(name: &str, load: &Value) {
@@ -323,6 +341,7 @@ fn check(kernel: &DebianKernel, shape: Shape, whole: bool) {
     let (cpus, nodes, queues) = shape;
     assert_eq!(recorded.fine("shape"), format!("{cpus}\n{nodes}\n{queues}\n"));
     verbs(recorded, shape);
+    policy(recorded);
     services(&passed, kernel);
     engines(recorded);
     profiled(recorded, kernel);

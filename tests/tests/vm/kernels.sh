@@ -66,6 +66,30 @@ step undo udpath undo
 step looked-after look
 step status-after udpath status
 
+# A policy of a cgroup, for a server that knows nothing of it. systemd would have mounted both.
+mount -t cgroup2 none /sys/fs/cgroup
+mount -t bpf none /sys/fs/bpf
+mkdir /sys/fs/cgroup/srv.service
+# The receive buffer of a server that starts now, as another tool shows it, and whether its policies are in effect.
+bound() {
+    rm -f /tmp/bound
+    # shellcheck disable=SC2016
+    sh -c 'echo $$ > /sys/fs/cgroup/srv.service/cgroup.procs; exec udpath serve echo --io shared --bind 127.0.0.1:9' \
+        > /tmp/counters 2> /tmp/bound & server=$!
+    awaited grep -q '^ready' /tmp/bound
+    ss -Huanm sport = :9 | grep -o 'rb[0-9]*'
+    udpath policy list
+    kill -TERM $server
+    wait $server
+}
+step policy-before bound
+step policy-set udpath policy set /srv.service receive-buffer=300000 priority=6
+step policy-bound bound
+step policy-show udpath policy show /srv.service
+step policy-remove udpath policy remove /srv.service
+step policy-after bound
+step policy-pins ls /sys/fs/bpf
+
 # `step` sets `name`. The host sends to the service once NAME-up has ended, and says so.
 serve() {
     service=$1
