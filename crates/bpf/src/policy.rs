@@ -241,10 +241,8 @@ impl Policies {
         let mut tree = self.tree()?;
         if policy.is_empty() {
             if let Some(node) = tree.find(&target.cgroup) {
-                match self.policies.remove(&maps::place_bytes(node, target.port)) {
-                    Ok(()) | Err(MapError::KeyNotFound) => {}
-                    Err(error) => return Err(of_map(&self.folder, error)),
-                }
+                let removed = self.policies.remove(&maps::place_bytes(node, target.port));
+                self.gone(removed)?;
             }
             return self.prune(tree);
         }
@@ -308,12 +306,18 @@ impl Policies {
             self.policies.keys().map(|found| found.map(|place| maps::place(&place).0)).collect();
         let used = used.map_err(|error| of_map(&self.folder, error))?;
         for node in tree.unused(&used) {
-            match self.nodes.remove(&maps::node_bytes(&node)) {
-                Ok(()) | Err(MapError::KeyNotFound) => {}
-                Err(error) => return Err(of_map(&self.folder, error)),
-            }
+            let removed = self.nodes.remove(&maps::node_bytes(&node));
+            self.gone(removed)?;
         }
         Ok(())
+    }
+
+    /// The outcome of a removal; what was not there is gone as well.
+    fn gone(&self, removed: Result<(), MapError>) -> Result<(), Error> {
+        match removed {
+            Err(error) if errno(&error) != Some(libc::ENOENT) => Err(of_map(&self.folder, error)),
+            _ => Ok(()),
+        }
     }
 }
 
