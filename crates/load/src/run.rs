@@ -101,11 +101,13 @@ pub fn run(
         progress(now);
     };
     let mut done = carry_out(plan, engine, protocol, &mut watched, stop);
-    match &mut done {
-        Ok(result) => result.series = slices.series(),
-        Err(Error::Cut { result, .. }) => result.series = slices.series(),
-        Err(_) => {}
-    }
+    let result = match &mut done {
+        Ok(result) => result,
+        Err(Error::Cut { result, .. }) => &mut **result,
+        Err(_) => return done,
+    };
+    result.series = slices.series();
+    result.warnings.extend(protocol.hint(result));
     done
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 pub use udpath_bpf::{Element, Id, MAX_REQUESTS, ReplyRules, Rule, Verdict};
 
 use crate::plan::{MAX_SIZE, Plan, Transport};
-use crate::result::Kind;
+use crate::result::{Kind, LoadResult};
 
 /// What [`Protocol::prepare`] returns: the protocol to use for this run, none for the same one, or why the servers cannot be
 /// loaded.
@@ -73,6 +73,11 @@ pub trait Protocol: Send + Sync {
     /// Requests the receiver's total count in a one-way mode. `None` if the protocol has no such report, or the
     /// receiver does not send it within `timeout`.
     fn received(&self, _target: SocketAddr, _transport: Transport, _timeout: Duration) -> Option<Received> {
+        None
+    }
+
+    /// What the replies, and the requests without one, show about the server: a warning for the result.
+    fn hint(&self, _result: &LoadResult) -> Option<String> {
         None
     }
 

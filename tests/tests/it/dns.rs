@@ -330,8 +330,12 @@ fn a_flood_is_amplified_as_the_docs_say() {
             let load =
                 ["load", "dns", &target, "--rate", "10000", "-d", "1s", "--timeout", "200ms", "--json"];
             // With the limit, most requests get no reply, which the load reports.
-            let _ =
+            let loaded =
                 run(&lab, "client", &program().display().to_string(), &[&load[..], words].concat()).finish();
+            let result: Value =
+                serde_json::from_str(&loaded.out).unwrap_or_else(|_| panic!("{}", loaded.err));
+            let hint = result["warnings"].to_string().contains("the server limits its response rate");
+            assert_eq!(hint, !limit.is_empty(), "{kind}: {result}");
             let counts = end(server);
             let bytes = |name: &str| counts["total"][name].as_u64().unwrap() as f64;
             assert!(counts["total"]["received"].as_u64().unwrap() > 2000, "{kind}: {counts}");

@@ -21,9 +21,10 @@ mod zone_for;
 
 use std::borrow::Cow;
 use std::cell::Cell;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use udpath_load::result::Kind;
+use udpath_load::result::{Counts, Kind, LoadResult};
 use udpath_load::template::{
     Id, InKernel, Judgement, Lengths, Prebuilt, Protocol, ReplyRules, Rule, Template, Verdict, Written,
 };
@@ -40,6 +41,12 @@ pub(super) use zone_for::zone_for;
 
 /// Bits of an identifier.
 const ID_BITS: u32 = 16;
+
+/// Counted in place of the response code: such a reply sends the client to TCP.
+const TRUNCATED: &str = "truncated";
+/// Truncated replies per lost request that show a response rate limit. Wider: loss on the way and large answers look like one.
+/// Narrower: a limit is missed where some requests are lost otherwise.
+const ALIKE: RangeInclusive<f64> = 0.5..=2.0;
 
 /// What the kernel engine checks of a reply: the flags and the number of questions, which are the four bytes behind the identifier.
 /// As [`reply::check`], but for response codes that are not assigned, the question and the records: those are checked in a sample.
@@ -117,7 +124,11 @@ impl Protocol for DnsLoad {
 
     fn template(&self) -> Box<dyn Template> {
         let (key, chosen) = (self.key, Arc::clone(&self.chosen));
-        Box::new(DnsTemplate { key, chosen, codes: Default::default() })
+        Box::new(DnsTemplate { key, chosen, said: Default::default() })
+    }
+
+    fn hint(&self, result: &LoadResult) -> Option<String> {
+        limited(&result.kinds, &result.counts)
     }
 }
 
@@ -126,8 +137,8 @@ impl Protocol for DnsLoad {
 pub struct DnsTemplate {
     key: u64,
     chosen: Arc<Chosen>,
-    /// Intact replies by response code.
-    codes: [Cell<u64>; reply::CODES.len()],
+    /// Intact replies by response code, and the truncated ones.
+    said: [Cell<u64>; reply::CODES.len() + 1],
 }
 
 impl DnsTemplate {
@@ -171,8 +182,9 @@ impl Template for DnsTemplate {
         let seq = Ids::of(self.key, flow).seq(id);
         let contents = reply::check(reply, self.query(flow, seq).question(), self.chosen.walk);
         let (seq, code) = (u64::from(seq), usize::from(reply::code(reply)));
+        let said = if reply::is_truncated(reply) { reply::CODES.len() } else { code };
         if contents != Contents::Wrong
-            && let Some(count) = self.codes.get(code)
+            && let Some(count) = self.said.get(said)
         {
             count.set(count.get() + 1);
         }
@@ -184,9 +196,27 @@ impl Template for DnsTemplate {
     }
 
     fn kinds(&self) -> Vec<Kind> {
-        let named = reply::CODES.iter().zip(&self.codes).filter(|(_, count)| count.get() > 0);
+        let names = reply::CODES.iter().chain([&TRUNCATED]);
+        let named = names.zip(&self.said).filter(|(_, count)| count.get() > 0);
         named.map(|(name, count)| Kind { name: (*name).to_owned(), count: count.get() }).collect()
     }
+}
+
+/// A response rate limit as servers have it by default truncates every second reply beyond the rate and sends none of the others (NSD's
+/// `rrl-slip` and BIND's `slip` of 2): about as many truncated replies as lost requests.
+fn limited(kinds: &[Kind], counts: &Counts) -> Option<String> {
+    let truncated = kinds.iter().find(|kind| kind.name == TRUNCATED)?.count;
+    let read: u64 = kinds.iter().map(|kind| kind.count).sum();
+    // The kernel engine reads only a sample of the replies.
+    let truncated = truncated as f64 / read as f64 * counts.received as f64;
+    let alike = counts.lost > 0 && ALIKE.contains(&(truncated / counts.lost as f64));
+    alike.then(|| {
+        format!(
+            "about {truncated:.0} replies were truncated and {} requests had none: the server limits its response rate (NSD by \
+             default to 200/s for one name: rrl-ratelimit); use more names, or turn the limit off while you measure",
+            counts.lost
+        )
+    })
 }
 
 #[cfg(test)]

@@ -56,6 +56,12 @@ pub(super) fn code(reply: &[u8]) -> u8 {
     reply.get(3).map_or(0, |flags| flags & 0x0f)
 }
 
+/// Whether a message with a header says that it is incomplete (TC).
+#[inline]
+pub(super) fn is_truncated(reply: &[u8]) -> bool {
+    reply.get(2).is_some_and(|flags| flags & 0x02 != 0)
+}
+
 /// Judges everything but the identifier; `walk`: also each record.
 #[inline]
 pub(super) fn check(reply: &[u8], question: &[u8], walk: bool) -> Contents {

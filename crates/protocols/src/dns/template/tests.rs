@@ -110,6 +110,29 @@ fn replies_written_by_domain_name_their_query() {
 
 /// Flows continue behind each other, so that together they send each query equally often.
 #[test]
+fn truncated_replies_are_counted_apart_and_beside_as_many_lost_ones_are_a_limit() {
+    let load = load(&[]);
+    let (template, request) = (load.template(), request(&load, 0, 0));
+    let mut reply = answer(&request, Rcode::NOERROR);
+    template.check(0, &reply);
+    reply[2] |= 0x02;
+    assert_eq!(template.check(0, &reply), Judgement::Valid { seq: 0 });
+    let count = |name: &str, count| Kind { name: name.to_owned(), count };
+    assert_eq!(template.kinds(), [count("NOERROR", 1), count("truncated", 1)]);
+
+    let counts = |received, lost| Counts { received, lost, ..Counts::default() };
+    let kinds = [count("NOERROR", 200), count("truncated", 800)];
+    let hint = limited(&kinds, &counts(1_000, 790)).unwrap();
+    assert!(hint.starts_with("about 800 replies were truncated and 790 requests had none"), "{hint}");
+    // Of 100,000 replies, the kernel engine has read a hundredth.
+    assert!(limited(&kinds, &counts(100_000, 81_000)).is_some());
+    // Truncated for their size; lost on the way; neither.
+    assert_eq!(limited(&kinds, &counts(1_000, 0)), None);
+    assert_eq!(limited(&kinds, &counts(1_000, 10_000)), None);
+    assert_eq!(limited(&kinds[..1], &counts(1_000, 1_000)), None);
+}
+
+#[test]
 fn flows_cover_all_queries() {
     let load = load(&[("name", "{}"), ("names", "100000")]);
     let question = |flow, seq| request(&load, flow, seq)[queries::HEADER..].to_vec();
