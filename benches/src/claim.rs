@@ -147,7 +147,9 @@ impl Claim {
         let Self { unit, .. } = self;
         let mut text = format!("{}{}", unit.number(self.value), unit.symbol());
         if let Some((low, high)) = self.interval {
-            text.push_str(&format!(" ({}-{})", unit.number(low), unit.number(high)));
+            // A minus sign beside a dash reads as neither.
+            let to = if low < 0.0 { " to " } else { "-" };
+            text.push_str(&format!(" ({}{to}{})", unit.number(low), unit.number(high)));
         }
         for more in [Some(&self.detail), self.unmet.as_ref()].into_iter().flatten().filter(|t| !t.is_empty())
         {
