@@ -89,12 +89,36 @@ pub struct Running {
     /// The applies that make it stay, with `--keep`, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub applies: Vec<u64>,
+    /// What of them does not stay for good.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fleeting: Vec<Fleeting>,
     /// The budget ended the search; not everything was tried.
     #[serde(default)]
     pub out_of_time: bool,
     /// Trials that were refused because the counts of generator and interfaces did not agree.
     #[serde(default)]
     pub refused_trials: u32,
+}
+
+/// Settings that were applied, and end by themselves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fleeting {
+    /// The settings.
+    pub settings: Vec<String>,
+    /// When they end.
+    pub until: Until,
+    /// Why.
+    pub why: String,
+}
+
+/// When a setting ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Until {
+    /// When the server is restarted.
+    ServerRestart,
+    /// At the next boot.
+    Boot,
 }
 
 /// A group of settings that helps.

@@ -9,11 +9,11 @@
 //!  truth.rs       compares the load's counts with the counters of the interfaces at both ends
 //!  evidence.rs    a profile and a map under load, and the diagnosis of both
 //!  traffic.rs     what goes to the server in a trial: load.rs, a load run where it is sent from, or live.rs, what clients send
-//!  keep.rs        applies what helps
+//!  keep.rs        applies what helps, so that it stays
 //!  story.rs       from races to the result
 //! ```
 //! The search itself is `search.rs`. The machine is as found when it ends, however it ends; with `keep`, what was shown to
-//! help is applied at the end as an ordinary apply, which `udpath undo` takes back.
+//! help is applied at the end as an ordinary apply, persistently where that is possible, which `udpath undo` takes back.
 
 mod bed;
 mod candidates;
@@ -45,6 +45,7 @@ use crate::result::BoostResult;
 use crate::search::search;
 use crate::statistics::Bound;
 use bed::RunningBed;
+use keep::Keeper;
 
 pub use error::RunningError;
 pub use target::Served;
@@ -96,8 +97,9 @@ pub struct RunningConfig {
     pub allow: Allow,
     /// How the server is restarted, if systemd does not do it: a command for `/bin/sh -c`.
     pub restart: Option<String>,
-    /// Apply what helps at the end.
-    pub keep: bool,
+    /// Apply what helps at the end, so that it outlasts restarts and boots where it can. This is the program that a unit runs
+    /// at each boot: `udpath`'s own file.
+    pub keep: Option<PathBuf>,
     /// The journal.
     pub journal: PathBuf,
     /// Profile the server as found and with what helps.
@@ -172,10 +174,13 @@ fn climb(
     let undone = bed.end()?;
     result.warnings.splice(0..0, notes);
     result.warnings.extend(undone.left.iter().map(|left| format!("not restored: {left}")));
-    if config.keep && !found.kept.is_empty() {
-        let applies = kept.apply(&machine, &lock).map_err(RunningError::Keep)?;
+    if let Some(program) = config.keep.as_deref().filter(|_| !found.kept.is_empty()) {
+        let keeper = Keeper { machine: &machine, lock: &lock, journal: &config.journal, program };
+        let applied = kept.apply(&keeper).map_err(RunningError::Keep)?;
+        result.warnings.extend(applied.notes);
         if let Some(running) = &mut result.running {
-            running.applies = applies;
+            running.applies = applied.applies;
+            running.fleeting = applied.fleeting;
         }
     }
     Ok(result)

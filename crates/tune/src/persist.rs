@@ -90,6 +90,22 @@ pub struct Kept {
     pub notes: Vec<String>,
 }
 
+/// Why no file can keep a setting, and what to do instead: it names an object that a restart or a boot replaces.
+#[must_use]
+pub fn fleeting(setting: &Setting) -> Option<&'static str> {
+    match setting {
+        Setting::Irq(_) => Some("IRQ numbers change at boot; name it by its queue, as in eth0:irq/rx-0"),
+        Setting::Socket { .. } => Some(
+            "a restarted server has new sockets; set it in the server's configuration, or put \
+             ExecStartPost=udpath apply --set port:PORT:... into its unit",
+        ),
+        Setting::Thread { .. } => {
+            Some("thread IDs change at a restart; set CPUAffinity= in the service's unit")
+        }
+        _ => None,
+    }
+}
+
 /// The files that keep a plan, as changes to add to it. `id`: the number of the apply they belong to.
 ///
 /// # Errors
@@ -102,10 +118,14 @@ pub fn files(machine: &dyn Machine, plan: &Plan, id: u64, boot: &Boot<'_>) -> Re
     let changed = plan.changes.iter().map(|change| (&change.setting, &change.to));
     let wanted: Vec<(&Setting, &Value)> =
         changed.chain(plan.already.iter().map(|(setting, value)| (setting, value))).collect();
+    for (setting, _) in &wanted {
+        if let Some(why) = fleeting(setting) {
+            return Err(PersistError::Fleeting { setting: setting.to_string(), why });
+        }
+    }
     let (mut sysctls, mut rules, mut links, mut rest) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut policies = Vec::new();
     for (setting, value) in wanted {
-        let fleeting = |why| PersistError::Fleeting { setting: setting.to_string(), why };
         match setting {
             Setting::Sysctl(key) => {
                 let text = setting.place().and_then(|place| place.form.write(value));
@@ -120,23 +140,9 @@ pub fn files(machine: &dyn Machine, plan: &Plan, id: u64, boot: &Boot<'_>) -> Re
             // A drop-in is there after a boot.
             Setting::Spread { .. } => {}
             Setting::IrqbalanceBan | Setting::File(_) | Setting::Config(_) | Setting::Restart(_) => {}
-            Setting::Irq(_) => {
-                return Err(fleeting(
-                    "IRQ numbers change at boot; name it by its queue, as in eth0:irq/rx-0",
-                ));
-            }
             Setting::Policy { .. } => policies.push((setting, value)),
-            Setting::Socket { .. } => {
-                return Err(fleeting(
-                    "a restarted server has new sockets; set it in the server's configuration, or put \
-                     ExecStartPost=udpath apply --set port:PORT:... into its unit",
-                ));
-            }
-            Setting::Thread { .. } => {
-                return Err(fleeting(
-                    "thread IDs change at a restart; set CPUAffinity= in the service's unit",
-                ));
-            }
+            // Refused above.
+            Setting::Irq(_) | Setting::Socket { .. } | Setting::Thread { .. } => {}
         }
     }
     let head = format!(

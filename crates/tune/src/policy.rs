@@ -9,6 +9,7 @@
 //! drop-in of the unit: `spread.rs`.
 
 mod effect;
+mod process;
 mod remove;
 mod report;
 pub(crate) mod spread;
@@ -21,6 +22,7 @@ use udpath_bpf::{Policies, Policy, PolicyOption, PolicyTarget};
 use udpath_host::{Source, limits};
 
 pub use effect::{Effect, effect};
+pub use process::cgroup_of_process;
 pub use remove::applies_of;
 pub use report::{EffectState, Other, PolicyReport, Reported, SCHEMA};
 pub use spread::{Group as SpreadGroup, select as spread};
@@ -144,6 +146,12 @@ pub fn others(source: &dyn Source, cgroup: &str) -> Result<Vec<udpath_bpf::Cgrou
     };
     programs.retain(|program| !ours.contains(&program.id));
     Ok(programs)
+}
+
+/// Whether a policy can set a socket's option, by the name that both have.
+#[must_use]
+pub fn has_option(name: &str) -> bool {
+    PolicyOption::ALL.into_iter().any(|option| option.name() == name)
 }
 
 /// The sysctl that limits a buffer at bind, by its path below /proc/sys.

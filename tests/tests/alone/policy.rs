@@ -3,6 +3,7 @@
 //! made. Needs root.
 
 mod bad;
+mod boosted;
 mod container;
 mod daemons;
 mod foreign;

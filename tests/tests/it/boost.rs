@@ -119,6 +119,10 @@ fn what_helps_is_kept_on_request_and_undone_exactly() {
     assert_eq!(kept(&result), ["no-defer"], "the budget is one race");
     assert_eq!(result["running"]["out_of_time"], true);
     assert_eq!(bed.settings(), ["0", "0"]);
+    // A boot does not know this namespace.
+    let fleeting = result["running"]["fleeting"].as_array().unwrap();
+    assert_eq!((fleeting.len(), &fleeting[0]["until"]), (1, &Value::from("boot")), "{fleeting:?}");
+    assert!(fleeting[0]["why"].as_str().unwrap().contains("network namespace"), "{fleeting:?}");
     let undo = bed.inside("undo");
     assert_eq!(undo.code(), Some(0), "{}", undo.err);
     assert_eq!(bed.settings(), Bed::arranged());

@@ -133,6 +133,29 @@ fn a_neighbour_table_that_is_full_is_diagnosed() {
     assert!(ids.contains(&"neighbour-table-full"), "{ids:?}");
 }
 
+/// Four servers of a group selected by CPU, of which one ends: every fourth of the 20 CPUs has no socket until the program is
+/// attached again for three.
+#[test]
+fn cpus_without_a_socket_are_found_and_get_one() {
+    udpath_lab::needs_root!();
+    let machine = &*MACHINE;
+    let finding = |step: &str| {
+        let map: Value = serde_json::from_str(machine.fine(step)).unwrap();
+        let mut findings = map["findings"].as_array().unwrap().iter();
+        findings.find(|finding| finding["id"] == "cpu-without-socket").cloned()
+    };
+    machine.fine("by-cpu");
+    let found = finding("without-socket").expect("a finding");
+    let evidence = found["evidence"].as_str().unwrap();
+    assert!(
+        evidence.starts_with("CPUs 3,7,11,15,19 receive packets, but of the 3 sockets of "),
+        "{evidence}"
+    );
+    assert!(found.to_string().contains("port:7300:selection=by-cpu"), "{found}");
+    machine.fine("by-cpu-again");
+    assert_eq!(finding("with-sockets"), None);
+}
+
 /// Key and table are read on the machine, not given.
 #[test]
 fn a_flow_is_predicted_from_the_machines_own_tables() {

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use error_reporter::Report;
+use udpath_host::source::Folder;
 use udpath_tune::settings::Setting;
 use udpath_tune::undo::Undone;
-use udpath_tune::{Live, Temporary, Value};
+use udpath_tune::{Live, Temporary, Value, policy};
 
 use super::candidates;
 use super::evidence::Evidence;
@@ -186,7 +187,11 @@ impl<'a> RunningBed<'a> {
                 requests.push(request.clone());
             }
         }
-        Kept { configuration, requests }
+        let cgroup = match self.target.servers.first() {
+            Some(server) => policy::cgroup_of_process(&Folder::live(), server.pid),
+            None => Err("the server has no process".to_owned()),
+        };
+        Kept { configuration, requests, cgroup }
     }
 
     /// Restores everything.

@@ -76,6 +76,7 @@ pub(super) fn result(
             kept: found.kept.iter().map(helps).collect(),
             restart: config.restart.clone(),
             applies: Vec::new(),
+            fleeting: Vec::new(),
             out_of_time: found.out_of_time,
             refused_trials: bed.refused.0,
         }),

@@ -120,7 +120,8 @@ pub(crate) struct RunningArgs {
     /// Restart the server with this shell command [default: systemd restarts its unit]
     #[arg(long, value_name = "COMMAND", requires = "traffic")]
     pub(crate) restart: Option<String>,
-    /// Apply what was shown to help, as `udpath apply` does; otherwise everything is as found at the end
+    /// Apply what was shown to help, over restarts and boots where possible, as `udpath apply --persist` does; otherwise
+    /// everything is as found at the end
     #[arg(long, requires = "traffic")]
     pub(crate) keep: bool,
     /// Journal folder

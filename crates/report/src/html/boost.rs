@@ -140,7 +140,7 @@ fn helps(result: &BoostResult) -> Vec<[String; 3]> {
 
 /// How to make it stay, or how to take it back.
 fn applied(running: &Running) -> String {
-    words::running::command(running).unwrap_or_else(|| words::running::left(running))
+    words::running::command(running).unwrap_or_else(|| words::running::left(running).join("\n"))
 }
 
 /// The rungs whose latency was measured.

@@ -21,5 +21,8 @@ pub(crate) fn text(running: &Running, style: Style) -> String {
     if let Some(command) = words::running::command(running) {
         out += &style.wrapped(Paint::Plain, &command, 2);
     }
-    out + &style.wrapped(Paint::Dim, &words::running::left(running), 2)
+    for left in words::running::left(running) {
+        out += &style.wrapped(Paint::Dim, &left, 2);
+    }
+    out
 }

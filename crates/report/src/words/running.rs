@@ -1,6 +1,6 @@
 //! Words about a running server that was boosted from outside.
 
-use udpath_advise::result::{BoostResult, Helps, Running};
+use udpath_advise::result::{BoostResult, Helps, Running, Until};
 
 use super::shell_quoted;
 use crate::units;
@@ -47,18 +47,29 @@ pub(crate) fn command(running: &Running) -> Option<String> {
         .then(|| format!("udpath apply {}{consent}{restart}", set.join(" ")))
 }
 
-/// How the machine was left.
-pub(crate) fn left(running: &Running) -> String {
+/// How the machine was left, a sentence each.
+pub(crate) fn left(running: &Running) -> Vec<String> {
     if running.applies.is_empty() {
-        return "every setting is as found; with --keep, what helps is applied".to_owned();
+        return vec!["every setting is as found; with --keep, what helps is applied".to_owned()];
     }
     // The last first.
     let undo: Vec<String> = running.applies.iter().rev().map(|id| format!("`udpath undo {id}`")).collect();
-    format!("applied; {} takes it back", undo.join(", then "))
+    let stays = if running.fleeting.is_empty() { ", and kept over restarts and boots" } else { "" };
+    let applied = format!("applied{stays}; {} takes it back", undo.join(", then "));
+    let ends = running.fleeting.iter().map(|ends| {
+        let until = match ends.until {
+            Until::ServerRestart => format!("{} is restarted", running.server),
+            Until::Boot => "the next boot".to_owned(),
+        };
+        format!("only until {until}: {} ({})", ends.settings.join(" "), ends.why)
+    });
+    [applied].into_iter().chain(ends).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use udpath_advise::result::Fleeting;
+
     use super::*;
 
     #[test]
@@ -79,6 +90,7 @@ mod tests {
             kept: vec![helps(&["eth0:napi/threaded=on"])],
             restart: Some("systemctl restart nsd".into()),
             applies: Vec::new(),
+            fleeting: Vec::new(),
             out_of_time: false,
             refused_trials: 0,
         };
@@ -89,7 +101,22 @@ mod tests {
             "udpath apply --set eth0:napi/threaded=on --set service:53:server-count=2 --allow config --allow restart \
              --restart 'systemctl restart nsd'"
         );
-        running.applies.push(1);
+        running.applies.extend([1, 2]);
         assert_eq!(command(&running), None);
+        let applied =
+            "applied, and kept over restarts and boots; `udpath undo 2`, then `udpath undo 1` takes it back";
+        assert_eq!(left(&running), [applied]);
+        let settings = ["port:53:busy-poll=50", "port:53:threads=one-per-cpu"].map(str::to_owned).to_vec();
+        running.fleeting.push(Fleeting {
+            settings,
+            until: Until::ServerRestart,
+            why: "new sockets".to_owned(),
+        });
+        let [applied, ends] = &left(&running)[..] else { panic!("{:?}", left(&running)) };
+        assert!(applied.starts_with("applied; "), "{applied}");
+        assert_eq!(
+            ends,
+            "only until nsd is restarted: port:53:busy-poll=50 port:53:threads=one-per-cpu (new sockets)"
+        );
     }
 }

@@ -1,10 +1,11 @@
 //! `udpath boost --port, --pid, --unit`: of a server that runs already.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use clap::parser::ValueSource;
 use udpath_advise::result::BoostResult;
 use udpath_advise::statistics::Bound;
@@ -82,12 +83,17 @@ pub(super) fn task(args: &Args, command: String) -> Result<Option<Task>, Failure
             restart: allowed("restart"),
         },
         restart: running.restart.clone(),
-        keep: running.keep,
+        keep: running.keep.then(own_file).transpose()?,
         journal: running.state.clone(),
         profile: !args.no_profile,
         command: Some(command),
     };
     Ok(Some(Task { config }))
+}
+
+/// This program's own file.
+fn own_file() -> anyhow::Result<PathBuf> {
+    std::env::current_exe().context("cannot find this program's own file")
 }
 
 /// The load that the arguments describe.
