@@ -14,6 +14,8 @@ pub enum Selection {
     ByFlow,
     /// Member `CPU mod members`, in bind order. Takes precedence over every incoming CPU.
     ByCpu,
+    /// Member `CPU mod N` of another number than the members: a program from before one of them was closed, or another bound.
+    ByCpuModulo(u32),
     /// Each datagram to the next member.
     RoundRobin,
     /// Each datagram to the member with the shortest queue, in bytes.
@@ -37,7 +39,7 @@ impl Selection {
     pub const fn reorders(self) -> Option<&'static str> {
         match self {
             // A flow moves with the CPU that receives it.
-            Self::ByFlow | Self::ByCpu => None,
+            Self::ByFlow | Self::ByCpu | Self::ByCpuModulo(_) => None,
             Self::RoundRobin | Self::LeastLoaded => {
                 Some("gives up the order of datagrams within a flow: several sockets read them")
             }
@@ -53,6 +55,7 @@ impl fmt::Display for Selection {
         match self {
             Self::ByFlow => f.write_str("by-flow"),
             Self::ByCpu => f.write_str("by-cpu"),
+            Self::ByCpuModulo(members) => write!(f, "by-cpu:{members}"),
             Self::RoundRobin => f.write_str("round-robin"),
             Self::LeastLoaded => f.write_str("least-loaded"),
             Self::Field { offset, length } => write!(f, "field:{offset}+{length}"),
@@ -69,22 +72,28 @@ impl FromStr for Selection {
             "by-cpu" => Ok(Self::ByCpu),
             "round-robin" => Ok(Self::RoundRobin),
             "least-loaded" => Ok(Self::LeastLoaded),
-            _ => field(text).ok_or(Self::WORDS),
+            _ => modulo(text).or_else(|| field(text)).ok_or(Self::WORDS),
         }
     }
+}
+
+/// `by-cpu:4`.
+fn modulo(text: &str) -> Option<Selection> {
+    let members = number(text.strip_prefix("by-cpu:")?)?;
+    (members > 0).then_some(Selection::ByCpuModulo(members))
 }
 
 /// `field:6+8`.
 fn field(text: &str) -> Option<Selection> {
     let (offset, length) = text.strip_prefix("field:")?.split_once('+')?;
-    // `parse` would accept a sign.
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    if !is_number(offset) || !is_number(length) {
-        return None;
-    }
-    let (offset, length) = (offset.parse::<u16>().ok()?, length.parse::<u8>().ok()?);
+    let (offset, length) = (number::<u16>(offset)?, number::<u8>(length)?);
     let fits = (1..=MAX_FIELD).contains(&length) && u32::from(offset) + u32::from(length) <= MAX_PAYLOAD;
     fits.then_some(Selection::Field { offset, length })
+}
+
+/// A number of digits alone: `parse` would accept a sign.
+fn number<N: FromStr>(text: &str) -> Option<N> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
 #[cfg(test)]
@@ -93,12 +102,17 @@ mod tests {
 
     #[test]
     fn words_round_trip() {
-        for text in ["by-flow", "by-cpu", "round-robin", "least-loaded", "field:0+1", "field:65475+32"] {
+        for text in
+            ["by-flow", "by-cpu", "by-cpu:4", "round-robin", "least-loaded", "field:0+1", "field:65475+32"]
+        {
             assert_eq!(text.parse::<Selection>().unwrap().to_string(), text);
         }
         for text in [
             "",
             "flow",
+            "by-cpu:",
+            "by-cpu:0",
+            "by-cpu:+4",
             "field:",
             "field:1",
             "field:1+0",

@@ -57,7 +57,11 @@ fn tell(entries: &[Entry], journal: &Journal, sockets: &mut Sockets) {
             Some(Selection::ByCpu) if last.sockets == now => By::CpuModulo,
             // Which socket a datagram gets does not depend on the flow alone.
             Some(
-                Selection::ByCpu | Selection::RoundRobin | Selection::LeastLoaded | Selection::Field { .. },
+                Selection::ByCpu
+                | Selection::ByCpuModulo(_)
+                | Selection::RoundRobin
+                | Selection::LeastLoaded
+                | Selection::Field { .. },
             )
             | None => By::Unknown,
         };

@@ -13,12 +13,12 @@ use error_reporter::Report;
 use udpath_bpf::{Chooser, Installed, Selection as Program, SelectionRule};
 use udpath_host::process::{Error, Selection, SocketId, group, members, with_socket};
 
-use super::selection::chooser;
+use super::selection::group_of;
 
 /// The rule of a selection; `None` for those that need no slots.
 pub(super) fn of(selection: Selection) -> Option<SelectionRule> {
     match selection {
-        Selection::ByFlow | Selection::ByCpu => None,
+        Selection::ByFlow | Selection::ByCpu | Selection::ByCpuModulo(_) => None,
         Selection::RoundRobin => Some(SelectionRule::RoundRobin),
         Selection::LeastLoaded => Some(SelectionRule::LeastLoaded),
         Selection::Field { offset, length } => Some(SelectionRule::Field { offset, length }),
@@ -72,7 +72,7 @@ fn replace(pid: u32, socket: SocketId, rule: SelectionRule) -> Result<(), Error>
 
 /// The program of udpath that selects in the socket's group.
 fn installed(socket: SocketId) -> Option<Installed> {
-    match chooser(socket).ok()?? {
+    match group_of(socket).ok()??.chooser {
         Chooser::Extended { id } => Installed::read(id).ok()?,
         _ => None,
     }

@@ -51,24 +51,25 @@ impl Chosen {
 /// What selects the socket in the group of a socket in the calling thread's network namespace.
 #[must_use]
 pub fn chosen(socket: SocketId) -> Chosen {
-    match chooser(socket) {
+    match group_of(socket) {
         Err(error) => Chosen::Unseen(Report::new(error).to_string()),
         Ok(None) => Chosen::Unseen("the kernel lists the socket in no group".to_owned()),
-        Ok(Some(chooser)) => of(chooser),
+        Ok(Some(group)) => of(&group),
     }
 }
 
-/// The same as the kernel has it; `None` without a group.
-pub(super) fn chooser(socket: SocketId) -> Result<Option<Chooser>, udpath_bpf::Error> {
+/// The group of a socket as the kernel has it; `None` without one.
+pub(super) fn group_of(socket: SocketId) -> Result<Option<ReuseportGroup>, udpath_bpf::Error> {
     let groups = ReuseportIterator::load()?.groups()?;
     let ours = |group: &ReuseportGroup| group.members.iter().any(|member| member.cookie == socket.cookie);
-    Ok(groups.into_iter().find(ours).map(|group| group.chooser))
+    Ok(groups.into_iter().find(ours))
 }
 
-fn of(chooser: Chooser) -> Chosen {
-    match chooser {
+fn of(group: &ReuseportGroup) -> Chosen {
+    match group.chooser {
         Chooser::Kernel => Chosen::By(Selection::ByFlow),
-        Chooser::Cpu { modulus: Some(_) } => Chosen::By(Selection::ByCpu),
+        Chooser::Cpu { modulus: Some(members) } if members == group.sockets => Chosen::By(Selection::ByCpu),
+        Chooser::Cpu { modulus: Some(members) } => Chosen::By(Selection::ByCpuModulo(members)),
         Chooser::Cpu { modulus: None } => {
             Chosen::Program("classic BPF program (the CPU's number)".to_owned())
         }

@@ -83,6 +83,7 @@ fn set(socket: BorrowedFd<'_>, value: SocketValue, members: u32) -> io::Result<(
         SocketValue::BusyPollBudget(packets) => number(libc::SO_BUSY_POLL_BUDGET, packets.into()),
         SocketValue::IncomingCpu(cpu) => number(libc::SO_INCOMING_CPU, cpu.unwrap_or(u32::MAX)),
         SocketValue::Selection(Selection::ByCpu) => sys::choose_by_cpu(socket, members),
+        SocketValue::Selection(Selection::ByCpuModulo(members)) => sys::choose_by_cpu(socket, members),
         SocketValue::Selection(Selection::ByFlow) => match number(libc::SO_DETACH_REUSEPORT_BPF, 0) {
             // No program is attached.
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),

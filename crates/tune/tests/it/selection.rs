@@ -152,6 +152,25 @@ fn in_a_lab(name: &str, work: impl FnOnce(&mut Server) + Send) {
     lab.down().unwrap();
 }
 
+/// The program counts the sockets of its time: for a group that has changed it is another value, applied again and restored.
+#[test]
+fn by_cpu_of_another_number_of_sockets_is_not_in_place() {
+    udpath_lab::needs_root!();
+    in_a_lab("by-cpu-modulo", |server| {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = || Journal::at(folder.path()).lock().unwrap();
+        apply(&Live::new(), &lock(), &plan(&[]).unwrap(), None, |_| Ok(())).unwrap();
+        assert!(plan(&[]).unwrap().is_empty());
+        writeln!(server.orders.as_mut().unwrap(), "join").unwrap();
+        server.wait();
+        assert_eq!(server.chosen(), Chosen::By(Selection::ByCpuModulo(2)));
+        let again = plan(&[]).unwrap();
+        assert_eq!(again.changes.len(), 1, "{again:?}");
+        applied_and_undone(&again, folder.path(), server);
+        assert_eq!(server.chosen(), Chosen::By(Selection::ByCpuModulo(2)));
+    });
+}
+
 #[test]
 fn a_group_without_a_program_is_changed_read_back_and_undone() {
     udpath_lab::needs_root!();
