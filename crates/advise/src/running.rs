@@ -45,7 +45,7 @@ use crate::result::BoostResult;
 use crate::search::search;
 use crate::statistics::Bound;
 use bed::RunningBed;
-use keep::Keeper;
+use keep::Applier;
 
 pub use error::RunningError;
 pub use target::Served;
@@ -175,8 +175,8 @@ fn climb(
     result.warnings.splice(0..0, notes);
     result.warnings.extend(undone.left.iter().map(|left| format!("not restored: {left}")));
     if let Some(program) = config.keep.as_deref().filter(|_| !found.kept.is_empty()) {
-        let keeper = Keeper { machine: &machine, lock: &lock, journal: &config.journal, program };
-        let applied = kept.apply(&keeper).map_err(RunningError::Keep)?;
+        let applier = Applier { machine: &machine, lock: &lock, journal: &config.journal, program };
+        let applied = kept.apply(&applier).map_err(RunningError::Keep)?;
         result.warnings.extend(applied.notes);
         if let Some(running) = &mut result.running {
             running.applies = applied.applies;

@@ -50,7 +50,7 @@ pub(super) struct Applied {
 
 /// Where it is applied, and by what again after a boot.
 #[derive(Debug)]
-pub(super) struct Keeper<'a> {
+pub(super) struct Applier<'a> {
     pub(super) machine: &'a Live,
     pub(super) lock: &'a Lock,
     /// The journal's folder.
@@ -61,7 +61,7 @@ pub(super) struct Keeper<'a> {
 
 impl Kept {
     /// Applies it. What was applied before a failure stays, and is named.
-    pub(super) fn apply(self, keeper: &Keeper<'_>) -> Result<Applied, String> {
+    pub(super) fn apply(self, applier: &Applier<'_>) -> Result<Applied, String> {
         let mut kept = Applied::default();
         if !self.configuration.is_empty() {
             let changes = self.configuration.into_iter().map(|(setting, to)| Change {
@@ -72,14 +72,14 @@ impl Kept {
                 reason: REASON.to_owned(),
             });
             let plan = Plan { changes: changes.collect(), already: Vec::new() };
-            let applied = apply(keeper.machine, keeper.lock, &plan, None, |_| Ok(()));
+            let applied = apply(applier.machine, applier.lock, &plan, None, |_| Ok(()));
             kept.applies.push(applied.map_err(|error| said(error, &[]))?.id);
         }
         let Lasting { policies, sockets, buffers } = Lasting::of(&self.requests, self.cgroup.as_deref());
         kept.fleeting.extend(Fleeting::of(sockets, Until::ServerRestart, NEW_SOCKETS));
         let with = [self.requests.clone(), policies].concat();
         let planned = match self.cgroup {
-            Ok(_) => keeper.plan(&with).map_err(|error| Report::new(error).to_string()),
+            Ok(_) => applier.plan(&with).map_err(|error| Report::new(error).to_string()),
             Err(why) => Err(why),
         };
         let (mut plan, allowed) = match planned {
@@ -87,10 +87,10 @@ impl Kept {
             // A policy needs more than a socket's own setting: a BPF file system, and a limit that can be raised.
             Err(why) => {
                 kept.fleeting.extend(Fleeting::of(buffers, Until::ServerRestart, why));
-                keeper.plan(&self.requests).map_err(|error| said(error, &kept.applies))?
+                applier.plan(&self.requests).map_err(|error| said(error, &kept.applies))?
             }
         };
-        match keeper.files(&plan, &allowed) {
+        match applier.files(&plan, &allowed) {
             Ok(files) => {
                 plan.changes.extend(files.changes);
                 kept.notes.extend(files.notes);
@@ -102,7 +102,7 @@ impl Kept {
             }
         }
         if !plan.is_empty() {
-            let applied = apply(keeper.machine, keeper.lock, &plan, None, |_| Ok(()));
+            let applied = apply(applier.machine, applier.lock, &plan, None, |_| Ok(()));
             kept.applies.push(applied.map_err(|error| said(error, &kept.applies))?.id);
         }
         Ok(kept)
@@ -140,7 +140,7 @@ impl Lasting {
     }
 }
 
-impl Keeper<'_> {
+impl Applier<'_> {
     /// A plan of the requests, and the consents that it needs.
     fn plan(&self, requests: &[String]) -> Result<(Plan, Consent), PlanError> {
         let requests = requests.iter().map(|text| SettingRequest::parse(text, REASON));
