@@ -48,7 +48,7 @@ miri:
 bench: build
 	@scripts/setup.sh bench
 	@cargo build --release --locked --quiet -p udpath-bench
-	@target/release/udpath-bench $(BENCH) || [ $$? -eq 1 ]
+	@unshare --mount sh -c 'mountpoint -q /sys/fs/bpf || mount -t bpf bpf /sys/fs/bpf; exec target/release/udpath-bench $(BENCH)' || [ $$? -eq 1 ]
 
 figures:
 	@scripts/figures.sh

@@ -45,11 +45,16 @@ use crate::results::Results;
 const AT_LEAST: f64 = 1.8;
 /// Load while instances are added and removed, of what one has answered.
 const LOAD: f64 = 0.8;
+/// Bytes of payload that the kernel engine needs to identify replies. A protocol's own requests may be longer.
+const KERNEL_SIZE: usize = 32;
 /// Requests in flight per flow: 128 together, which fit the default receive buffer.
 const INFLIGHT: u32 = 2;
 /// Length of one run, and of the load before it. The number of instances changes before the latter.
 const RUN: Duration = Duration::from_secs(1);
 const WARMUP: Duration = Duration::from_millis(300);
+/// Flows of the load during which instances are added and removed. Fewer: at a rate of tens of thousands, RADIUS has not enough identifiers in a flow for the time that a reply
+/// may take.
+const CHANGED_FLOWS: u32 = 4 * FLOWS;
 /// Length of the load during which instances are added and removed, and the time between two changes.
 const CHANGED: Duration = Duration::from_secs(8);
 const CHANGE: Duration = Duration::from_millis(700);
@@ -200,7 +205,7 @@ fn closed_loop(lab: &Lab, target: SocketAddr, protocol: &dyn Protocol) -> Result
     let plan = Plan {
         flows: FLOWS,
         arrivals: Arrivals::Closed { inflight: INFLIGHT },
-        size: protocol.min_size(),
+        size: protocol.min_size().max(KERNEL_SIZE),
         duration: RUN,
         warmup: WARMUP,
         timeout: WARMUP,
@@ -222,9 +227,9 @@ fn load(lab: &Lab, plan: &Plan, engine: Engine, protocol: &dyn Protocol) -> Resu
 /// Random arrivals at a rate, while the number of instances changes between one and two.
 fn while_changing(lab: &Lab, target: SocketAddr, rate: f64, protocol: &dyn Protocol) -> Result<Counts> {
     let plan = Plan {
-        flows: FLOWS,
+        flows: CHANGED_FLOWS,
         arrivals: Arrivals::Open { rate, process: Process::Poisson },
-        size: protocol.min_size(),
+        size: protocol.min_size().max(KERNEL_SIZE),
         duration: CHANGED,
         timeout: Duration::from_secs(2),
         ..Plan::new(target)

@@ -133,8 +133,8 @@ fn a_neighbour_table_that_is_full_is_diagnosed() {
     assert!(ids.contains(&"neighbour-table-full"), "{ids:?}");
 }
 
-/// Four servers of a group selected by CPU, of which one ends: every fourth of the 20 CPUs has no socket until the program is
-/// attached again for three.
+/// A program selects by CPU modulo eight among four sockets: half of the CPUs that receive packets have none, until one that
+/// counts four takes its place.
 #[test]
 fn cpus_without_a_socket_are_found_and_get_one() {
     udpath_lab::needs_root!();
