@@ -19,9 +19,10 @@ use crate::wire::{Headers, Words, words};
 pub type BindingId = u16;
 
 /// The maximum number of bindings in a table.
-pub const MAX_BINDINGS: usize = NONE as usize;
+pub const MAX_BINDINGS: usize = u16::MAX as usize;
 
-const NONE: u16 = u16::MAX;
+/// The place in `ports` of every UDP port without a binding. Zero, so that a table of none costs no write.
+const NONE: u16 = 0;
 
 /// Why a table could not be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -50,8 +51,9 @@ pub enum Error {
 /// The bindings, and this host's addresses.
 #[derive(Debug, Clone)]
 pub struct Groups {
-    /// By UDP port: its index in `ports`, or `NONE`.
+    /// By UDP port: its index in `ports`.
     by_port: Box<[u16]>,
+    /// The bindings of each bound port; the first entry, `NONE`, has none.
     ports: Vec<PortBindings>,
     /// Bindings to specific addresses.
     specific: AddressMap,
@@ -92,7 +94,7 @@ impl Groups {
             return Err(Error::TooMany(binds.len()));
         }
         let mut by_port = vec![NONE; 1 << 16].into_boxed_slice();
-        let mut ports: Vec<PortBindings> = Vec::new();
+        let mut ports = vec![PortBindings::default()];
         let mut specific = Vec::new();
         for (id, bind) in (0..).zip(binds) {
             if bind.port() == 0 {

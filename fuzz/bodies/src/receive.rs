@@ -31,6 +31,9 @@ const FRAMES: usize = 2 * BURST;
 /// Most frames of one run, so that a long input is not slow.
 const MOST: usize = 1024;
 
+/// Buckets of the flow limit: few, so that flows collide.
+const LIMITED: u32 = 64;
+
 /// The possible bound addresses, one bit of a byte each.
 const BINDS: [&str; 8] = [
     "192.0.2.1:7",
@@ -123,7 +126,7 @@ impl Run {
                 rules = rules.following(Arc::clone(&wanted), 16);
             }
             if limits {
-                rules = rules.limiting(FlowLimit::new(FlowLimit::DEFAULT_BUCKETS));
+                rules = rules.limiting(FlowLimit::new(LIMITED));
             }
             Some(rules)
         };

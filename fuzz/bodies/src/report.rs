@@ -31,17 +31,16 @@ pub fn report_json(data: &[u8]) {
 /// Result files that conform to the schema, with unexpected values. The input is a list of changes to a valid result, 4
 /// bytes each: which value, and its replacement.
 pub fn report_values(data: &[u8]) {
-    static RESULTS_READ: OnceLock<Vec<Value>> = OnceLock::new();
-    let results = RESULTS_READ.get_or_init(|| {
-        RESULTS.iter().map(|text| serde_json::from_str(text).expect("a good result")).collect()
-    });
+    static RESULTS_READ: OnceLock<Vec<Sample>> = OnceLock::new();
+    let results = RESULTS_READ.get_or_init(|| RESULTS.iter().map(|text| Sample::of(text)).collect());
     let Some((which, changes)) = data.split_first() else { return };
-    let mut value = results[usize::from(which % 2)].clone();
+    let sample = &results[usize::from(which % 2)];
+    let mut value = sample.value.clone();
     // Enough for interactions; more only take time.
     for change in changes.chunks_exact(4).take(32) {
         let place = usize::from(u16::from_be_bytes([change[0], change[1]]));
-        let places = count(&value);
-        if let Some(found) = nth(&mut value, &mut (place % places)) {
+        // An earlier change may have removed it.
+        if let Some(found) = value.pointer_mut(&sample.places[place % sample.places.len()]) {
             *found = replacement(found, change[2], change[3]);
         }
     }
@@ -49,26 +48,34 @@ pub fn report_values(data: &[u8]) {
     report_json(&bytes);
 }
 
-/// Number of values in `value`, itself included.
-fn count(value: &Value) -> usize {
-    1 + match value {
-        Value::Array(items) => items.iter().map(count).sum(),
-        Value::Object(fields) => fields.values().map(count).sum(),
-        _ => 0,
+/// A valid result, and the place of every value in it (RFC 6901).
+struct Sample {
+    value: Value,
+    places: Vec<String>,
+}
+
+impl Sample {
+    fn of(text: &str) -> Self {
+        let value = serde_json::from_str(text).expect("a good result");
+        let mut places = Vec::new();
+        collect(&value, String::new(), &mut places);
+        Self { value, places }
     }
 }
 
-/// The value at index `left`, counted in order from `value` itself as 0.
-fn nth<'a>(value: &'a mut Value, left: &mut usize) -> Option<&'a mut Value> {
-    if *left == 0 {
-        return Some(value);
-    }
-    *left -= 1;
+/// Adds the place of `value`, which is `at`, and those of all values in it.
+fn collect(value: &Value, at: String, places: &mut Vec<String>) {
     match value {
-        Value::Array(items) => items.iter_mut().find_map(|item| nth(item, left)),
-        Value::Object(fields) => fields.values_mut().find_map(|field| nth(field, left)),
-        _ => None,
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(index, item)| collect(item, format!("{at}/{index}"), places));
+        }
+        Value::Object(fields) => {
+            let escaped = |name: &str| name.replace('~', "~0").replace('/', "~1");
+            fields.iter().for_each(|(name, field)| collect(field, format!("{at}/{}", escaped(name)), places));
+        }
+        _ => {}
     }
+    places.push(at);
 }
 
 /// Mostly of the same type, since the parser rejects everything else.

@@ -102,8 +102,10 @@ impl Key {
 
     /// The 32 bits that start at bit `from`, counted from the left. Zeros past the end.
     pub(super) fn window(&self, from: usize) -> u32 {
-        let bit = |at: usize| self.bytes.get(at / 8).map_or(0, |byte| byte >> (7 - at % 8) & 1);
-        (from..from + 32).fold(0, |window, at| window << 1 | u32::from(bit(at)))
+        // Five bytes hold any 32 bits.
+        let byte = |at: usize| u64::from(self.bytes.get(at).copied().unwrap_or(0));
+        let five = (from / 8..from / 8 + 5).fold(0, |five, at| five << 8 | byte(at));
+        (five >> (8 - from % 8)) as u32
     }
 }
 
