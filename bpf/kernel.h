@@ -71,8 +71,13 @@ typedef struct {
 	spinlock_t slock;
 } socket_lock_t;
 
+struct list_head {
+	struct list_head *next;
+};
+
 struct wait_queue_head {
 	spinlock_t lock;
+	struct list_head head;
 };
 
 typedef struct wait_queue_head wait_queue_head_t;
@@ -94,6 +99,7 @@ struct sock {
 		atomic_t rmem_alloc;
 	} sk_backlog;
 	__u16 sk_protocol;
+	struct socket_wq *sk_wq;
 	struct socket *sk_socket;
 	struct sock_reuseport *sk_reuseport_cb;
 };

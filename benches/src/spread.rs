@@ -70,9 +70,9 @@ pub(crate) fn run(results: &mut Results) -> Result<()> {
     let claim = Claim::new("spread.delivered", what, least, Unit::Ratio, Bound::AtLeast(1.0));
     results.add(&claim.with(format!("by the kernel's hash {:.3}", quantile(by_hash, 0.5))));
 
-    for (id, load, bound, condition) in [
-        ("spread.p99", LOAD, Bound::Below(AT_MOST), "3 x the limit of one socket"),
-        ("spread.p99_carried", CARRIED, Bound::Shown, "a load that round robin carries"),
+    for (id, load, condition) in [
+        ("spread.p99", LOAD, "3 x the limit of one socket"),
+        ("spread.p99_carried", CARRIED, "a load that round robin carries"),
     ] {
         let what =
             format!("p99, one of four readers slowed to a quarter, {condition}: least loaded / round robin");
@@ -94,7 +94,7 @@ pub(crate) fn run(results: &mut Results) -> Result<()> {
         )?;
         let [round_robin, least_loaded] = milliseconds.map(|p99| quantile(p99, 0.5));
         let detail = format!("{least_loaded:.1} ms, round robin {round_robin:.1} ms");
-        results.add(&Claim::ratio(id, &what, &ratio, bound).with(detail));
+        results.add(&Claim::ratio(id, &what, &ratio, Bound::Below(AT_MOST)).with(detail));
     }
     Ok(())
 }

@@ -247,6 +247,43 @@ fn the_shortest_queue_gets_the_datagram() {
     }
 }
 
+#[test]
+fn of_empty_queues_the_one_whose_reader_waits_gets_the_datagram() {
+    udpath_lab::needs_root!();
+    const DATAGRAMS: usize = 12;
+    for host in LOOPBACK {
+        let group = Group::new(host, 3);
+        let selection = group.select(Rule::LeastLoaded);
+        let flow = group.flow();
+        let reader = group.sockets[1].try_clone().unwrap();
+        reader.set_nonblocking(false).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        let reading = std::thread::spawn(move || {
+            tell.send(rustix::thread::gettid()).unwrap();
+            for _ in 0..DATAGRAMS {
+                reader.recv(&mut [0; 16]).unwrap();
+            }
+        });
+        let thread = told.recv().unwrap();
+        for _ in 0..DATAGRAMS {
+            waits_to_receive(thread);
+            send(&flow, 1);
+        }
+        reading.join().unwrap();
+        assert_eq!(selection.datagrams().unwrap(), [0, DATAGRAMS as u64, 0], "{host}");
+    }
+}
+
+/// Waits until the thread sleeps in recvfrom (proc(5), /proc/PID/syscall).
+fn waits_to_receive(thread: rustix::thread::Pid) {
+    let call = format!("{} ", libc::SYS_recvfrom);
+    let path = format!("/proc/self/task/{}/syscall", thread.as_raw_nonzero());
+    let end = Instant::now() + ARRIVES;
+    while !std::fs::read_to_string(&path).is_ok_and(|text| text.starts_with(&call)) {
+        assert!(Instant::now() < end, "{path} never shows recvfrom");
+    }
+}
+
 /// Waits until as many datagrams have been given to sockets.
 fn arrive(selection: &Selection, datagrams: u64) {
     let end = Instant::now() + ARRIVES;
