@@ -45,8 +45,17 @@ use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Finds why a UDP service is slow on this machine, fixes it, and proves the gain.
 #[derive(Debug, Parser)]
-#[command(name = "udpath", version, max_term_width = 100, propagate_version = true)]
+#[command(
+    name = "udpath",
+    version,
+    max_term_width = 100,
+    propagate_version = true,
+    args_conflicts_with_subcommands = true
+)]
 pub(crate) struct Cli {
+    /// With --version: also what it was built from, and what this kernel lacks
+    #[arg(long)]
+    pub(crate) verbose: bool,
     #[command(subcommand)]
     pub(crate) verb: Verb,
 }
@@ -125,6 +134,11 @@ fn with_negative_numbers(command: Command) -> Command {
         if option { arg.allow_negative_numbers(true) } else { arg }
     });
     options.mut_subcommands(with_negative_numbers)
+}
+
+/// Whether the arguments of this process ask for all there is about the version. clap stops at `--version`.
+pub(crate) fn wants_verbose_version() -> bool {
+    std::env::args_os().any(|argument| argument == "--verbose")
 }
 
 /// The verbs at the place of the first unknown one: those of `udpath lab` for `udpath lab frob`.

@@ -20,7 +20,7 @@ use udpath_tune::plan::PlanError;
 use udpath_tune::services::ServiceError;
 use udpath_tune::undo::UndoError;
 
-use crate::args;
+use crate::{args, verbs};
 
 /// Why a verb failed.
 #[derive(Debug)]
@@ -197,6 +197,10 @@ pub(crate) fn code(done: Done) -> ExitCode {
 
 /// Handles clap's results: help and version succeed, anything else is a usage error, printed like every other error.
 pub(crate) fn from_clap(error: &clap::Error) -> ExitCode {
+    if error.kind() == ErrorKind::DisplayVersion && args::wants_verbose_version() {
+        verbs::version::print();
+        return ExitCode::SUCCESS;
+    }
     let help = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if !error.use_stderr() || error.kind() == help {
         // If stderr is closed, there is nothing left to do.

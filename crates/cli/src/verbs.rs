@@ -30,3 +30,4 @@ pub(crate) mod status;
 pub(crate) mod support;
 pub(crate) mod top;
 pub(crate) mod undo;
+pub(crate) mod version;
