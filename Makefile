@@ -11,6 +11,8 @@
 # make soak    every test with its campaigns whole; writes benches/results/soak.txt; an hour and more
 # make fuzz    every parser under the fuzzer with AddressSanitizer, until FUZZ_EXECUTIONS each, for FUZZ_SECONDS at most this time;
 #              counts in fuzz/executions.tsv, and goes on from there
+# make dist    what is published, in out/dist: Debian package, static program, container image, SBOM, checksums; make check-dist:
+#              installs, upgrades, runs and purges them in a new Debian, and builds them again in another folder
 # make captures  the captures of real and emulated machines that tests read, taken again; as root
 # make docs    rustdoc and the book (target/doc, target/book); make book: the book alone
 # make transcripts  every terminal transcript in README and docs, run again; on a quiet machine, as root
@@ -58,6 +60,14 @@ soak: setup
 
 fuzz: setup
 	bash fuzz/run.sh $(FUZZ_EXECUTIONS) $(FUZZ_SECONDS)
+
+.PHONY: dist check-dist
+dist:
+	@scripts/setup.sh dist
+	@scripts/dist.sh
+
+check-dist: dist
+	@scripts/check-dist.sh --twice
 
 captures: setup
 	bash scripts/captures.sh

@@ -4,12 +4,13 @@
 #     scripts/setup.sh build    for building and for the lab: `make demo`
 #     scripts/setup.sh test     also test peers, a kernel to boot and promtool: `make test`, `make check` (default)
 #     scripts/setup.sh bench    also packages that only `make bench` needs
+#     scripts/setup.sh dist     also packages that only `make dist` needs
 #
 # The kernels for the tests' emulated machine, promtool, chronyd, snmpd and freeradius are unpacked below /var/cache/udpath, not installed. If
 # nothing is missing, nothing is changed. Needs root only to install.
 set -euo pipefail
 
-levels=(build test bench)
+levels=(build test bench dist)
 level=${1:-test}
 if [ $# -gt 1 ] || [[ " ${levels[*]} " != *" $level "* ]]; then
     echo "setup: unknown level '$*'; expected one of: ${levels[*]}" >&2
@@ -57,6 +58,12 @@ test     tcpdump             packet sockets for udpath to find
 test     tmux                a terminal to draw on
 test     chromium            opens the HTML report
 bench    dpdk-dev            testpmd, a baseline; a large package
+dist     musl-tools          compiles C for the static program
+dist     dpkg-dev            finds the libraries that a package depends on
+dist     lintian             checks the package
+dist     mmdebstrap          makes the Debian that the package is installed in
+dist     buildah             makes the container image
+dist     crun                runs it
 "
 
 wanted=()
@@ -64,6 +71,8 @@ while read -r of package _; do
     [ -n "$package" ] || continue
     wanted+=("$package")
 done < <(for each in "${levels[@]}"; do
+    # Benchmarks are not published.
+    [ "$each $level" != "bench dist" ] || continue
     grep "^$each " <<< "$table"
     [ "$each" != "$level" ] || break
 done)

@@ -21,6 +21,8 @@ pub(crate) fn compile(programs: &[&str], sources: &Path, headers: &Path) {
         let done = Command::new(&clang)
             .args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Wextra", "-Werror"])
             .arg("-Wno-unused-parameter")
+            // The object, which the program contains, does not name the folder of this build.
+            .arg("-ffile-compilation-dir=.")
             .arg(format!("-I/usr/include/{arch}-linux-gnu"))
             .arg(format!("-I{}", headers.display()))
             .arg("-c")

@@ -163,20 +163,29 @@ fn systemd_takes_the_unit() {
     let unit = folder.path().join("udpath-export.service");
     // The program is next to this test's binary.
     let program = udpath_rig::program();
-    let text =
-        read("systemd/udpath-export.service").replace("/usr/local/bin/udpath", program.to_str().unwrap());
+    let start = format!("ExecStart={}", program.display());
+    let text = read("systemd/udpath-export.service").replace("ExecStart=udpath", &start);
     fs::write(&unit, &text).unwrap();
     let done = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&unit).output().unwrap();
     let said = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success() && said.is_empty(), "{said}");
-    // With only the rights granted by the unit, it sees everything that root sees.
-    let rights = text.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
-    let kept: String = rights
+    // Tenths of its scale, on which 100 is a service without any restriction.
+    let security = ["security", "--offline=true", "--no-pager", "--threshold=30"];
+    let done = Command::new("systemd-analyze").args(security).arg(&unit).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
+
+    // As another user and with only the rights granted by the unit, it sees everything that root sees.
+    let line = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+    assert_eq!(line("AmbientCapabilities="), line("CapabilityBoundingSet="));
+    let kept: String = line("AmbientCapabilities=")
         .split(' ')
         .map(|right| format!(",+{}", right.trim_start_matches("CAP_").to_lowercase()))
         .collect();
+    let kept = kept.trim_start_matches(',');
     let mut bounded = Command::new("setpriv");
-    bounded.arg(format!("--bounding-set=-all{kept}")).args(["--inh-caps=-all", "--no-new-privs"]);
+    bounded.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]);
+    bounded.args([format!("--bounding-set=-all,{kept}"), format!("--inh-caps=-all,{kept}")]);
+    bounded.arg(format!("--ambient-caps=-all,{kept}"));
     bounded.arg(program).args(["show", "--json"]);
     let ended = Run::of(bounded, "show with the unit's rights").finish();
     assert_eq!(ended.code(), Some(0), "{}", ended.err);
