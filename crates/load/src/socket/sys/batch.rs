@@ -153,7 +153,7 @@ impl Batch {
                 socket.as_raw_fd(),
                 headers.as_mut_ptr(),
                 headers.len() as libc::c_uint,
-                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+                (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as _,
             )
         };
         let accepted = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;

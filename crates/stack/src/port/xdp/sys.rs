@@ -74,7 +74,7 @@ pub(super) fn hardware_address(socket: BorrowedFd<'_>, name: &str) -> io::Result
         *place = byte as libc::c_char;
     }
     // SAFETY: the kernel reads the name and writes the address, within the structure.
-    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFHWADDR, &raw mut request) };
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFHWADDR as _, &raw mut request) };
     if done < 0 {
         return Err(io::Error::last_os_error());
     }
