@@ -47,6 +47,15 @@ struct bpf_prog {
 	struct sock_fprog_kern *orig_prog;
 };
 
+struct inode {
+	unsigned long i_ino;
+};
+
+/* include/net/sock.h: a socket's inode is beside it. */
+struct socket_alloc {
+	struct inode vfs_inode;
+};
+
 struct sock_reuseport {
 	__u16 num_socks;
 	struct bpf_prog *prog;
@@ -69,7 +78,7 @@ struct record {
 	__s32 incoming_cpu;  /* -1: none */
 	__u32 chooser;
 	__u32 value;         /* CLASSIC: number of instructions; EXTENDED: the program's ID */
-	__u32 unused;
+	__u32 inode;         /* 0: a socket of the kernel */
 	__u64 steps[STEPS];  /* the first instructions of a classic program, as struct sock_filter */
 };
 
@@ -89,6 +98,14 @@ static __always_inline __u32 index_of(const struct sock *sk, const struct sock_r
 	return NOT_FOUND;
 }
 
+/* sock_i_ino of net/core/sock.c: struct socket is the first member of struct socket_alloc. */
+static __always_inline __u32 inode_of(const struct sock *sk)
+{
+	const struct socket_alloc *alloc = (const struct socket_alloc *)BPF_CORE_READ(sk, sk_socket);
+
+	return alloc ? BPF_CORE_READ(alloc, vfs_inode.i_ino) : 0;
+}
+
 SEC("iter/udp")
 int reuseport(struct bpf_iter__udp *ctx)
 {
@@ -105,6 +122,7 @@ int reuseport(struct bpf_iter__udp *ctx)
 	if (!group)
 		return 0;
 	record.cookie = BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
+	record.inode = inode_of(sk);
 	record.group = (__u64)group;
 	record.sockets = BPF_CORE_READ(group, num_socks);
 	record.index = index_of(sk, group, record.sockets);

@@ -33,7 +33,7 @@ pub struct ReuseportGroup {
     pub chooser: Chooser,
     /// Number of its sockets, including those that are not in the list.
     pub sockets: u32,
-    /// Its sockets, by index. A socket whose cookie was never queried has none yet, and is left out.
+    /// Its sockets, by index.
     pub members: Vec<GroupMember>,
 }
 
@@ -43,8 +43,10 @@ pub struct GroupMember {
     /// Its index in the group, from 0: the number with which a program selects it. When another socket closes, the last one
     /// takes its index (`__reuseport_detach_sock` of net/core/sock_reuseport.c). `None`: above 1,023.
     pub index: Option<u32>,
-    /// Its cookie, unique since boot.
-    pub cookie: u64,
+    /// Its cookie, unique since boot. `None`: it was never asked for, and the kernel assigns it then.
+    pub cookie: Option<u64>,
+    /// Its inode, which descriptors name. `None`: a socket of the kernel itself.
+    pub inode: Option<u32>,
     /// Its `SO_INCOMING_CPU`; for a connected socket, the CPU of the last datagram.
     pub incoming_cpu: Option<u32>,
 }
@@ -140,10 +142,11 @@ fn record(bytes: &[u8]) -> Option<Record> {
     let member = GroupMember {
         // u32::MAX: not found. i32: -1 is none.
         index: word(20).filter(|index| *index != u32::MAX),
-        cookie,
+        cookie: Some(cookie).filter(|cookie| *cookie != 0),
+        inode: word(36).filter(|inode| *inode != 0),
         incoming_cpu: u32::try_from(word(24)?.cast_signed()).ok(),
     };
-    (cookie != 0).then_some(Record { group: long(8)?, sockets: word(16)?, chooser, member })
+    Some(Record { group: long(8)?, sockets: word(16)?, chooser, member })
 }
 
 /// A classic program of so many instructions, of which these are the first: code, jump if true, jump if false, operand,
@@ -179,10 +182,10 @@ fn groups(records: impl Iterator<Item = Record>) -> Vec<ReuseportGroup> {
 mod tests {
     use super::*;
 
-    /// A record of a group without a program.
+    /// A record of a group without a program; the inode is the cookie and 100.
     fn bytes(cookie: u8, group: u8, index: u32, incoming_cpu: i32) -> [u8; RECORD] {
         let mut bytes = [0; RECORD];
-        (bytes[0], bytes[8], bytes[16]) = (cookie, group, 2);
+        (bytes[0], bytes[8], bytes[16], bytes[36]) = (cookie, group, 2, cookie + 100);
         bytes[20..24].copy_from_slice(&index.to_ne_bytes());
         bytes[24..28].copy_from_slice(&incoming_cpu.to_ne_bytes());
         bytes
@@ -203,14 +206,19 @@ mod tests {
 
     #[test]
     fn records_are_read() {
-        let member = |index, incoming_cpu| GroupMember { index, cookie: 7, incoming_cpu };
+        let member =
+            |index, incoming_cpu| GroupMember { index, cookie: Some(7), inode: Some(107), incoming_cpu };
         let of = |member| Some(Record { group: 1, sockets: 2, chooser: Chooser::Kernel, member });
         assert_eq!(record(&bytes(7, 1, 1, -1)), of(member(Some(1), None)));
         assert_eq!(record(&bytes(7, 1, u32::MAX, 3)), of(member(None, Some(3))));
         let mut extended = bytes(7, 1, 0, -1);
         (extended[28], extended[32]) = (2, 12);
         assert_eq!(record(&extended).unwrap().chooser, Chooser::Extended { id: 12 });
-        assert_eq!((record(&bytes(0, 1, 0, 0)), record(&bytes(7, 1, 0, 0)[..35])), (None, None));
+        let mut unnamed = bytes(0, 1, 0, 0);
+        unnamed[36] = 0;
+        let unnamed = record(&unnamed).unwrap().member;
+        assert_eq!((unnamed.cookie, unnamed.inode), (None, None));
+        assert_eq!(record(&bytes(7, 1, 0, 0)[..39]), None);
     }
 
     #[test]
@@ -234,8 +242,10 @@ mod tests {
     fn sockets_are_gathered_by_group_and_sorted_by_index() {
         let records = [bytes(7, 1, 1, -1), bytes(8, 2, 0, -1), bytes(9, 1, 0, -1)];
         let groups = groups(records.iter().filter_map(|bytes| record(bytes)));
-        let cookies: Vec<Vec<u64>> =
-            groups.iter().map(|group| group.members.iter().map(|member| member.cookie).collect()).collect();
+        let cookies: Vec<Vec<u64>> = groups
+            .iter()
+            .map(|group| group.members.iter().filter_map(|member| member.cookie).collect())
+            .collect();
         assert_eq!(cookies, [vec![9, 7], vec![8]]);
     }
 }

@@ -7,7 +7,7 @@
 //! /proc/PID/fd         one pass for all of them           owners
 //!      | pids
 //! /proc/PID/...        of owners only                     names, limits, threads
-//!      | cookies
+//!      | cookies, or inodes
 //! BPF iterator         as root, if sockets share a port   their order, and the program that selects
 //! ```
 

@@ -17,6 +17,7 @@
 //! needs_cpus!(2)                          skips a test on a machine with fewer
 //! campaign::rounds(few, all)         a test that `make soak` repeats; campaign::record(..) records its figures
 //! VmSpec { cpus, nodes, queues, .. }.boot(command)   an emulated machine
+//! member(address)                    a socket that shares its port
 //! DnsServer::start(&lab, &spec)           knotd or nsd with one zone
 //! Answer::attach, Impair::attach     the cheapest possible server; a bad path
 //! DaemonProgram::Named.prepare(folder, names)    a server's configuration and command line; freeradius(..) with other users
@@ -37,6 +38,7 @@ mod dns;
 mod freeradius;
 mod host;
 mod impair;
+mod member;
 mod run;
 mod said;
 mod sysctl;
@@ -55,6 +57,7 @@ pub use dns::{DnsProgram, DnsServer, DnsSpec};
 pub use freeradius::{FREERADIUS_READY, freeradius};
 pub use host::{Host, named};
 pub use impair::{DELAYED_MARK, Impair, Impaired, Shares};
+pub use member::member;
 pub use run::{Ended, Run, Running, one_sentence, program};
 pub use said::Said;
 pub use sysctl::SysctlGuard;

@@ -262,6 +262,14 @@ fn every_cause_is_tested() {
     assert_eq!(CAUSES.iter().map(|cause| cause.id).collect::<Vec<_>>(), TESTED);
 }
 
+#[test]
+fn the_page_of_findings_names_what_is_tested_here() {
+    let page = include_str!("../../../docs/findings.md");
+    let (_, after) = page.split_once("produced on a running kernel").unwrap();
+    let (in_a_lab, _) = after.split_once("in an emulated machine").unwrap();
+    assert_eq!(in_a_lab.split('`').skip(1).step_by(2).collect::<Vec<_>>(), TESTED);
+}
+
 /// Notes beside what is lost or limited: datagrams of a tunnel's size, and of a query's.
 #[test]
 fn large_datagrams_one_by_one() {

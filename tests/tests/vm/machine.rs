@@ -133,14 +133,35 @@ fn a_neighbour_table_that_is_full_is_diagnosed() {
     assert!(ids.contains(&"neighbour-table-full"), "{ids:?}");
 }
 
-/// A program that selects by CPU modulo eight among four sockets is replaced by one that counts four.
+/// A program that selects by CPU modulo eight among four sockets: CPUs that receive packets have no socket, until the fix that the
+/// finding names counts four.
 #[test]
-fn a_selection_by_cpu_for_another_number_of_sockets_is_replaced() {
+fn cpus_without_a_socket_are_found_and_the_fix_gives_them_one() {
     udpath_lab::needs_root!();
     let machine = &*MACHINE;
+    let found = |json: &str| {
+        let result: Value = serde_json::from_str(json).unwrap();
+        let mut findings = result["findings"].as_array().unwrap().clone();
+        findings.retain(|finding| finding["id"] == "cpu-without-socket");
+        findings
+    };
     assert!(machine.fine("by-cpu").contains("by-flow -> by-cpu:8"));
+    let wrong = found(machine.fine("without-socket"));
+    let [finding] = &wrong[..] else { panic!("{wrong:?}") };
+    // The queues' interrupts are on CPUs 0 to 9: 4 to 7 are beyond the four sockets, 8 and 9 are 0 and 1 again.
+    let evidence = finding["evidence"].as_str().unwrap();
+    assert!(
+        evidence.starts_with("CPUs 4-7 receive packets, but of the 4 sockets of 0.0.0.0:7300 (udpath, pid ")
+            && evidence.ends_with("), selected by CPU modulo 8, the program selects none for them"),
+        "{evidence}"
+    );
+    assert!(finding.to_string().contains("port:7300:selection=by-cpu\""), "{finding}");
+    // Nothing is sent, so that it limits nothing and is a note.
+    let diagnosed = found(machine.fine("without-diagnosed"));
+    assert!(diagnosed.len() == 1 && diagnosed[0]["severity"] == "note", "{diagnosed:?}");
     let again = machine.fine("by-cpu-again");
     assert!(again.contains("by-cpu:8 -> by-cpu\n"), "{again}");
+    assert_eq!(found(machine.fine("with-sockets")), [] as [Value; 0]);
 }
 
 /// Key and table are read on the machine, not given.

@@ -182,12 +182,16 @@ overflow() {
 }
 step overflow overflow
 
-# A program that selects by CPU modulo eight among four sockets is not the one for four.
+# A program that selects by CPU modulo eight among four sockets has none for every second four CPUs, until one that counts four
+# takes its place. The kernel has no sock_diag here.
 udpath serve echo --io reuseport --workers 4 --bind 0.0.0.0:7300 2> /tmp/server &
 server=$!
 awaited grep -q ready /tmp/server
 step by-cpu udpath apply --state /tmp/by-cpu --set port:7300:selection=by-cpu:8
+step without-socket udpath show --json
+step without-diagnosed udpath diagnose -d 1s --json
 step by-cpu-again udpath apply --state /tmp/by-cpu --set port:7300:selection=by-cpu
+step with-sockets udpath show --json
 kill $server && wait $server
 
 . /files/settings.sh

@@ -1,14 +1,17 @@
 //! What each rule chooses, with sockets and datagrams on loopback. Needs root.
 
+mod queries;
+
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use error_reporter::Report;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 use udpath_bpf::{Chooser, Installed, ReuseportIterator, Selection, SelectionRule as Rule, detach_selection};
 use udpath_lab::online_cpus;
+use udpath_rig::member;
 
 /// How long a datagram on loopback is waited for. It arrives while it is sent, unless the CPU is busy.
 const ARRIVES: Duration = Duration::from_secs(10);
@@ -66,16 +69,6 @@ impl Group {
     fn flows(&self, count: usize) -> Vec<UdpSocket> {
         (0..count).map(|_| self.flow()).collect()
     }
-}
-
-fn member(address: SocketAddr) -> UdpSocket {
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let socket = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None).unwrap();
-    sockopt::set_socket_reuseport(&socket, true).unwrap();
-    bind(&socket, &address).unwrap();
-    let socket = UdpSocket::from(socket);
-    socket.set_nonblocking(true).unwrap();
-    socket
 }
 
 /// Reads up to `most` queued datagrams.
@@ -340,9 +333,8 @@ fn the_program_stays_with_the_group_and_another_can_replace_it() {
     let mut iterator = ReuseportIterator::load().unwrap();
     let mut chooser = || {
         let groups = iterator.groups().unwrap();
-        let ours = groups
-            .into_iter()
-            .find(|group| group.members.iter().any(|member| Some(member.cookie) == cookies[0]));
+        let ours =
+            groups.into_iter().find(|group| group.members.iter().any(|member| member.cookie == cookies[0]));
         ours.unwrap().chooser
     };
     drop(group.select(Rule::RoundRobin));
@@ -407,52 +399,4 @@ fn what_cannot_be_is_said() {
     let cookies: Vec<Option<u64>> =
         group.sockets.iter().map(|socket| sockopt::socket_cookie(socket).ok()).collect();
     assert_eq!(selection.sockets().unwrap(), cookies);
-}
-
-#[test]
-fn a_held_slot_gets_queries_only() {
-    udpath_lab::needs_root!();
-    for host in LOOPBACK {
-        let group = Group::new(host, 2);
-        let mut selection = Selection::load_for_queries(Rule::Hash, 2).unwrap();
-        selection.set(0, Some(group.sockets[0].as_fd())).unwrap();
-        selection.hold(1, group.sockets[1].as_fd()).unwrap();
-        selection.attach_to(group.sockets[0].as_fd()).unwrap();
-        let flows = group.flows(50);
-        assert_eq!(group.of_flows(&flows, b"datagram"), [50, 0]);
-        // Also the one that would reach another socket by its hash, and only that port.
-        let (query, other) = (group.flow(), group.flow());
-        selection.ask(1, query.local_addr().unwrap().port()).unwrap();
-        send(&query, 7);
-        send(&other, 5);
-        assert_eq!(group.received(12), [5, 7]);
-        assert_eq!(selection.datagrams().unwrap(), [55, 0], "queries are not counted");
-        selection.admit(1).unwrap();
-        assert_eq!(receivers(&group.of_flows(&flows, b"datagram")), [0, 1]);
-        selection.retire(1).unwrap();
-        assert_eq!(group.of_flows(&flows, b"datagram"), [50, 0]);
-        // Another port replaces the earlier one.
-        selection.ask(1, other.local_addr().unwrap().port()).unwrap();
-        send(&query, 3);
-        send(&other, 4);
-        assert_eq!(group.received(7), [3, 4]);
-    }
-}
-
-#[test]
-fn a_query_to_a_closed_socket_reaches_no_other() {
-    udpath_lab::needs_root!();
-    let mut group = Group::new("127.0.0.1", 2);
-    let mut selection = Selection::load_for_queries(Rule::Hash, 2).unwrap();
-    for (slot, socket) in (0..).zip(&group.sockets) {
-        selection.set(slot, Some(socket.as_fd())).unwrap();
-    }
-    selection.attach_to(group.sockets[0].as_fd()).unwrap();
-    let (query, flow) = (group.flow(), group.flow());
-    selection.ask(1, query.local_addr().unwrap().port()).unwrap();
-    drop(group.sockets.pop());
-    // Refused or dropped, but not given to the other one, which gets what comes later.
-    let _ = query.send(b"query");
-    send(&flow, 1);
-    assert_eq!(group.received(1), [1]);
 }

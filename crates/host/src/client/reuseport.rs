@@ -17,7 +17,7 @@ pub struct KernelGroup {
     pub selector: Selector,
     /// Number of its sockets.
     pub sockets: u32,
-    /// Its sockets, those that have a cookie.
+    /// Its sockets.
     pub members: Vec<Member>,
 }
 
@@ -25,8 +25,12 @@ pub struct KernelGroup {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Member {
-    /// Its cookie, unique since boot.
-    pub cookie: u64,
+    /// Its cookie, unique since boot. `None`: it was never asked for; sock_diag asks for each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cookie: Option<u64>,
+    /// Its inode, which descriptors name. `None`: a socket of the kernel itself, or a capture of an earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inode: Option<u32>,
     /// Its index in the group, from 0: the number with which a program selects it. `None`: above 1,023.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u32>,
@@ -91,6 +95,7 @@ impl From<udpath_bpf::ReuseportGroup> for KernelGroup {
     fn from(group: udpath_bpf::ReuseportGroup) -> Self {
         let member = |member: &GroupMember| Member {
             cookie: member.cookie,
+            inode: member.inode,
             index: member.index,
             incoming_cpu: member.incoming_cpu,
         };

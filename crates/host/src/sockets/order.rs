@@ -2,9 +2,12 @@
 //!
 //! ```text
 //! groups of sockets that share an address  ─┐
-//!                                           ├─ the same cookies ─▸ GroupOrder
+//!                                           ├─ the same sockets ─▸ GroupOrder
 //! the kernel's groups (BPF iterator, root) ─┘
 //! ```
+//! Sockets are the same by their cookies; by their inodes if the list has none, because the kernel lacks sock_diag and it was
+//! read from `/proc/net/udp`.
+//!
 //! The two are read one after the other. Where they differ, a socket was bound or closed in between, or one of those that
 //! share the address is not in the group; then the order is not known.
 
@@ -13,7 +16,7 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 
 use super::{ReuseportGroup, Socket};
-use crate::client::reuseport::{KernelGroup, Selector};
+use crate::client::reuseport::{KernelGroup, Member, Selector};
 use crate::{Absence, Fact, Missing, Provenance, Source};
 
 /// What selects in a group, and among which sockets.
@@ -60,25 +63,50 @@ pub(super) fn read(
 }
 
 fn join(list: &[Socket], groups: &mut [ReuseportGroup], kernel: &[KernelGroup], from: &Provenance) {
+    let key = if list.iter().any(|socket| socket.cookie.is_some()) { Key::Cookie } else { Key::Inode };
     let members = |(at, group): (usize, &KernelGroup)| -> Vec<(u64, usize)> {
-        group.members.iter().map(|member| (member.cookie, at)).collect()
+        group.members.iter().filter_map(|member| Some((key.of_member(member)?, at))).collect()
     };
     let of: HashMap<u64, usize> = kernel.iter().enumerate().flat_map(members).collect();
     for group in groups {
-        let first = group.members.first().and_then(|&at| of.get(&list[at].cookie?));
-        let order = first.and_then(|&at| order(list, group, &kernel[at]));
+        let first = group.members.first().and_then(|&at| of.get(&key.of_socket(&list[at])?));
+        let order = first.and_then(|&at| order(key, list, group, &kernel[at]));
         group.order = order.map(|order| Fact::new(order, from.clone()));
     }
 }
 
+/// What a socket of the list has in common with one of the kernel's group.
+#[derive(Debug, Clone, Copy)]
+enum Key {
+    Cookie,
+    Inode,
+}
+
+impl Key {
+    fn of_member(self, member: &Member) -> Option<u64> {
+        match self {
+            Self::Cookie => member.cookie,
+            Self::Inode => member.inode.map(u64::from),
+        }
+    }
+
+    fn of_socket(self, socket: &Socket) -> Option<u64> {
+        match self {
+            Self::Cookie => socket.cookie,
+            Self::Inode => (socket.inode != 0).then_some(socket.inode.into()),
+        }
+    }
+}
+
 /// `None` unless both have the same sockets, each at an index of its own.
-fn order(list: &[Socket], group: &ReuseportGroup, kernel: &KernelGroup) -> Option<GroupOrder> {
+fn order(key: Key, list: &[Socket], group: &ReuseportGroup, kernel: &KernelGroup) -> Option<GroupOrder> {
     if group.members.len() != kernel.sockets as usize {
         return None;
     }
     let mut sockets: Vec<Option<Place>> = vec![None; group.members.len()];
     for member in &kernel.members {
-        let socket = group.members.iter().copied().find(|&at| list[at].cookie == Some(member.cookie))?;
+        let wanted = key.of_member(member)?;
+        let socket = group.members.iter().copied().find(|&at| key.of_socket(&list[at]) == Some(wanted))?;
         let place = sockets.get_mut(member.index? as usize)?;
         *place = Some(Place { socket, incoming_cpu: member.incoming_cpu });
     }
@@ -94,13 +122,18 @@ pub(crate) fn keep(
     groups: &mut [ReuseportGroup],
 ) {
     let ordered = before.iter().filter_map(|group| Some((group, group.order.as_ref()?)));
-    let of: HashMap<u64, &Fact<GroupOrder>> = ordered
-        .filter_map(|(group, order)| Some((known.get(*group.members.first()?)?.cookie?, order)))
+    let of: HashMap<(u32, Option<u64>), &Fact<GroupOrder>> = ordered
+        .filter_map(|(group, order)| Some((identity(known.get(*group.members.first()?)?)?, order)))
         .collect();
     for group in groups {
-        let first = group.members.iter().find_map(|&at| of.get(&list[at].cookie?));
+        let first = group.members.iter().find_map(|&at| of.get(&identity(&list[at])?));
         group.order = first.and_then(|order| moved(order, known, list, group));
     }
+}
+
+/// Inode and cookie; `None` if it has neither.
+fn identity(socket: &Socket) -> Option<(u32, Option<u64>)> {
+    (socket.inode != 0 || socket.cookie.is_some()).then_some((socket.inode, socket.cookie))
 }
 
 fn moved(
@@ -113,8 +146,8 @@ fn moved(
         return None;
     }
     let place = |place: &Place| {
-        let cookie = known.get(place.socket)?.cookie;
-        let socket = group.members.iter().copied().find(|&at| list[at].cookie == cookie)?;
+        let same = identity(known.get(place.socket)?)?;
+        let socket = group.members.iter().copied().find(|&at| identity(&list[at]) == Some(same))?;
         Some(Place { socket, ..*place })
     };
     let sockets: Option<Vec<Place>> = order.value.sockets.iter().map(place).collect();
@@ -124,7 +157,6 @@ fn moved(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::reuseport::Member;
     use crate::sockets::groups;
     use crate::sockets::tests::socket;
 
@@ -137,7 +169,8 @@ mod tests {
 
     fn kernel(cookies: &[u64]) -> KernelGroup {
         let member = |(index, cookie): (u32, &u64)| Member {
-            cookie: *cookie,
+            cookie: Some(*cookie),
+            inode: None,
             index: Some(index),
             incoming_cpu: Some(10 + index),
         };
@@ -168,6 +201,27 @@ mod tests {
         let mut list = list(&[5, 6, 7]);
         let groups = joined(&mut list, &[kernel(&[1, 2]), kernel(&[5, 7, 6])]);
         assert_eq!(cookies(&list, &groups[0]), Some((vec![5, 7, 6], vec![Some(10), Some(11), Some(12)])));
+    }
+
+    /// On a kernel without sock_diag, cookies are not even assigned.
+    #[test]
+    fn sockets_without_cookies_are_matched_by_their_inodes() {
+        let mut list = list(&[5, 6]);
+        list.iter_mut().for_each(|socket| socket.cookie = None);
+        let mut kernel = kernel(&[6, 5]);
+        for (member, inode) in kernel.members.iter_mut().zip([2, 1]) {
+            (member.cookie, member.inode) = (None, Some(inode));
+        }
+        let inodes = |list: &[Socket], group: &ReuseportGroup| -> Vec<u32> {
+            group.order.as_ref().unwrap().value.sockets.iter().map(|place| list[place.socket].inode).collect()
+        };
+        let before = joined(&mut list, std::slice::from_ref(&kernel));
+        assert_eq!(inodes(&list, &before[0]), [2, 1]);
+        let mut now = groups(&mut list.clone());
+        keep(&before, &list, &list, &mut now);
+        assert_eq!(inodes(&list, &now[0]), [2, 1]);
+        kernel.members[0].inode = Some(9);
+        assert_eq!(joined(&mut list, &[kernel])[0].order, None);
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod sys;
 
 use std::net::{SocketAddr, UdpSocket};
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
+use rustix::net::sockopt;
 use udpath_host::Snapshot;
 use udpath_host::receivers::Receivers;
 use udpath_host::sockets::{GroupOrder, Selector};
@@ -28,12 +28,7 @@ fn address(port: u16) -> SocketAddr {
 
 /// A socket of the group on a port.
 fn member(port: u16) -> UdpSocket {
-    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None).unwrap();
-    sockopt::set_socket_reuseport(&socket, true).unwrap();
-    bind(&socket, &address(port)).unwrap();
-    let socket = UdpSocket::from(socket);
-    socket.set_nonblocking(true).unwrap();
-    socket
+    udpath_rig::member(address(port))
 }
 
 fn cookie(socket: &UdpSocket) -> u64 {

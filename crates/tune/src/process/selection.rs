@@ -61,7 +61,8 @@ pub fn chosen(socket: SocketId) -> Chosen {
 /// The group of a socket as the kernel has it; `None` without one.
 pub(super) fn group_of(socket: SocketId) -> Result<Option<ReuseportGroup>, udpath_bpf::Error> {
     let groups = ReuseportIterator::load()?.groups()?;
-    let ours = |group: &ReuseportGroup| group.members.iter().any(|member| member.cookie == socket.cookie);
+    let cookie = Some(socket.cookie);
+    let ours = |group: &ReuseportGroup| group.members.iter().any(|member| member.cookie == cookie);
     Ok(groups.into_iter().find(ours))
 }
 

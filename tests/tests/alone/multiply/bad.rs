@@ -2,7 +2,6 @@
 
 use std::process::Command;
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 use udpath_rig::{Said, one_sentence, program};
 
 use super::*;
@@ -110,9 +109,7 @@ fn a_port_that_another_process_has() {
     refused(&ended, 3, &format!("(pid {}) has UDP 127.0.0.1:{port}", std::process::id()));
     drop(foreign);
     // One that would share it, and whose datagrams the instances would get.
-    let foreign = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None).unwrap();
-    sockopt::set_socket_reuseport(&foreign, true).unwrap();
-    bind(&foreign, &std::net::SocketAddr::from(([127, 0, 0, 1], scene.port))).unwrap();
+    let _foreign = udpath_rig::member(([127, 0, 0, 1], scene.port).into());
     let ended = scene.run(&["-n", "1"], &["python3", &file, &port, "pid"]).finish();
     refused(&ended, 3, &format!("(pid {}) also receives at UDP 127.0.0.1:{port}", std::process::id()));
     scene.nothing_is_left();
