@@ -55,7 +55,7 @@ pub use reuseport::{Chooser, GroupMember, ReuseportGroup, ReuseportIterator};
 pub use rx_hash::{NOTE, RxHash, read_note};
 pub use selection::{
     Installed, MAX_FIELD, MAX_PAYLOAD, MAX_SLOTS, Rule as SelectionRule, Selection,
-    detach as detach_selection,
+    detach as detach_selection, grace_period,
 };
 pub use shared_array::SharedArray;
 pub use take::{AttachMode, Network, Outcome, Outcomes, Sources, Take, TakeLayout};

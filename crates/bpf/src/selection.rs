@@ -10,20 +10,25 @@
 //! The group owns the program, and the program its maps: they remain when this process ends, until [`detach`], another
 //! program, or the group's last socket is closed. What is there already can be read by the program's ID: [`Installed`].
 
+mod installed;
+mod rule;
+mod slots;
+
 use std::collections::BTreeSet;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
-use aya::programs::{ProgramError, SkReuseport, loaded_programs};
+use aya::programs::{ProgramError, SkReuseport};
 use aya::{Ebpf, EbpfLoader};
-use aya_obj::generated::bpf_prog_type;
 
 use crate::attach::{self, cause, errno, find, load_error, object};
 use crate::error::Cause;
 use crate::{Error, sys};
+
+pub use installed::Installed;
+pub use rule::{MAX_FIELD, MAX_PAYLOAD, Rule};
+
+use slots::{cookies, empty, put};
 
 const NAME: &str = "selection";
 /// The program as the kernel lists it (`bpftool prog`).
@@ -34,79 +39,14 @@ const QUERIES: &str = "queries";
 const SOCKETS: &str = "sockets";
 const ORDERS: &str = "orders";
 const DATAGRAMS: &str = "datagrams";
-/// The map of the object's constants, which has the rule.
-const CONSTANTS: &str = ".rodata";
 
 /// Slots that a group can have: `MAX_SLOTS` of the program.
 pub const MAX_SLOTS: u32 = 256;
-/// Bytes that a field can have: `FIELD_WORDS` of the program.
-pub const MAX_FIELD: u8 = 32;
-/// Bytes that a datagram can carry: a field ends within them.
-pub const MAX_PAYLOAD: u32 = 65_507;
-
-/// How long a socket is waited for that a detached program still has: the kernel frees the program's array a grace period
-/// of RCU later, some 10 ms. Shorter: on a busy machine setting a slot fails right after a detach. Longer: so does, later, one that
-/// another program keeps.
-const RELEASE: Duration = Duration::from_secs(2);
-/// Time between two attempts. Shorter: more system calls. Longer: the slot is set later.
-const ATTEMPT: Duration = Duration::from_millis(5);
-
 /// The kernel's own error, which C libraries have no name for: `include/linux/errno.h`.
 const ENOTSUPP: i32 = 524;
 
-/// `struct rule` of the program: kind, offset, length.
-type RuleWords = [u32; 3];
 /// `struct order` of the program: number of occupied slots, the slots.
 type OrderWords = [u32; 1 + MAX_SLOTS as usize];
-
-/// Which of the occupied slots gets a datagram.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rule {
-    /// By the kernel's keyed hash of the flow: its datagrams stay on one socket, in order.
-    Hash,
-    /// The number of the receiving CPU, modulo the occupied slots.
-    Cpu,
-    /// One after the other; each receiving CPU has its own turn, so that the counts of two sockets differ by at most one for
-    /// each CPU. Datagrams of a flow can be read out of order.
-    RoundRobin,
-    /// The shortest queue, in bytes of the kernel's accounting; of empty ones the next that a thread waits for, of equal
-    /// ones the next in turn. With more than 16
-    /// occupied slots the shortest of 16 in turn. Datagrams of a flow can be read out of order.
-    LeastLoaded,
-    /// By a hash of a part of the payload, such as a connection ID; by that of the flow if the datagram ends before it.
-    Field {
-        /// From the first byte of the payload.
-        offset: u16,
-        /// Bytes: 1 to [`MAX_FIELD`].
-        length: u8,
-    },
-}
-
-impl Rule {
-    fn words(self) -> RuleWords {
-        match self {
-            Self::Hash => [0, 0, 0],
-            Self::Cpu => [1, 0, 0],
-            Self::RoundRobin => [2, 0, 0],
-            Self::LeastLoaded => [3, 0, 0],
-            Self::Field { offset, length } => [4, offset.into(), length.into()],
-        }
-    }
-
-    /// `None` for words of another version of the program.
-    fn of(words: RuleWords) -> Option<Self> {
-        match words {
-            [0, 0, 0] => Some(Self::Hash),
-            [1, 0, 0] => Some(Self::Cpu),
-            [2, 0, 0] => Some(Self::RoundRobin),
-            [3, 0, 0] => Some(Self::LeastLoaded),
-            [4, offset, length] => {
-                Some(Self::Field { offset: offset.try_into().ok()?, length: length.try_into().ok()? })
-            }
-            _ => None,
-        }
-    }
-}
 
 /// A loaded program, and the slots that it chooses from. Dropping it leaves a group that has the program as it is.
 #[derive(Debug)]
@@ -149,7 +89,7 @@ impl Selection {
     }
 
     fn load_program(name: &'static str, rule: Rule, slots: u32) -> Result<Self, Error> {
-        check(rule, slots)?;
+        rule.check(slots)?;
         let words = rule.words();
         let mut loader = EbpfLoader::new();
         loader.override_global("rule", &words, true);
@@ -320,119 +260,16 @@ pub fn detach(member: BorrowedFd<'_>) -> Result<(), Error> {
     }
 }
 
-/// A program of [`Selection`] that an earlier process has attached.
-#[derive(Debug)]
-pub struct Installed {
-    /// Its rule.
-    pub rule: Rule,
-    /// The cookie of each slot's socket; `None` for an empty slot.
-    pub sockets: Vec<Option<u64>>,
-    array: MapData,
-}
-
-impl Installed {
-    /// Reads the program with this ID; `None` if it is not one of [`Selection`], or of another version.
-    ///
-    /// # Errors
-    /// It has been unloaded, or permission is denied.
-    pub fn read(id: u32) -> Result<Option<Self>, Error> {
-        let program = loaded_programs().flatten().find(|program| program.id() == id);
-        let program =
-            program.ok_or_else(|| gone(id, "it is no longer loaded, or permission is denied".into()))?;
-        let kind = program.program_type();
-        if kind != bpf_prog_type::BPF_PROG_TYPE_SK_REUSEPORT || program.name_as_str() != Some(PROGRAM) {
-            return Ok(None);
-        }
-        let (mut rule, mut array) = (None, None);
-        for map in program.map_ids().map_err(|error| gone(id, cause(&error)))?.unwrap_or_default() {
-            let failed = |error: MapError| gone(id, cause(&error));
-            let map = MapData::from_id(map).map_err(failed)?;
-            let info = map.info().map_err(failed)?;
-            match info.name_as_str() {
-                Some(CONSTANTS) => {
-                    let constants = Map::from_map_data(map).map_err(failed)?;
-                    let constants = Array::<MapData, RuleWords>::try_from(constants).map_err(failed)?;
-                    rule = Rule::of(constants.get(&0, 0).map_err(failed)?);
-                }
-                Some(SOCKETS) => array = Some((map, info.max_entries())),
-                _ => {}
-            }
-        }
-        let Some((rule, (array, slots))) = rule.zip(array) else { return Ok(None) };
-        let sockets = cookies(array.fd().as_fd(), slots)?;
-        Ok(Some(Self { rule, sockets, array }))
-    }
-
-    /// Empties all slots, so that the sockets can be put into those of another program. Until that one is attached, the
-    /// kernel's hash chooses.
-    ///
-    /// # Errors
-    /// The kernel returns an error.
-    pub fn release(&mut self) -> Result<(), Error> {
-        for (slot, socket) in (0..).zip(&mut self.sockets) {
-            if socket.take().is_some() {
-                empty(self.array.fd().as_fd(), slot).map_err(|error| {
-                    refused(&format!("empty slot {slot} of a reuseport group"), error.into())
-                })?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Puts a socket into a slot; one that a detached program still has, as soon as the kernel has freed that one.
-fn put(array: BorrowedFd<'_>, slot: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
-    let end = Instant::now() + RELEASE;
-    loop {
-        match sys::put_socket(array, slot, socket) {
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < end => {
-                thread::sleep(ATTEMPT);
-            }
-            done => return done,
-        }
-    }
-}
-
-fn empty(array: BorrowedFd<'_>, slot: u32) -> io::Result<()> {
-    match sys::remove_socket(array, slot) {
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
-        done => done,
-    }
-}
-
-fn cookies(array: BorrowedFd<'_>, slots: u32) -> Result<Vec<Option<u64>>, Error> {
-    let cookie = |slot| match sys::cookie_at(array, slot) {
-        Ok(cookie) => Ok(Some(cookie)),
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
-        Err(error) => Err(refused("read the slots of a reuseport group", error.into())),
-    };
-    (0..slots).map(cookie).collect()
-}
-
-fn check(rule: Rule, slots: u32) -> Result<(), Error> {
-    let invalid = |why: String| Err(refused("load BPF program 'selection'", why.into()));
-    if !(1..=MAX_SLOTS).contains(&slots) {
-        return invalid(format!("a group has 1 to {MAX_SLOTS} slots, not {slots}"));
-    }
-    match rule {
-        Rule::Field { length, .. } if !(1..=MAX_FIELD).contains(&length) => {
-            invalid(format!("a field has 1 to {MAX_FIELD} bytes, not {length}"))
-        }
-        Rule::Field { offset, length } if u32::from(offset) + u32::from(length) > MAX_PAYLOAD => {
-            invalid(format!(
-                "a field of {length} bytes at {offset} is beyond the longest datagram, {MAX_PAYLOAD} bytes"
-            ))
-        }
-        _ => Ok(()),
-    }
+/// Returns once every lookup of a socket that runs now has ended, and with it the program that it runs: from then on a slot's
+/// socket gets nothing that was given to it by an earlier [`Selection::retire`]'s orders. A lookup and the way to the socket's
+/// queue are one RCU read-side critical section (`ip_local_deliver_finish` of net/ipv4/ip_input.c), and this waits for a grace
+/// period: some 10 ms. A kernel with `nohz_full` CPUs offers no such wait; then it returns at once.
+pub fn grace_period() {
+    sys::outwait_programs();
 }
 
 fn refused(what: &str, source: Cause) -> Error {
     Error::Reuseport { what: what.to_owned(), source }
-}
-
-fn gone(id: u32, source: Cause) -> Error {
-    refused(&format!("read BPF program {id}"), source)
 }
 
 fn lacks(what: &str) -> Error {
@@ -441,32 +278,4 @@ fn lacks(what: &str) -> Error {
 
 fn unread(error: &MapError) -> Error {
     Error::Load { program: NAME, source: cause(error) }
-}
-
-#[cfg(test)]
-mod tests {
-    use error_reporter::Report;
-
-    use super::*;
-
-    #[test]
-    fn rules_round_trip() {
-        let field = Rule::Field { offset: 6, length: 8 };
-        for rule in [Rule::Hash, Rule::Cpu, Rule::RoundRobin, Rule::LeastLoaded, field] {
-            assert_eq!(Rule::of(rule.words()), Some(rule));
-        }
-        assert_eq!((Rule::of([5, 0, 0]), Rule::of([0, 1, 0]), Rule::of([4, 0, 256])), (None, None, None));
-    }
-
-    #[test]
-    fn what_is_out_of_range_is_said_before_anything_is_loaded() {
-        let said = |rule, slots| Report::new(check(rule, slots).unwrap_err()).to_string();
-        let field = |offset, length| Rule::Field { offset, length };
-        assert!(said(Rule::Hash, 0).ends_with("a group has 1 to 256 slots, not 0"));
-        assert!(said(Rule::Hash, 257).ends_with("not 257"));
-        assert!(said(field(0, 0), 4).ends_with("a field has 1 to 32 bytes, not 0"));
-        assert!(said(field(0, 33), 4).ends_with("not 33"));
-        assert!(said(field(65_500, 8), 4).contains("beyond the longest datagram"));
-        assert!(check(field(65_499, 8), 256).is_ok() && check(Rule::Hash, 1).is_ok());
-    }
 }
