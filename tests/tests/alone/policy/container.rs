@@ -31,7 +31,6 @@ fn stop(scene: &Scene, group: &str, server: Server) {
 #[test]
 fn restarts_of_a_container_keep_the_policy_of_its_slice() {
     udpath_lab::needs_root!();
-    let _alone = udpath_rig::alone();
     let scene = Scene::new();
     scene.cgroup.make(SLICE);
     let slice = scene.cgroup.name(SLICE);

@@ -26,7 +26,6 @@ const STOPPED: &str = "/udpathtest.slice/stopped.service";
 #[test]
 fn a_unit_that_does_not_run_gets_its_policy_at_its_start() {
     udpath_lab::needs_root!();
-    let _alone = udpath_rig::alone();
     let scene = Scene::new();
     let folder = tempfile::tempdir().unwrap();
     let systemctl = folder.path().join("systemctl");
@@ -61,7 +60,6 @@ fn a_unit_that_does_not_run_gets_its_policy_at_its_start() {
 #[test]
 fn a_cgroup_that_vanishes_between_plan_and_apply_gets_its_policy_when_it_is_back() {
     udpath_lab::needs_root!();
-    let _alone = udpath_rig::alone();
     let scene = Scene::new();
     let before = scene.server().line();
     let plan = scene.run(&["plan", "--set", &scene.request(&format!("receive-buffer={BUFFER}")), "--json"]);
@@ -74,13 +72,11 @@ fn a_cgroup_that_vanishes_between_plan_and_apply_gets_its_policy_when_it_is_back
     assert_eq!(scene.server().line(), format!("{BUFFER} 0"));
     scene.run(&["undo"]).fine();
     assert_eq!(scene.server().line(), before);
-    assert!(!Path::new(PINNED).exists());
 }
 
 #[test]
 fn a_limit_that_somebody_lowers_is_reported_and_stays_as_they_want_it() {
     udpath_lab::needs_root!();
-    let _alone = udpath_rig::alone();
     let scene = Scene::new();
     let limit = SysctlGuard::new("net/core/rmem_max");
     let was: u32 = limit.was().parse().unwrap();
@@ -101,13 +97,11 @@ fn a_limit_that_somebody_lowers_is_reported_and_stays_as_they_want_it() {
     scene.run(&["status"]).refused(1, "2 settings are not at their applied value");
     scene.run(&["policy", "remove", &unit]).fine();
     assert_eq!(limit.now(), limit.was());
-    assert!(!Path::new(PINNED).exists());
 }
 
 #[test]
 fn a_program_of_others_at_the_hook_keeps_running_and_is_shown() {
     udpath_lab::needs_root!();
-    let _alone = udpath_rig::alone();
     let scene = Scene::new();
     let unit = scene.cgroup.name("srv.service");
     // At the same cgroup as the policies' program, and at a deeper one.

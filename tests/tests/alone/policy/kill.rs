@@ -90,12 +90,21 @@ fn killed(scene: &Scene, at: u32, arguments: &[&str]) -> bool {
     killed
 }
 
-/// Kills at every point, or at each of the short campaign's.
-fn at_every_call(what: &str, mut one: impl FnMut(u32, &str) -> bool) {
+/// Kills at every point, or at each of the short campaign's. `one`: given the arguments of an apply, does what is killed at a
+/// call, and returns whether it was.
+fn at_every_call(what: &str, one: impl Fn(&Scene, &[&str], u32) -> bool) {
+    let scene = Scene::new();
+    let wanted = Wanted::of(&scene);
+    let requests = wanted.requests(&scene);
+    let apply: Vec<&str> = ["apply"].into_iter().chain(requests.iter().map(String::as_str)).collect();
     let stride = rounds(STRIDE, 1);
     let mut kills = 0;
     for at in (1..MOST).step_by(stride as usize) {
-        if !one(at, &format!("{what}, call {at}")) {
+        let killed = one(&scene, &apply, at);
+        let when = format!("{what}, call {at}");
+        wanted.is_one_or_the_other(&scene, &when);
+        wanted.is_undone(&scene, &when);
+        if !killed {
             break;
         }
         kills += 1;
@@ -110,32 +119,14 @@ fn at_every_call(what: &str, mut one: impl FnMut(u32, &str) -> bool) {
 #[test]
 fn an_apply_killed_at_any_call_leaves_what_was_or_what_was_asked() {
     udpath_lab::needs_root!();
-    let _alone = udpath_rig::alone();
-    let scene = Scene::new();
-    let wanted = Wanted::of(&scene);
-    let requests = wanted.requests(&scene);
-    let apply: Vec<&str> = ["apply"].into_iter().chain(requests.iter().map(String::as_str)).collect();
-    at_every_call("apply", |at, when| {
-        let killed = killed(&scene, at, &apply);
-        wanted.is_one_or_the_other(&scene, when);
-        wanted.is_undone(&scene, when);
-        killed
-    });
+    at_every_call("apply", |scene, apply, at| killed(scene, at, apply));
 }
 
 #[test]
 fn an_undo_killed_at_any_call_is_finished_by_the_next() {
     udpath_lab::needs_root!();
-    let _alone = udpath_rig::alone();
-    let scene = Scene::new();
-    let wanted = Wanted::of(&scene);
-    let requests = wanted.requests(&scene);
-    let apply: Vec<&str> = ["apply"].into_iter().chain(requests.iter().map(String::as_str)).collect();
-    at_every_call("undo", |at, when| {
-        scene.run(&apply).fine();
-        let killed = killed(&scene, at, &["undo"]);
-        wanted.is_one_or_the_other(&scene, when);
-        wanted.is_undone(&scene, when);
-        killed
+    at_every_call("undo", |scene, apply, at| {
+        scene.run(apply).fine();
+        killed(scene, at, &["undo"])
     });
 }

@@ -98,7 +98,6 @@ fn spread(arguments: &[&str]) -> Said {
 #[test]
 fn groups_are_spread_once_they_are_bound_also_without_systemd() {
     udpath_lab::needs_root!();
-    let _alone = udpath_rig::alone();
     let scene = Scene::new();
     let target = format!("{}:{}", scene.cgroup.name("srv.service"), scene.port);
     spread(&[&target, "datagram", "--wait", "0s"]).refused(3, "have no reuseport group on port");
@@ -164,7 +163,6 @@ impl Drop for FakeSystemd {
 #[test]
 fn a_unit_gets_a_drop_in_that_spreads_after_each_start() {
     udpath_lab::needs_root!();
-    let _alone = udpath_rig::alone();
     let scene = Scene::new();
     let name = format!("srv.service:{}", scene.port);
     let request = format!("policy:{name}/spread=datagram");
