@@ -67,6 +67,8 @@ pub(crate) struct Instance {
     pub(crate) number: usize,
     pub(crate) cpu: u32,
     pub(crate) phase: Phase,
+    /// When its process was started: its sockets were bound later.
+    pub(crate) started: Instant,
     /// It is not started again once it has ended.
     pub(crate) leaving: bool,
     /// It has served at least once.
@@ -91,6 +93,7 @@ impl Instance {
             number,
             cpu,
             phase: Phase::Stopped { again: now },
+            started: now,
             leaving: false,
             proven: false,
             sockets: Vec::new(),
@@ -186,6 +189,11 @@ impl Instance {
             taken: given.saturating_sub(drops),
             ran: sockets::run_time(&self.pids()),
         }
+    }
+
+    /// Whether none of its threads runs, wants to run, waits for a disk or is stopped.
+    pub(crate) fn is_asleep(&self) -> bool {
+        sockets::are_asleep(&self.pids())
     }
 
     /// Asks it to end.

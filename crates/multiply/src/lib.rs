@@ -14,7 +14,7 @@
 //!                             └ slot admitted            └ dead or hung: killed at once, started again later
 //! ```
 //! No datagram is lost when an instance is added or removed: the program in the kernel chooses only among admitted slots, an
-//! instance is admitted once it has bound its sockets and answered, and one that goes keeps its socket until it has read
+//! instance is admitted once it has bound its sockets and answered, and one that goes keeps its socket until it has answered
 //! what is queued.
 //!
 //! Everything that outlives a killed supervisor is named in its folder before it exists ([`leftovers`]). A process that it
@@ -25,7 +25,8 @@
 //!   instances run in, what lets them share a port, and how they start.
 //! - `sockets.rs`: what an instance has bound, and whether it reads. `shares.rs`: the slots of each address. `query.rs`: asks
 //!   one instance whether it serves.
-//! - `instance.rs`: one instance. `steps.rs`: its transitions. `supervisor.rs`: the loop. `control.rs`: the control socket.
+//! - `instance.rs`: one instance. `steps.rs`: its transitions; `leave.rs`, `kept.rs`: how it leaves without loss.
+//!   `supervisor.rs`: the loop. `control.rs`: the control socket.
 
 mod cgroup;
 mod config;
@@ -33,6 +34,8 @@ mod control;
 mod error;
 mod folder;
 mod instance;
+mod kept;
+mod leave;
 pub mod leftovers;
 mod policy;
 mod query;

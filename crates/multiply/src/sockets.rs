@@ -64,10 +64,41 @@ fn shares(pid: u32, socket: SocketId) -> Result<bool, Error> {
 
 /// CPU time that the threads of these processes have used, ns. Grows whenever one of them runs.
 pub(crate) fn run_time(pids: &[u32]) -> u64 {
-    let threads = pids.iter().flat_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten());
     // The first number of schedstat: Documentation/scheduler/sched-stats.rst.
-    let of = |thread: fs::DirEntry| {
-        fs::read_to_string(thread.path().join("schedstat")).ok()?.split(' ').next()?.parse::<u64>().ok()
-    };
-    threads.flatten().filter_map(of).sum()
+    let of = |text: String| text.split(' ').next()?.parse::<u64>().ok();
+    threads(pids, "schedstat").filter_map(of).sum()
+}
+
+/// Whether all threads of these processes sleep until something happens, or have ended: states S, I, Z and X of proc(5).
+pub(crate) fn are_asleep(pids: &[u32]) -> bool {
+    threads(pids, "stat").all(|text| is_asleep(&text))
+}
+
+/// `17 (name) S 1 ...`; the name may have parentheses and spaces.
+fn is_asleep(stat: &str) -> bool {
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    state.is_some_and(|state| "SIZX".contains(state))
+}
+
+/// This file of each thread that has not ended.
+fn threads<'a>(pids: &'a [u32], file: &'a str) -> impl Iterator<Item = String> + 'a {
+    let threads = pids.iter().flat_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten());
+    threads.flatten().filter_map(move |thread| fs::read_to_string(thread.path().join(file)).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_wants_to_run_is_not_asleep() {
+        for (state, asleep) in
+            [("S", true), ("I", true), ("Z", true), ("R", false), ("D", false), ("T", false)]
+        {
+            assert_eq!(is_asleep(&format!("17 (a) S (b) {state} 1 17 17\n")), asleep, "{state}");
+        }
+        assert!(!is_asleep("") && !is_asleep("17 (a)"));
+        // This thread runs.
+        assert!(!are_asleep(&[std::process::id()]));
+    }
 }

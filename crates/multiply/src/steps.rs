@@ -1,4 +1,4 @@
-//! The transitions of an instance: what its supervisor does with it at each turn.
+//! The transitions of an instance: what its supervisor does with it at each turn. `leave.rs` has its end.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -22,12 +22,6 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// Looks in a row at which datagrams waited and no CPU time was used, until it counts as hung: 5 s. Fewer: one that waits for
 /// a disk or a database is killed.
 const STUCK: u32 = 10;
-/// Time between two looks at an instance that drains.
-const DRAIN_INTERVAL: Duration = Duration::from_millis(10);
-/// Looks in a row that must find it asleep with empty queues before it is ended: the reply to its last datagram is sent by
-/// then, unless it waits for something else for longer.
-const IDLE: u32 = 5;
-
 impl Supervisor {
     /// One turn of the instance at `at`.
     pub(crate) fn step(&mut self, at: usize, now: Instant) -> Result<(), Error> {
@@ -63,6 +57,7 @@ impl Supervisor {
         let until = now + self.config.start;
         let instance = &mut self.instances[at];
         let folder = self.folder.of_instance(instance.number)?;
+        instance.started = now;
         instance.start(&self.config.command, self.known.as_ref(), &folder, until)
     }
 
@@ -112,6 +107,7 @@ impl Supervisor {
             return self.not_yet(at, until, now);
         }
         self.shares.admit(slot)?;
+        self.shares.close_passed(self.instances[at].started);
         let instance = &mut self.instances[at];
         instance.phase = Phase::Serving { since: now, look: now + LOOK_INTERVAL };
         instance.proven = true;
@@ -223,17 +219,13 @@ impl Supervisor {
 
     /// It leaves at once, and is started again later.
     pub(crate) fn hung(&mut self, at: usize, why: String, now: Instant) -> Result<(), Error> {
-        let instance = &mut self.instances[at];
-        let slot = instance.slot();
+        let instance = &self.instances[at];
+        let number = instance.number;
         let served = match instance.phase {
             Phase::Serving { since, .. } => Some(since),
             _ => None,
         };
-        self.shares.retire(slot)?;
-        self.shares.empty(slot)?;
-        let instance = &mut self.instances[at];
-        let number = instance.number;
-        instance.kill(now + self.config.drain)?;
+        self.cut_off(at, now)?;
         self.after.insert(number, (served, why));
         Ok(())
     }
@@ -269,7 +261,9 @@ impl Supervisor {
     /// Why an instance that ended before it served may have done so.
     fn early(&self, how: &str) -> String {
         let others = self.ports.iter().filter_map(|port| serving(&Machine::live(), *port).ok()).flatten();
-        let ours: Vec<u32> = self.instances.iter().flat_map(Instance::pids).collect();
+        // What this process has of them are sockets that it keeps.
+        let ours: Vec<u32> =
+            self.instances.iter().flat_map(Instance::pids).chain([std::process::id()]).collect();
         let other = others.filter(|server| !ours.contains(&server.pid)).find_map(|server| {
             server
                 .sockets
@@ -285,44 +279,6 @@ impl Supervisor {
             (None, false) => String::new(),
         };
         format!("ended before it served ({how}){hint}")
-    }
-
-    /// Begins to end it: without further datagrams, until it has read those that are queued.
-    pub(crate) fn leave(&mut self, at: usize, now: Instant) -> Result<(), Error> {
-        let (slot, until) = (self.instances[at].slot(), now + self.config.drain);
-        self.instances[at].leaving = true;
-        match self.instances[at].phase {
-            Phase::Serving { .. } => {
-                self.shares.retire(slot)?;
-                self.instances[at].phase = Phase::Draining { until, idle: 0, look: now };
-                Ok(())
-            }
-            Phase::Starting { .. } => {
-                self.shares.empty(slot)?;
-                self.instances[at].kill(until)
-            }
-            Phase::Stopped { .. } | Phase::Draining { .. } | Phase::Ending { .. } => Ok(()),
-        }
-    }
-
-    fn draining(&mut self, at: usize, until: Instant, idle: u32, now: Instant) -> Result<(), Error> {
-        let instance = &mut self.instances[at];
-        // No queries any more: they would be read until the end.
-        instance.query = None;
-        instance.look()?;
-        let progress = instance.progress(0);
-        let before = std::mem::replace(&mut instance.progress, progress);
-        let idle = if progress.queued == 0 && progress.ran == before.ran { idle + 1 } else { 0 };
-        if idle < IDLE && now < until {
-            instance.phase = Phase::Draining { until, idle, look: now + DRAIN_INTERVAL };
-            return Ok(());
-        }
-        if progress.queued > 0 {
-            let bytes = u32::try_from(progress.queued).unwrap_or(u32::MAX);
-            self.events.push(Event::NotDrained { number: instance.number, bytes });
-        }
-        instance.terminate(now + self.config.drain);
-        Ok(())
     }
 }
 
