@@ -243,6 +243,54 @@ KILL
     PATH=$work/bin:$PATH each "" "$@"
 }
 
+# With a server of four threads, each with a socket of its own at port 9125, and one-sender, which sends it datagrams from one port and
+# prints how many each thread has read.
+scene_spread() {
+    mkdir -p "$work/bin"
+    cat > "$work/bin/readers" <<'SERVER'
+import socket, sys, threading
+read = [0] * 4
+def serve(number, reader):
+    while reader.recv(2048):
+        read[number] += 1
+def socket_of(number):
+    reader = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    reader.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    reader.bind(("127.0.0.1", 9125))
+    return reader
+for number in range(4):
+    threading.Thread(target=serve, args=(number, socket_of(number)), daemon=True).start()
+asked = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+asked.bind(sys.argv[1])
+asked.listen()
+while True:
+    client, _ = asked.accept()
+    lines = [f"thread {number + 1} read {count:,}\n" for number, count in enumerate(read)]
+    read[:] = [0] * 4
+    client.sendall("".join(lines).encode())
+    client.close()
+SERVER
+    cat > "$work/bin/one-sender" <<SENDER
+#!/usr/bin/env python3
+import socket, sys, time
+sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sender.connect(("127.0.0.1", 9125))
+for number in range(int(sys.argv[1])):
+    sender.send(b"record")
+    # Room for the readers, which share two CPUs with it.
+    time.sleep(0.0002)
+time.sleep(0.5)
+answer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+answer.connect("$work/readers")
+print(answer.makefile().read(), end="")
+SENDER
+    chmod +x "$work/bin/one-sender"
+    python3 "$work/bin/readers" "$work/readers" &
+    background+=($!)
+    until [ -S "$work/readers" ]; do sleep 0.1; done
+    PATH=$work/bin:$PATH each "" "$@"
+}
+
 # On a server that runs nsd with two workers at 10.0.0.2:53.
 scene_nsd() {
     command -v nsd >/dev/null || fail "nsd not found; run scripts/setup.sh"
