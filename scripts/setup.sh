@@ -6,8 +6,8 @@
 #     scripts/setup.sh bench    also packages that only `make bench` needs
 #     scripts/setup.sh dist     also packages that only `make dist` needs
 #
-# The kernels for the tests' emulated machine, promtool, chronyd, snmpd and freeradius are unpacked below /var/cache/udpath, not installed. If
-# nothing is missing, nothing is changed. Needs root only to install.
+# The kernels for the tests' emulated machine, promtool, chronyd, snmpd, freeradius and nfdump are unpacked below /var/cache/udpath, not
+# installed. If nothing is missing, nothing is changed. Needs root only to install.
 set -euo pipefail
 
 levels=(build test bench dist)
@@ -120,12 +120,13 @@ fetch_kernel() (
 )
 
 # Programs whose packages would change the machine, so that only the program is extracted: prometheus would start a server
-# at each boot (promtool checks files in tests), so would snmpd, and chrony would replace the machine's time daemon. freeradius, which would
-# start a server too, needs its modules: all files of its package are extracted.
+# at each boot (promtool checks files in tests), so would snmpd, and chrony would replace the machine's time daemon. freeradius and nfdump,
+# which would start servers too, are more than one program: all files of their packages are extracted.
 promtool=$caches/promtool
 chronyd=$caches/chronyd
 snmpd=$caches/snmpd
 freeradius=$caches/freeradius
+nfdump=$caches/nfdump
 
 # Extracts the file $2 of the package $1 as $3.
 fetch_program() (
@@ -157,6 +158,7 @@ fetch_promtool() { fetch_program prometheus usr/bin/promtool "$promtool"; }
 fetch_chronyd() { fetch_program chrony usr/sbin/chronyd "$chronyd"; }
 fetch_snmpd() { fetch_program snmpd usr/sbin/snmpd "$snmpd"; }
 fetch_freeradius() { fetch_package freeradius "$freeradius"; }
+fetch_nfdump() { fetch_package nfdump "$nfdump"; }
 
 missing=()
 for package in "${wanted[@]}"; do
@@ -172,6 +174,7 @@ if [ "$level" != build ]; then
     [ -x "$chronyd" ] || unpack+=(chronyd)
     [ -x "$snmpd" ] || unpack+=(snmpd)
     [ -x "$freeradius/usr/sbin/freeradius" ] || unpack+=(freeradius)
+    [ -x "$nfdump/usr/bin/nfcapd" ] || unpack+=(nfdump)
 fi
 
 if [ ${#missing[@]} -eq 0 ] && [ ${#unpack[@]} -eq 0 ]; then
@@ -198,6 +201,7 @@ for name in "${unpack[@]}"; do
         promtool) fetch_promtool ;;
         chronyd) fetch_chronyd ;;
         freeradius) fetch_freeradius ;;
+        nfdump) fetch_nfdump ;;
         snmpd) fetch_snmpd ;;
         # shellcheck disable=SC2046
         *) fetch_kernel $(grep "^$name " <<< "$kernels") ;;

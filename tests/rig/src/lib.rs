@@ -21,6 +21,7 @@
 //! DnsServer::start(&lab, &spec)           knotd or nsd with one zone
 //! Answer::attach, Impair::attach     the cheapest possible server; a bad path
 //! DaemonProgram::Named.prepare(folder, names)    a server's configuration and command line; freeradius(..) with other users
+//! nfcapd(), netflow(bytes), collected(folder)    a collector of flows, what it is sent, what it has written
 //! dom(..), Tab::open(page)           a page in a browser without a network: rendered, or open for interaction
 //! ```
 //! Other users of the machine may create labs at the same time. So the checks look only for labs *of these
@@ -39,6 +40,7 @@ mod freeradius;
 mod host;
 mod impair;
 mod member;
+mod nfcapd;
 mod run;
 mod said;
 mod sysctl;
@@ -58,6 +60,7 @@ pub use freeradius::{FREERADIUS_READY, freeradius};
 pub use host::{Host, named};
 pub use impair::{DELAYED_MARK, Impair, Impaired, Shares};
 pub use member::member;
+pub use nfcapd::{Flows, collected, netflow, nfcapd};
 pub use run::{Ended, Run, Running, one_sentence, program};
 pub use said::Said;
 pub use sysctl::SysctlGuard;

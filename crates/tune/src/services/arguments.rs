@@ -20,6 +20,11 @@ impl Arguments {
         Self { words: words.collect() }
     }
 
+    /// As [`Self::option`].
+    pub(super) fn any(&self, names: &[String]) -> Option<&str> {
+        self.option(&names.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
     /// The value of the last of these options: `-c FILE`, `-cFILE`, `--config FILE` or `--config=FILE`.
     pub(super) fn option(&self, names: &[&str]) -> Option<&str> {
         let mut found = None;

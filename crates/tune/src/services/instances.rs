@@ -22,6 +22,8 @@ use super::config::Config;
 use super::format::Format;
 use super::profile::{InstancesProfile, Probe, Profile};
 
+/// What is replaced in a command line for each instance (`udpath_multiply`).
+const PLACEHOLDERS: [&str; 3] = ["{n}", "{cpu}", "{folder}"];
 /// The accounts of this machine.
 const ACCOUNTS: &str = "/etc/passwd";
 
@@ -52,7 +54,16 @@ impl Instances {
             let why = format!("start it with {}: {}", lacks.one_of.join(" or "), lacks.why);
             return Err(single(profile, String::new(), why));
         }
+        if let Some(has) = rules.forbids.iter().find(|forbidden| forbidden.is_in(command)) {
+            let why = format!("start it without {}: {}", has.one_of.join(" or "), has.why);
+            return Err(single(profile, String::new(), why));
+        }
         let arguments = Arguments::read(&command.join("\0"));
+        let same = |value: &str| !PLACEHOLDERS.iter().any(|placeholder| value.contains(placeholder));
+        if let Some(shared) = rules.differs.iter().find(|one| arguments.any(&one.options).is_some_and(same)) {
+            let why = format!("{}; let it differ, as in {}", shared.why, shared.example);
+            return Err(single(profile, format!(" with the same {}", shared.options.join(" or ")), why));
+        }
         let options: Vec<&str> = profile.config_options.iter().map(String::as_str).collect();
         let config_path = match (arguments.option(&options), &profile.config_file) {
             (Some(folder), Some(file)) => Path::new(folder).join(file),
@@ -61,7 +72,10 @@ impl Instances {
         };
         let unreadable = |cause| ServiceError::Unreadable { path: config_path.display().to_string(), cause };
         let config_path = std::path::absolute(&config_path).map_err(unreadable)?;
-        let config = Config::read("", &config_path.display().to_string(), profile.format)?;
+        let config = match profile.config_options.is_empty() {
+            true => Config::of_text("", profile.format, ""),
+            false => Config::read("", &config_path.display().to_string(), profile.format)?,
+        };
         let found = Self { profile, config_path, config, command: command.to_vec() };
         found.check_lines(rules)?;
         Ok(Some(found))
@@ -100,11 +114,13 @@ impl Instances {
         &self.profile.name
     }
 
-    /// The ports that it serves: that of its configuration, else the usual ones.
+    /// The ports that it serves: that of its arguments or its configuration, else the usual ones.
     #[must_use]
     pub fn ports(&self) -> Vec<u16> {
+        let arguments = Arguments::read(&self.command.join("\0"));
         let lines = self.config.find("", "port");
-        let set = lines.last().and_then(|line| line.directive.value.parse().ok());
+        let line = lines.last().map(|line| line.directive.value.as_str());
+        let set = arguments.any(&self.profile.port_options).or(line).and_then(|port| port.parse().ok());
         set.map_or_else(|| self.profile.ports.clone(), |port| vec![port])
     }
 
@@ -126,6 +142,9 @@ impl Instances {
     /// A file cannot be written.
     pub fn prepare(&self, number: usize, folder: &Path) -> Result<Vec<String>, ServiceError> {
         let rules = &self.profile.instances;
+        if self.profile.config_options.is_empty() {
+            return Ok(self.command.clone());
+        }
         let shown = folder.display().to_string();
         let own = |text: &str| text.replace("{folder}", &shown).replace("{n}", &number.to_string());
         let written = self.write(folder, &self.text(rules, &own));
@@ -296,6 +315,9 @@ mod tests {
             ("chronyd -d", "start it with -x: only one process may set the clock"),
             ("chronyd -x", "start it with -d or -n"),
             ("rsyslogd -i /x", "start it with -n"),
+            ("nfcapd -D -w /flows/{n}", "start it without -D: it must stay in the foreground"),
+            ("nfcapd -w /flows -p 2055", "as in -w /var/cache/nfdump/{n}"),
+            ("nfcapd -w/flows/{n} -P /run/nfcapd.pid", "as in -P {folder}/nfcapd.pid"),
         ] {
             let error = Instances::of_command(&words(line)).unwrap_err().to_string();
             assert!(error.contains("cannot be multiplied") && error.contains(says), "{line}: {error}");
@@ -314,6 +336,15 @@ mod tests {
         ] {
             let instances = Instances::of_text(rsyslog, &["rsyslogd"], text);
             assert_eq!(instances.check_lines(&rsyslog.instances).is_err(), refused, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_server_without_a_configuration_file_has_its_arguments() {
+        for (line, ports) in [("nfcapd -w /flows/{n}", 9995), ("/opt/nfcapd -p 2055 -w /flows/{n}", 2055)] {
+            let instances = Instances::of_command(&words(line)).unwrap().unwrap();
+            assert_eq!(instances.ports(), [ports]);
+            assert_eq!(instances.prepare(2, Path::new("/nonexistent")).unwrap(), words(line));
         }
     }
 

@@ -22,7 +22,8 @@ pub struct Profile {
     pub(super) format: Format,
     /// Debian's configuration file.
     pub(super) config: String,
-    /// Options that name another file, or folder.
+    /// Options that name another file, or folder. Empty: its arguments are its configuration, and the file has them for the
+    /// service manager.
     pub(super) config_options: Vec<String>,
     /// The option names a folder: the file in it.
     pub(super) config_file: Option<String>,
@@ -34,6 +35,9 @@ pub struct Profile {
     pub(super) check: Vec<String>,
     /// How to find out that it serves.
     pub(super) probe: Probe,
+    /// Options that name its port.
+    #[serde(default)]
+    pub(super) port_options: Vec<String>,
     /// The ports that it usually serves.
     pub(super) ports: Vec<u16>,
     /// What several instances on one port need.
@@ -55,6 +59,10 @@ pub(super) struct InstancesProfile {
     pub(super) flow_state: Option<String>,
     /// Arguments that the command line must have: one of the words of each.
     pub(super) requires: Vec<Required>,
+    /// Arguments that it must not have: none of the words.
+    pub(super) forbids: Vec<Required>,
+    /// Options with a value of each instance's own, which the command line gives.
+    pub(super) differs: Vec<Differing>,
     /// Lines that the configuration must not have.
     pub(super) excludes: Vec<Excluded>,
     /// Options with a value of each instance's own.
@@ -67,12 +75,24 @@ pub(super) struct InstancesProfile {
     pub(super) user: Option<String>,
 }
 
-/// An argument that instances need.
+/// An argument that instances need, or must not have.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Required {
     /// One of these words.
     pub(super) one_of: Vec<String>,
+    /// Why.
+    pub(super) why: String,
+}
+
+/// Options whose value, if there is one, must have a placeholder.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Differing {
+    /// The options.
+    pub(super) options: Vec<String>,
+    /// What would be right.
+    pub(super) example: String,
     /// Why.
     pub(super) why: String,
 }
@@ -268,6 +288,7 @@ static PROFILES: LazyLock<Vec<Profile>> = LazyLock::new(|| {
         include_str!("../../services/chrony.toml"),
         include_str!("../../services/rsyslog.toml"),
         include_str!("../../services/coturn.toml"),
+        include_str!("../../services/nfcapd.toml"),
     ];
     files.into_iter().map(|text| toml::from_str(text).expect("the tests read every profile")).collect()
 });
@@ -278,13 +299,14 @@ mod tests {
 
     #[test]
     fn every_profile_is_read_and_what_it_proposes_can_be_set() {
-        assert_eq!(PROFILES.len(), 9);
+        assert_eq!(PROFILES.len(), 10);
         for profile in PROFILES.iter() {
             for executable in &profile.executables {
                 assert!(std::ptr::eq(Profile::of(executable).unwrap(), profile));
             }
             let instances = &profile.instances;
-            let own = instances.set.len() + instances.append.len() + instances.options.len();
+            let given = instances.append.len() + instances.options.len() + instances.differs.len();
+            let own = instances.set.len() + given;
             assert_eq!(instances.shared_state.is_some(), own == 0, "{}", profile.name);
             for knob in &profile.knobs {
                 let Some(value) = &knob.propose else { continue };

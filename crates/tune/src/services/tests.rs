@@ -234,3 +234,12 @@ fn what_cannot_be_set_is_said() {
     let two = [nsd.propose("server-count", "2").unwrap(), nsd.propose("server-count", "3").unwrap()];
     assert!(nsd.files(&two).unwrap_err().to_string().contains("server-count=2 and server-count=3"));
 }
+
+#[test]
+fn arguments_in_a_variable_are_read_and_nothing_is_proposed() {
+    assert_eq!(service("nfcapd", "nfcapd -w /flows").knobs()[0].value, None);
+    let path = "etc/nfdump/default.conf";
+    let (_root, service) = with("nfcapd", path, "-p 2055", "-p 2055 -B 131072");
+    assert_eq!(service.knobs()[0].value.as_deref(), Some("131072"));
+    assert_eq!(ids(&service.proposals(4, None)), [""; 0]);
+}

@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 use std::path::Path;
 use std::time::Duration;
 
-use udpath_rig::{Run, TIMEOUT, freeradius};
+use udpath_rig::{Flows, Run, TIMEOUT, collected, freeradius, netflow, nfcapd};
 
 use super::*;
 
@@ -182,4 +182,41 @@ fn rsyslog_writes_each_message_once() {
     expected.sort();
     assert_eq!(lines(), expected);
     scene.end(running);
+}
+
+/// nfcapd answers nothing: each record is in the files of one instance.
+#[test]
+fn nfcapd_writes_each_record_once() {
+    udpath_lab::needs_root!();
+    udpath_rig::needs_cpus!(2);
+    let _alone = udpath_rig::alone();
+    let scene = Scene::new("nfcapd");
+    let flows = [1, 2].map(|number| scene.path("flows").join(number.to_string()));
+    flows.iter().for_each(|folder| fs::create_dir_all(folder).unwrap());
+    let (program, port) = (nfcapd(), scene.port.to_string());
+    let same = scene.run(&["-n", "2"], &[&program, "-p", &port, "-w", &scene.text("flows")]).finish();
+    assert!(same.code() == Some(3) && same.err.contains("as in -w /var/cache/nfdump/{n}"), "{}", same.err);
+    scene.nothing_is_left();
+
+    let folder = scene.text("flows/{n}");
+    let mut running = scene.run(&["-n", "2"], &[&program, "-p", &port, "-w", &folder]).start();
+    running.says("ready: 2 instances");
+    let clients: Vec<UdpSocket> = (0..32).map(|_| scene.client()).collect();
+    let mut sent = Flows::default();
+    let mut send = || {
+        for client in &clients {
+            sent = Flows { flows: sent.flows + 1, bytes: sent.bytes + sent.flows + 1 };
+            client.send(&netflow(sent.flows as u32)).unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    (0..10).for_each(|_| send());
+    scene.ask(&["-n", "1"]);
+    (0..10).for_each(|_| send());
+    scene.ask(&["-n", "2"]);
+    (0..10).for_each(|_| send());
+    scene.end(running);
+    let [one, two] = flows.each_ref().map(|folder| collected(folder));
+    assert!(one.flows > 0 && two.flows > 0, "{one:?} {two:?}");
+    assert_eq!(Flows { flows: one.flows + two.flows, bytes: one.bytes + two.bytes }, sent);
 }
