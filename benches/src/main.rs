@@ -31,7 +31,7 @@
 //! | `dns` | `serve dns` answers at least 1.5 x what knotd does over XDP, 1.2 x the better of knotd and nsd over sockets, in less memory than nsd |
 //! | `radius` | `serve radius` answers at least 5 x what FreeRADIUS does |
 //! | `boost_servers` | `boost` shows a gain for two of six servers of Debian by changes around them, and a median of 1.3 x with their configuration |
-//! | `multiply` | two instances of chronyd, FreeRADIUS and a Python echo answer at least 1.8 x what one does; none is lost when one comes or goes |
+//! | `multiply` | two instances of chronyd, FreeRADIUS, a Python echo and nfcapd serve at least 1.8 x what one does; none is lost when one comes or goes |
 //! | `policy` | a socket policy adds nothing to a datagram: an interval around 0, narrower than 1 % of its cost |
 //! | `sink` | what receiving costs by recvfrom, recvmsg and recvmmsg; no bound |
 //! | `spread` | four sockets get 25 % +- 2 of one flow each, lose nothing at 3 x the limit of one; least loaded has 0.7 of round robin's p99 if a reader slows |

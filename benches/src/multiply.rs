@@ -16,8 +16,10 @@
 //! Here the socket engine sends, from threads that share CPUs with the instances, so bursts wait in the sockets: a policy
 //! gives them 8 MiB.
 
+mod collector;
+
 use std::cell::Cell;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +28,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use udpath_advise::result::Ratio;
-use udpath_lab::{Lab, LabBuilder, LinkSpec};
 use udpath_load::Engine;
 use udpath_load::plan::{Arrivals, Plan, Process};
 use udpath_load::result::{Counts, LoadResult};
@@ -36,7 +37,7 @@ use udpath_protocols::ntp::NtpLoad;
 use udpath_protocols::radius::{Auth, LoadConfig, RadiusLoad, Secret, Users};
 use udpath_rig::freeradius;
 
-use crate::bed::{FLOWS, serve, udpath};
+use crate::bed::{Bed, FLOWS, Running, udpath};
 use crate::claim::{Bound, Claim, Unit};
 use crate::race::{quantile, race};
 use crate::results::Results;
@@ -134,26 +135,38 @@ pub(crate) fn run(results: &mut Results) -> Result<()> {
     for server in servers {
         measure(results, &server, folder.path()).with_context(|| format!("multiply {}", server.what))?;
     }
-    Ok(())
+    collector::measure(results, folder.path()).context("multiply nfcapd")
+}
+
+/// A supervisor with two instances, and the machines around it.
+struct Instances<'a> {
+    bed: Bed,
+    _running: Running,
+    _policy: Policy<'a>,
+}
+
+impl<'a> Instances<'a> {
+    fn start(state: &'a str, port: u16, command: &[String]) -> Result<Self> {
+        let bed = Bed::new(true)?;
+        let policy = Policy::set(state)?;
+        let port = port.to_string();
+        let options = ["multiply", NAME, "-n", "2", "--port", &port, "--state", state, "--"];
+        let command: Vec<&str> = command.iter().map(String::as_str).collect();
+        let running = bed.serve(&udpath()?, &[&options[..], &command].concat())?;
+        Ok(Self { bed, _running: running, _policy: policy })
+    }
+
+    /// Ends them in order.
+    fn end(self) -> Result<()> {
+        self::command(&["multiply", NAME, "--stop"])
+    }
 }
 
 fn measure(results: &mut Results, server: &Server<'_>, folder: &Path) -> Result<()> {
-    let lab = LabBuilder::new("bench-multiply")
-        .machine("client")
-        .machine("server")
-        .link("client", "server", &LinkSpec::with_queues(2))
-        .up()?;
-    lab.machine("client")?.towards("server")?.spread_xps()?;
-    lab.machine("server")?.towards("client")?.spread_xps()?;
-    let napi = lab.machine("server")?.towards("client")?.ensure_napi()?;
     let state = folder.join(format!("journal-{}", server.id)).display().to_string();
-    let policy = Policy::set(&state)?;
-    let port = server.port.to_string();
-    let options = ["multiply", NAME, "-n", "2", "--port", &port, "--state", &state, "--"];
-    let command: Vec<&str> = server.command.iter().map(String::as_str).collect();
-    let running = serve(&lab, "server", &udpath()?, &[&options[..], &command].concat())?;
-
-    let target = SocketAddr::new(IpAddr::V4(lab.address_of("server", "client")?.ipv4), server.port);
+    let instances = Instances::start(&state, server.port, &server.command)?;
+    let bed = &instances.bed;
+    let target = bed.server(server.port)?;
     let runs = Cell::new(u64::from(std::process::id()) << 32);
     let protocol = || {
         runs.set(runs.get() + 1);
@@ -162,46 +175,39 @@ fn measure(results: &mut Results, server: &Server<'_>, folder: &Path) -> Result<
     let (mut one, mut two) = (Vec::new(), Vec::new());
     let rate = |count: usize, rates: &mut Vec<f64>| -> Result<f64> {
         set_count(count)?;
-        let result = closed_loop(&lab, target, &*protocol())?;
+        let result = closed_loop(bed, target, &*protocol())?;
         rates.push(result.tps);
         Ok(result.tps)
     };
     let ratio = race(server.what, WIDTH, BLOCKS, || rate(1, &mut one), || rate(2, &mut two))?;
     let (one, two) = (quantile(one, 0.5), quantile(two, 0.5));
-    results.add(&scaling(server, &ratio, one, two));
+    results.add(&scaling(server.id, server.what, &ratio, (one, two), "every request answered once"));
 
-    let counts = while_changing(&lab, target, LOAD * one, &*protocol())?;
+    let counts = while_changing(bed, target, LOAD * one, &*protocol())?;
     let what = format!("{}, instances added and removed at 80 % load: answered once / sent", server.what);
     let answered = (counts.ok + counts.late).saturating_sub(counts.duplicate) as f64 / counts.sent as f64;
-    let claim = Claim::new(
-        &format!("multiply.{}_changed", server.id),
-        what,
-        answered,
-        Unit::Ratio,
-        Bound::AtLeast(1.0),
-    );
-    let changes = CHANGED.as_millis() / CHANGE.as_millis();
-    results.add(&claim.with(format!(
-        "{} sent, {changes} changes, {} lost, {} duplicate",
-        counts.sent, counts.lost, counts.duplicate
-    )));
-    stop()?;
-    drop(running);
-    drop((policy, napi));
-    Ok(lab.down()?)
+    let detail = format!("{} sent, {} lost, {} duplicate", counts.sent, counts.lost, counts.duplicate);
+    results.add(&kept(server.id, &what, answered, &detail));
+    instances.end()
 }
 
-fn scaling(server: &Server<'_>, ratio: &Ratio, one: f64, two: f64) -> Claim {
-    let what = format!("{}, two instances / one", server.what);
-    Claim::ratio(&format!("multiply.{}", server.id), what, ratio, Bound::AtLeast(AT_LEAST)).with(format!(
-        "{:.0} and {:.0} k/s, every request answered once",
-        two / 1e3,
-        one / 1e3
-    ))
+fn scaling(id: &str, what: &str, ratio: &Ratio, (one, two): (f64, f64), detail: &str) -> Claim {
+    let what = format!("{what}, two instances / one");
+    let (two, one) = (two / 1e3, one / 1e3);
+    Claim::ratio(&format!("multiply.{id}"), what, ratio, Bound::AtLeast(AT_LEAST))
+        .with(format!("{two:.0} and {one:.0} k/s, {detail}"))
+}
+
+/// The claim that nothing is lost while instances change; `share`: of what was sent.
+fn kept(id: &str, what: &str, share: f64, detail: &str) -> Claim {
+    let id = format!("multiply.{id}_changed");
+    let at_most = CHANGED.as_millis() / CHANGE.as_millis();
+    Claim::new(&id, what.to_owned(), share, Unit::Ratio, Bound::AtLeast(1.0))
+        .with(format!("{detail}, up to {at_most} changes"))
 }
 
 /// A run in which every request had exactly one right reply.
-fn closed_loop(lab: &Lab, target: SocketAddr, protocol: &dyn Protocol) -> Result<LoadResult> {
+fn closed_loop(bed: &Bed, target: SocketAddr, protocol: &dyn Protocol) -> Result<LoadResult> {
     let plan = Plan {
         flows: FLOWS,
         arrivals: Arrivals::Closed { inflight: INFLIGHT },
@@ -211,21 +217,22 @@ fn closed_loop(lab: &Lab, target: SocketAddr, protocol: &dyn Protocol) -> Result
         timeout: WARMUP,
         ..Plan::new(target)
     };
-    let result = load(lab, &plan, Engine::Kernel, protocol)?;
+    let result = load(bed, &plan, Engine::Kernel, protocol)?;
     let counts = &result.counts;
     let wrong = counts.corrupt + counts.wrong_flow + counts.duplicate + counts.refused + counts.lost;
     ensure!(counts.ok > 0 && wrong == 0, "not every request was answered once: {counts:?}");
     Ok(result)
 }
 
-fn load(lab: &Lab, plan: &Plan, engine: Engine, protocol: &dyn Protocol) -> Result<LoadResult> {
+fn load(bed: &Bed, plan: &Plan, engine: Engine, protocol: &dyn Protocol) -> Result<LoadResult> {
     let never = AtomicBool::new(false);
-    lab.machine("client")?
+    bed.lab
+        .machine("client")?
         .run(|| udpath_load::run(plan, engine, protocol, &mut |_| (), &never).context("the load"))?
 }
 
 /// Random arrivals at a rate, while the number of instances changes between one and two.
-fn while_changing(lab: &Lab, target: SocketAddr, rate: f64, protocol: &dyn Protocol) -> Result<Counts> {
+fn while_changing(bed: &Bed, target: SocketAddr, rate: f64, protocol: &dyn Protocol) -> Result<Counts> {
     let plan = Plan {
         flows: CHANGED_FLOWS,
         arrivals: Arrivals::Open { rate, process: Process::Poisson },
@@ -234,6 +241,11 @@ fn while_changing(lab: &Lab, target: SocketAddr, rate: f64, protocol: &dyn Proto
         timeout: Duration::from_secs(2),
         ..Plan::new(target)
     };
+    Ok(changing(|| load(bed, &plan, Engine::Socket, protocol))?.counts)
+}
+
+/// Does `work` while the number of instances changes between one and two.
+fn changing<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     let ended = AtomicBool::new(false);
     thread::scope(|scope| {
         let changes = scope.spawn(|| -> Result<()> {
@@ -246,19 +258,15 @@ fn while_changing(lab: &Lab, target: SocketAddr, rate: f64, protocol: &dyn Proto
             }
             Ok(())
         });
-        let result = load(lab, &plan, Engine::Socket, protocol);
+        let result = work();
         ended.store(true, Ordering::Relaxed);
         changes.join().ok().context("the changes panicked")??;
-        Ok(result?.counts)
+        result
     })
 }
 
 fn set_count(count: usize) -> Result<()> {
     command(&["multiply", NAME, "-n", &count.to_string()])
-}
-
-fn stop() -> Result<()> {
-    command(&["multiply", NAME, "--stop"])
 }
 
 fn command(arguments: &[&str]) -> Result<()> {
