@@ -54,7 +54,7 @@ pub use target::Served;
 #[derive(Debug)]
 pub enum Traffic {
     /// A load, the same in every trial: transactions per second are compared.
-    Load(LoadConfig),
+    Load(Box<LoadConfig>),
     /// What its clients send anyway, in trials of this length: datagrams per second of CPU time are compared.
     Live(Duration),
 }

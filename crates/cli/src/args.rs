@@ -23,6 +23,7 @@ pub(crate) mod history;
 pub(crate) mod lab;
 pub(crate) mod load;
 pub(crate) mod man;
+pub(crate) mod merge;
 pub(crate) mod multiply;
 pub(crate) mod place;
 pub(crate) mod plan;
@@ -108,6 +109,8 @@ pub(crate) enum Verb {
     Report(report::Args),
     /// Compare two results of boost, load or profile: is the second one better?
     Compare(compare::Args),
+    /// Add up the results of load segments that ran on several machines
+    Merge(merge::Args),
     /// Show the results that were kept, and the dates at which a figure changed
     History(history::Args),
     /// Print shell completions

@@ -50,6 +50,7 @@ fn main() -> ExitCode {
         Verb::Support(args) => verbs::support::run(&args),
         Verb::Report(args) => verbs::report::run(&args),
         Verb::Compare(args) => verbs::compare::run(&args),
+        Verb::Merge(args) => verbs::merge::run(&args),
         Verb::History(args) => verbs::history::run(&args),
         Verb::Completions(args) => verbs::completions::run(&args, &mut Cli::command()),
         Verb::Man(args) => verbs::man::run(&args, Cli::command()),

@@ -13,6 +13,7 @@ pub(crate) mod lab;
 pub(crate) mod load;
 pub(crate) mod machine;
 pub(crate) mod man;
+pub(crate) mod merge;
 pub(crate) mod multiply;
 mod page;
 pub(crate) mod plan;

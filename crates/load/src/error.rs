@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -70,6 +71,17 @@ pub enum Error {
         /// What happened, as a sentence.
         why: String,
     },
+
+    /// The time of the start is in the past.
+    #[error(
+        "the start passed {:.1} s before the flows were open: choose a later --start-at, and compare this machine's clock with \
+         the others'", .0.as_secs_f64()
+    )]
+    StartPassed(Duration),
+
+    /// The run was stopped while it waited for its start.
+    #[error("the run was stopped before its start")]
+    StoppedBeforeStart,
 
     /// No reply came back.
     #[error(

@@ -24,15 +24,17 @@ const OTHER_FILES: u64 = 64;
 /// Longest time a TCP connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Opens all flows, in order.
+/// Opens all flows of this machine, in order.
 pub(crate) fn open(plan: &Plan) -> Result<Vec<OwnedFd>, Error> {
-    allow_files(u64::from(plan.flows) + OTHER_FILES)?;
+    let own = plan.own_flows();
+    allow_files(u64::from(own) + OTHER_FILES)?;
     let mut ports = SourcePorts::new(plan);
-    (0..plan.flows).map(|flow| open_one(plan, flow, &mut ports)).collect()
+    (0..own).map(|flow| open_one(plan, flow, &mut ports)).collect()
 }
 
+/// Opens the machine's own flow `flow`.
 fn open_one(plan: &Plan, flow: u32, ports: &mut SourcePorts) -> Result<OwnedFd, Error> {
-    let target = plan.target(flow);
+    let target = plan.target(plan.flow(flow));
     let family = if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let (kind, protocol) = match plan.transport {
         Transport::Udp => (SocketType::DGRAM, ipproto::UDP),
@@ -91,23 +93,26 @@ fn no_port(flow: u32) -> Error {
     }
 }
 
-/// Assigns the ports of the plan's range, starting with the first for each source address.
+/// Assigns the segment's ports of the plan's range, starting with the first for each source address.
 struct SourcePorts {
     range: Option<crate::plan::PortRange>,
     /// Next port to try, per source address; beyond the range if none is left.
     next: Vec<u32>,
+    /// From one port of the segment to the next: the others belong to other segments.
+    step: u32,
 }
 
 impl SourcePorts {
     fn new(plan: &Plan) -> Self {
-        let first = plan.source_ports.map_or(0, |r| u32::from(r.first));
-        Self { range: plan.source_ports, next: vec![first; plan.sources.len().max(1)] }
+        let first = plan.source_ports.map_or(0, |r| u32::from(r.first)) + plan.flow(0);
+        let step = plan.segment.of();
+        Self { range: plan.source_ports, next: vec![first; plan.sources.len().max(1)], step }
     }
 
     fn next(&mut self, source: usize) -> Option<u16> {
         let port = self.next[source];
         let last = self.range.map_or(0, |r| u32::from(r.last));
-        self.next[source] += 1;
+        self.next[source] = port.saturating_add(self.step);
         (port <= last).then_some(port as u16)
     }
 }
@@ -132,7 +137,7 @@ fn bind_source(
             None => 0,
             Some(range) => ports.next(slot).ok_or(Error::PortsExhausted {
                 found: flow,
-                flows: plan.flows,
+                flows: plan.own_flows(),
                 first: range.first,
                 last: range.last,
             })?,

@@ -34,6 +34,7 @@ use udpath_bpf::ClosedLoop;
 use crate::plan::{Arrivals, Mode, Plan, PlanError, Transport};
 use crate::progress::Progress;
 use crate::result::LoadResult;
+use crate::start;
 use crate::template::Protocol;
 use interface::Interface;
 use loops::{Loop, Running};
@@ -100,7 +101,7 @@ pub(crate) fn check(plan: &Plan) -> Result<u32, PlanError> {
             "supports UDP request and reply only: use the socket engine for TCP, stream and flood",
         );
     }
-    let slots = u64::from(plan.flows) * u64::from(inflight);
+    let slots = u64::from(plan.own_flows()) * u64::from(inflight);
     if slots > MAX_SLOTS {
         return cannot(
             "supports at most 1048576 requests in flight over all flows: lower --flows or --inflight",
@@ -130,6 +131,10 @@ pub fn run(
     let layouts: Vec<_> = loops.iter().map(|one| one.layout(inflight)).collect();
     let in_kernel = ClosedLoop::attach(&interface.name, &layouts).map_err(KernelError::from)?;
     let memories = in_kernel.memories();
+    if plan.start_at.is_some() {
+        start::sleep_until(start::await_start(plan, stop)?);
+    }
+    let start_skew = start::skew(plan);
     let mut running = Running::start(&loops, memories, inflight)?;
 
     let mut watch = Watch::new(plan, progress, stop);
@@ -150,7 +155,8 @@ pub fn run(
                 .map_or_else(String::new, |e| format!(" The last send failed: {e}.")),
         });
     }
-    let mut result = measured.into_result(plan, protocol.name(), inflight, &interface, &ended.account);
+    let mut result =
+        measured.into_result(plan, protocol.name(), inflight, &interface, &ended.account, start_skew);
     result.warnings.extend(ended.remembered(&loops, result.tps));
     result.kinds = ended.kinds;
     result.generator.notes.extend(ended.note);
@@ -251,6 +257,7 @@ impl<'a> Watch<'a> {
             ok: counts.ok,
             lost: counts.lost,
             tps: counts.ok.saturating_sub(ok_then) as f64 / since.as_secs_f64(),
+            interval: None,
         });
         self.reported = (Instant::now(), counts.ok);
     }

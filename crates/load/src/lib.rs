@@ -29,6 +29,7 @@ pub mod result;
 mod run;
 pub mod search;
 mod socket;
+pub mod start;
 pub mod template;
 mod threads;
 mod transmit;

@@ -9,17 +9,21 @@
 
 mod error;
 mod schedule;
+mod segment;
 mod words;
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
 
 pub use error::PlanError;
 pub use schedule::{Intended, Schedule};
+pub use segment::{MAX_SEGMENTS, Segment};
 
 /// Largest UDP payload over IPv4, bytes: 65,535 less the IP and UDP headers.
 pub const MAX_SIZE: usize = 65_507;
-/// Most flows of a plan: every flow is a socket. Two source addresses with all their ports.
+/// Most flows of one machine: every flow is a socket. Two source addresses with all their ports.
 pub const MAX_FLOWS: u32 = 131_072;
 /// Most sending threads of a plan.
 pub const MAX_THREADS: usize = 1024;
@@ -33,7 +37,7 @@ pub const MAX_TIME: Duration = Duration::from_secs(7 * 86_400);
 pub const MAX_PENDING: u64 = 16 << 20;
 
 /// Datagrams or connections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Transport {
     /// UDP: one connected socket per flow.
     Udp,
@@ -42,7 +46,7 @@ pub enum Transport {
 }
 
 /// The traffic pattern of a flow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mode {
     /// Request and reply: transactions.
     Rr,
@@ -53,7 +57,7 @@ pub enum Mode {
 }
 
 /// The random process of an open loop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Process {
     /// Equal intervals.
     Constant,
@@ -67,7 +71,7 @@ pub enum Process {
 }
 
 /// When transactions begin.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Arrivals {
     /// A new request as soon as one is answered or given up. In one-way modes: as fast as the kernel accepts them.
     Closed {
@@ -91,7 +95,7 @@ pub enum Arrivals {
 }
 
 /// A range of ports, both ends included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortRange {
     /// First port, not 0.
     pub first: u16,
@@ -107,8 +111,8 @@ impl PortRange {
     }
 }
 
-/// A whole run, as data.
-#[derive(Debug, Clone, PartialEq)]
+/// A whole run, as data. Flows, rates and requests in flight are those of all segments together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// Datagrams or connections.
     pub transport: Transport,
@@ -118,9 +122,9 @@ pub struct Plan {
     pub targets: Vec<SocketAddr>,
     /// Number of flows: distinct pairs of source and target address and port.
     pub flows: u32,
-    /// Source addresses; flow `i` takes source `(i / targets) mod n`. Empty: the kernel chooses.
+    /// Source addresses of this machine; its own flow `i` takes source `(i / targets) mod n`. Empty: the kernel chooses.
     pub sources: Vec<IpAddr>,
-    /// Source ports; none: the kernel chooses.
+    /// Source ports, of which segment `i` of `n` uses every `n`-th, beginning with the `i`-th; none: the kernel chooses.
     pub source_ports: Option<PortRange>,
     /// When transactions begin.
     pub arrivals: Arrivals,
@@ -134,12 +138,18 @@ pub struct Plan {
     pub timeout: Duration,
     /// Seed of everything random: arrival times and payloads.
     pub seed: u64,
-    /// Sending threads; flow `i` belongs to thread `i mod n`.
+    /// Sending threads of this machine; its own flow `i` belongs to thread `i mod n`.
     pub threads: usize,
     /// Mode `rr` over kernel sockets: requests of one flow that are due together leave as few messages, which the device,
     /// or a receiver on this machine, separates (GSO). Each is a datagram of its own. It saves CPU time, but to a
     /// receiver behind a veth or the loopback the requests arrive as one packet, which costs it less than a network's would.
     pub gso: bool,
+    /// The share of the plan that this machine carries out.
+    pub segment: Segment,
+    /// When the warm-up begins (`CLOCK_REALTIME`); none: as soon as the flows are open.
+    pub start_at: Option<SystemTime>,
+    /// How far this machine's clock is ahead of the one that `start_at` is by, nanoseconds.
+    pub clock_ahead_ns: i64,
 }
 
 impl Plan {
@@ -161,6 +171,9 @@ impl Plan {
             seed: 1,
             threads: 1,
             gso: false,
+            segment: Segment::WHOLE,
+            start_at: None,
+            clock_ahead_ns: 0,
         }
     }
 
@@ -184,6 +197,36 @@ impl Plan {
         }
     }
 
+    /// Number of flows of this machine.
+    #[must_use]
+    pub fn own_flows(&self) -> u32 {
+        self.segment.flows(self.flows)
+    }
+
+    /// The number in the plan of this machine's own flow `own`.
+    #[must_use]
+    pub fn flow(&self, own: u32) -> u32 {
+        self.segment.flow(own)
+    }
+
+    /// Parts of the plan: sending threads of all machines.
+    #[must_use]
+    pub fn parts(&self) -> usize {
+        self.threads * self.segment.of() as usize
+    }
+
+    /// The part that thread `thread` of this machine carries out.
+    #[must_use]
+    pub fn part(&self, thread: usize) -> usize {
+        self.segment.part(thread)
+    }
+
+    /// The mean rate of this machine over the window, transactions per second; none for a closed loop.
+    #[must_use]
+    pub fn own_offered(&self) -> Option<f64> {
+        self.offered().map(|rate| rate / f64::from(self.segment.of()))
+    }
+
     /// The mean rate over the window, transactions per second; none for a closed loop.
     #[must_use]
     pub fn offered(&self) -> Option<f64> {
@@ -200,11 +243,11 @@ impl Plan {
         self.targets[flow as usize % self.targets.len()]
     }
 
-    /// Source address of flow `flow`, if the plan names any.
+    /// Source address of this machine's own flow `own`, if the plan names any.
     #[must_use]
-    pub fn source(&self, flow: u32) -> Option<IpAddr> {
+    pub fn source(&self, own: u32) -> Option<IpAddr> {
         let n = self.sources.len();
-        (n > 0).then(|| self.sources[(flow as usize / self.targets.len()) % n])
+        (n > 0).then(|| self.sources[(own as usize / self.targets.len()) % n])
     }
 
     /// Maximum number of unanswered requests of one flow at one moment: the size of the table of pending requests.
@@ -257,16 +300,22 @@ impl Plan {
                 return Err(PlanError::Source(*source));
             }
         }
-        if self.flows == 0 || self.flows > MAX_FLOWS {
-            return Err(PlanError::Flows(self.flows));
+        if !self.segment.is_whole() && self.mode != Mode::Rr {
+            return Err(PlanError::OneWaySegment(self.mode));
+        }
+        if self.flows == 0 || self.own_flows() > MAX_FLOWS {
+            return Err(PlanError::Flows(self.own_flows()));
+        }
+        if self.flows < self.segment.of() {
+            return Err(PlanError::EmptySegments { flows: self.flows, segments: self.segment.of() });
         }
         if let Some(ports) = self.source_ports {
             if ports.first == 0 || ports.last < ports.first {
                 return Err(PlanError::PortRange(ports));
             }
             let addresses = self.sources.len().max(1) as u32;
-            let have = ports.count() * addresses;
-            if have < self.flows {
+            let have = u64::from(self.segment.flows(ports.count())) * u64::from(addresses);
+            if have < u64::from(self.own_flows()) {
                 return Err(PlanError::TooFewPorts { flows: self.flows, ports, addresses });
             }
         }
@@ -296,8 +345,8 @@ impl Plan {
         if self.threads == 0 || self.threads > MAX_THREADS {
             return Err(PlanError::Threads(self.threads));
         }
-        if self.threads > self.flows as usize {
-            return Err(PlanError::IdleThreads { threads: self.threads, flows: self.flows });
+        if self.threads > self.own_flows() as usize {
+            return Err(PlanError::IdleThreads { threads: self.threads, flows: self.own_flows() });
         }
         for (what, time) in [("duration", self.duration), ("timeout", self.timeout)] {
             if time < Duration::from_millis(1) {
@@ -313,7 +362,7 @@ impl Plan {
         if self.transport == Transport::Tcp && self.mode == Mode::Flood {
             return Err(PlanError::TcpFlood);
         }
-        let pending = self.pending_per_flow().saturating_mul(u64::from(self.flows));
+        let pending = self.pending_per_flow().saturating_mul(u64::from(self.own_flows()));
         if self.mode == Mode::Rr && pending > MAX_PENDING {
             return Err(PlanError::Pending { pending });
         }

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use crate::result::Latency;
+
 /// The state of a run, passed to the caller a few times per second.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Progress {
     /// Time since the window began; zero during the warm-up.
     pub elapsed: Duration,
@@ -17,4 +19,7 @@ pub struct Progress {
     pub lost: u64,
     /// Transactions completed per second (one-way modes: sent) since the last report.
     pub tps: f64,
+    /// Once per second, by the engines in user space: latency, intended to answered, of the window's requests that were answered since the
+    /// last such report.
+    pub interval: Option<Latency>,
 }

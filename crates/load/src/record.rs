@@ -16,4 +16,4 @@ mod tally;
 pub use evidence::{Evidence, ThreadTime};
 pub use outcome::{Arrived, Outcome, Stopwatch};
 pub(crate) use pending::{Answer, Pending, Seen};
-pub(crate) use tally::Tally;
+pub(crate) use tally::{Tally, empty, latency};

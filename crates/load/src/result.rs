@@ -13,8 +13,10 @@ use crate::cpu::CpuUse;
 use crate::origin::Origin;
 
 mod merge;
+mod segments;
 mod series;
 
+pub use segments::{MergeError, SegmentResult, Segments, Share, Start};
 pub use series::Series;
 pub(crate) use series::Slices;
 
@@ -78,6 +80,15 @@ pub struct LoadResult {
     pub per_core: PerCore,
     /// Anything that makes the figures doubtful (all traffic on one CPU, ...).
     pub warnings: Vec<String>,
+    /// When it started, if the plan has a time for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<Start>,
+    /// Of a segment: which one, of which plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segment: Option<Share>,
+    /// Of a sum: its segments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segments: Option<Segments>,
     /// When and where it was measured, if the program that ran it says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,

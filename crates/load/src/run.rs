@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::plan::{Mode, Plan, PlanError, Transport};
 use crate::record::{Arrived, Outcome};
-use crate::result::{LoadResult, Slices};
+use crate::result::{LoadResult, Share, Slices};
 use crate::template::{Protocol, Received};
 use crate::{Error, Progress, kernel, socket, xdp};
 
@@ -55,7 +55,7 @@ impl fmt::Display for Engine {
     }
 }
 
-/// Carries out `plan` and returns what was measured. Takes the warm-up, the window and at most two timeouts to drain.
+/// Carries out this machine's segment of `plan` and returns what was measured. Takes the time until the start, the warm-up, the window and at most two timeouts to drain.
 ///
 /// `progress` is called a few times per second from the calling thread. Setting `stop` ends the window early; the
 /// result then covers what was measured until then. Sockets belong to the network namespace of the calling thread.
@@ -107,6 +107,7 @@ pub fn run(
         Err(_) => return done,
     };
     result.series = slices.series();
+    result.segment = plan.start_at.map(|_| Share::of(plan, protocol.name()));
     result.warnings.extend(protocol.hint(result));
     done
 }
@@ -141,7 +142,7 @@ fn finish(
 }
 
 /// A one-way run; reads the receivers' counters before and after it. The warm-up is a separate run, so that the counters
-/// cover the window only.
+/// cover the window only; it is the one that starts at the plan's time.
 fn one_way(
     plan: &Plan,
     protocol: &dyn Protocol,
@@ -152,7 +153,7 @@ fn one_way(
     if !plan.warmup.is_zero() {
         let warmup = Plan { duration: plan.warmup, warmup: Duration::ZERO, ..plan.clone() };
         finish(&warmup, protocol, socket::run(&warmup, protocol, &mut |_| (), stop)?)?;
-        plan.warmup = Duration::ZERO;
+        (plan.warmup, plan.start_at) = (Duration::ZERO, None);
         settled(&plan, protocol);
     }
     if protocol.asked_by_caller() {

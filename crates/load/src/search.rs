@@ -268,6 +268,7 @@ mod tests {
             evidence: Evidence::default(),
             cpus: Vec::new(),
             warnings: Vec::new(),
+            start_skew: None,
         };
         let arrivals = Arrivals::Open { rate: 2000.0, process: Process::Constant };
         outcome.into_result(&Plan { arrivals, ..Plan::new(([127, 0, 0, 1], 7).into()) })

@@ -1,6 +1,6 @@
 //! The socket engine: carries out a plan with threads over kernel sockets.
 //!
-//! With T threads, flow `i` belongs to thread `i mod T`, which has one epoll instance for all of its flows.
+//! With T threads, the machine's own flow `i` belongs to thread `i mod T`, which has one epoll instance for all of its flows.
 
 mod sys;
 mod tcp;
@@ -14,9 +14,9 @@ use std::time::Instant;
 use crate::plan::{Mode, Plan, Transport};
 use crate::record::Outcome;
 use crate::template::Protocol;
-use crate::threads::{self, Clock, Poller, Report, START_DELAY, Shared};
+use crate::threads::{self, Clock, Poller, Report, Shared};
 use crate::transmit::{self, Ledger};
-use crate::{Error, Progress};
+use crate::{Error, Progress, start};
 
 /// The input of one thread.
 struct Task<'a> {
@@ -39,16 +39,18 @@ pub(crate) fn run(
         parts[flow % plan.threads].push(socket);
     }
     let shared = Shared::new(stop, plan.threads);
-    let clock = Clock::new(Instant::now() + START_DELAY, plan);
+    let mut clock = Clock::new(Instant::now(), plan);
     let mut tasks = Vec::with_capacity(plan.threads);
     for (thread, sockets) in parts.into_iter().enumerate() {
         let poller = Poller::new().map_err(|e| Error::system("make an epoll instance", e))?;
         let template = protocol.template();
         let max_reply = template.max_reply(plan.size);
-        let numbers = (thread as u32..plan.flows).step_by(plan.threads);
+        let numbers = (thread as u32..plan.own_flows()).step_by(plan.threads).map(|own| plan.flow(own));
         let ledger = Ledger::new(plan, thread, clock, &shared, template, numbers);
         tasks.push(Task { ledger, sockets, poller, max_reply });
     }
+    clock = Clock::new(start::await_start(plan, stop)?, plan);
+    tasks.iter_mut().for_each(|task| task.ledger.clock = clock);
     let (reports, cpus) = threads::run(plan, clock, &shared, tasks, work, progress)?;
     Ok(threads::conclude("socket", plan, protocol, reports, cpus))
 }

@@ -13,6 +13,7 @@
 
 mod clock;
 mod failures;
+mod intervals;
 mod sys;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -29,6 +30,7 @@ use crate::{Error, Progress};
 
 pub(crate) use clock::{Clock, MAX_PAUSE};
 pub(crate) use failures::Failures;
+use intervals::{Copies, Intervals};
 pub(crate) use sys::Poller;
 
 /// Time between the creation of the threads and the start of the plan: by then all of them are waiting.
@@ -47,6 +49,8 @@ pub(crate) struct Shared<'a> {
     /// Threads whose window is not over.
     pub(crate) running: AtomicUsize,
     pub(crate) counters: Vec<CachePadded<Counters>>,
+    /// For the reports of latency.
+    pub(crate) copies: Copies,
 }
 
 #[derive(Default)]
@@ -62,6 +66,7 @@ impl<'a> Shared<'a> {
             cut: AtomicBool::new(false),
             running: AtomicUsize::new(threads),
             counters: (0..threads).map(|_| CachePadded::default()).collect(),
+            copies: Copies::new(threads),
         }
     }
 
@@ -95,6 +100,8 @@ pub(crate) struct Report {
     /// When its window ended, nanoseconds since the start.
     pub(crate) ended: u64,
     pub(crate) unsent: u64,
+    /// How late it started, if the plan has a time for that, nanoseconds.
+    pub(crate) start_skew: Option<i64>,
     pub(crate) queue_full: u64,
     pub(crate) held_back: u64,
     pub(crate) own_drops: u64,
@@ -158,7 +165,7 @@ fn supervise(
     progress: &mut dyn FnMut(&Progress),
 ) -> Vec<crate::cpu::CpuUse> {
     let mut lost = Lost::new(plan.timeout);
-    let mut watch = None;
+    let (mut watch, mut intervals, mut interval) = (None, Intervals::new(), None);
     let mut last = (Instant::now(), 0, 0);
     while shared.running.load(Ordering::Acquire) > 0 {
         let until_window = Duration::from_nanos(clock.window().saturating_sub(clock.now()));
@@ -168,6 +175,7 @@ fn supervise(
         let slice = if watch.is_none() { POLL_INTERVAL.min(until_window) } else { POLL_INTERVAL };
         // This thread sends nothing, so a coarse sleep is fine.
         thread::sleep(slice);
+        interval = intervals.report(&shared.copies).or(interval);
         let since = last.0.elapsed();
         if since >= REPORT_INTERVAL {
             let (sent, ok) = shared.totals();
@@ -179,6 +187,7 @@ fn supervise(
                 ok,
                 lost: if plan.mode == Mode::Rr { lost.at(clock.now(), sent, ok) } else { 0 },
                 tps: done as f64 / since.as_secs_f64(),
+                interval: interval.take(),
             });
             last = (Instant::now(), sent, ok);
         }
@@ -226,11 +235,12 @@ pub(crate) fn conclude(
     let mut failures = Failures::default();
     let mut warnings: Vec<String> = Vec::new();
     let ended = reports.iter().map(|r| r.ended).max().unwrap_or(0);
+    let start_skew = reports.iter().filter_map(|report| report.start_skew).max_by_key(|skew| skew.abs());
     let seconds = ended.saturating_sub(plan.warmup.as_nanos() as u64) as f64 / 1e9;
     let mut evidence = Evidence {
         seconds,
         open_loop: plan.peak_rate().is_some(),
-        interval: plan.offered().map(|rate| Duration::from_secs_f64(plan.threads as f64 / rate)),
+        interval: plan.offered().map(|rate| Duration::from_secs_f64(plan.parts() as f64 / rate)),
         ..Evidence::default()
     };
     for report in reports {
@@ -271,6 +281,7 @@ pub(crate) fn conclude(
         evidence,
         cpus,
         warnings,
+        start_skew,
     };
     (outcome, cut)
 }

@@ -134,6 +134,7 @@ impl<T: Transmit> Loop<'_, T> {
         if let Source::Schedule(due) = &mut self.source {
             self.ledger.unsent += due.unsent(self.ledger.plan, clock.window(), ended);
         }
+        self.ledger.start_skew = window.start_skew;
         let time = window.end();
         if self.ledger.plan.mode == Mode::Rr {
             self.drain();

@@ -49,9 +49,9 @@ use udpath_stack::wire;
 use crate::plan::{Mode, Plan, PlanError, Transport};
 use crate::record::Outcome;
 use crate::template::Protocol;
-use crate::threads::{self, Clock, START_DELAY, Shared};
+use crate::threads::{self, Clock, Shared};
 use crate::transmit::{Ledger, work};
-use crate::{Error, Progress};
+use crate::{Error, Progress, start};
 use lane::Lane;
 use live::Live;
 use mailbox::mailboxes;
@@ -111,8 +111,9 @@ pub(crate) fn check(plan: &Plan) -> Result<(), Error> {
     if let Some(target) = plan.targets.iter().find(|target| target.ip().is_loopback()) {
         return Err(cannot(routes::over_the_loopback(target.ip())));
     }
-    if plan.flows > MAX_FLOWS {
-        return Err(cannot(format!("{} flows exceed its limit of {MAX_FLOWS}; use fewer", plan.flows)));
+    let flows = plan.own_flows();
+    if flows > MAX_FLOWS {
+        return Err(cannot(format!("{flows} flows exceed its limit of {MAX_FLOWS}; use fewer")));
     }
     Ok(())
 }
@@ -148,12 +149,12 @@ pub(crate) fn run(
         lanes[number % plan.threads].push(Lane::new(port));
     }
     let mut flows: Vec<Vec<_>> = (0..plan.threads).map(|_| Vec::new()).collect();
-    for flow in 0..plan.flows {
-        let entry = table.entry(flow);
+    for own in 0..plan.own_flows() {
+        let (entry, flow) = (table.entry(own), plan.flow(own));
         let link = links[flow as usize % links.len()];
         let headers = wire::Flow::new(link, entry.local, entry.remote)
             .map_err(|_| failed("a flow has addresses of different families"))?;
-        let lane = flow as usize % queues / plan.threads;
+        let lane = own as usize % queues / plan.threads;
         flows[entry.thread as usize].push((flow, Flow { lane, headers: wire::Template::new(&headers) }));
     }
     let lives: Vec<Option<Live>> = lanes
@@ -163,7 +164,7 @@ pub(crate) fn run(
         .collect();
 
     let shared = Shared::new(stop, plan.threads);
-    let clock = Clock::new(Instant::now() + START_DELAY, plan);
+    let mut clock = Clock::new(Instant::now(), plan);
     let mut tasks = Vec::with_capacity(plan.threads);
     let all = mailboxes(plan.threads)?.into_iter().zip(lanes).zip(flows).zip(lives).enumerate();
     for (thread, (((mailboxes, lanes), flows), live)) in all {
@@ -173,6 +174,8 @@ pub(crate) fn run(
         tasks.push((if protocol.one_size() { frames } else { frames.with_scratch() }, ledger));
     }
 
+    clock = Clock::new(start::await_start(plan, stop)?, plan);
+    tasks.iter_mut().for_each(|(_, ledger)| ledger.clock = clock);
     let carry_out = |(frames, ledger)| work(frames, ledger);
     let (reports, cpus) = threads::run(plan, clock, &shared, tasks, carry_out, progress)?;
     let (mut outcome, cut) = threads::conclude(NAME, plan, protocol, reports, cpus);

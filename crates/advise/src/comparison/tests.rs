@@ -41,6 +41,9 @@ fn load(tps: f64) -> LoadResult {
         cpus: Vec::new(),
         per_core: PerCore::default(),
         warnings: Vec::new(),
+        start: None,
+        segment: None,
+        segments: None,
         origin: None,
     }
 }

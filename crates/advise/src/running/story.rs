@@ -95,7 +95,8 @@ fn held(races: &[Race]) -> impl Iterator<Item = bool> {
 /// What the server was measured under.
 fn summary(traffic: &Traffic) -> LoadSummary {
     match traffic {
-        Traffic::Load(LoadConfig { plan, engine, protocol, .. }) => {
+        Traffic::Load(load) => {
+            let LoadConfig { plan, engine, protocol, .. } = &**load;
             let size = mean_size(&**protocol, plan.size);
             let ipv6 = plan.targets.iter().any(std::net::SocketAddr::is_ipv6);
             LoadSummary {

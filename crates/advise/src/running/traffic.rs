@@ -51,7 +51,7 @@ pub(super) enum Refused {
 /// The traffic of a boost.
 pub(super) enum Sent<'a> {
     /// A load, run for each trial.
-    Load(Load<'a>),
+    Load(Box<Load<'a>>),
     /// What clients send.
     Live(Box<LiveTraffic<'a>>),
 }
@@ -79,7 +79,7 @@ impl<'a> Sent<'a> {
                     (Place::Here, _) => Place::Process(std::process::id()),
                     (from, _) => from.clone(),
                 };
-                Self::Load(Load { config: load, other: load::other(&load.plan), from, stop })
+                Self::Load(Box::new(Load { config: load, other: load::other(&load.plan), from, stop }))
             }
             Traffic::Live(length) => Self::Live(Box::new(LiveTraffic {
                 length: *length,

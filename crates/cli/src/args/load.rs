@@ -4,11 +4,11 @@ pub(crate) mod task;
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::builder::TypedValueParser;
 use udpath_load::Engine;
-use udpath_load::plan::{Mode, Process, Transport};
+use udpath_load::plan::{Mode, Process, Segment, Transport};
 use udpath_protocols::{PROTOCOLS, ProtocolEntry};
 
 use super::history::RecordArgs;
@@ -69,7 +69,7 @@ pub(crate) struct Args {
     /// Source ports
     #[arg(long, value_parser = value::ports, value_name = "LOW-HIGH")]
     pub(crate) source_ports: Option<RangeInclusive<u16>>,
-    /// Sending threads [default: half of the CPUs]
+    /// Sending threads [default: half of the CPUs; with --segment, 1]
     #[arg(long, value_name = "N", value_parser = value::count::<usize>)]
     pub(crate) threads: Option<usize>,
     /// Send requests of one flow that are due together as few messages (UDP_SEGMENT); needs mode rr over UDP sockets
@@ -78,6 +78,12 @@ pub(crate) struct Args {
     /// Seed of the arrival times
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,
+    /// The I-th of N shares of this load, for N machines: rates and flows are those of all together
+    #[arg(long, value_name = "I/N", requires = "start_at")]
+    pub(crate) segment: Option<Segment>,
+    /// When to start, by this machine's clock (RFC 3339, such as 2026-11-23T22:30:00Z) [default: at once]
+    #[arg(long, value_name = "TIME", value_parser = value::timestamp, conflicts_with_all = ["find_max", "lab"])]
+    pub(crate) start_at: Option<SystemTime>,
     /// Search for the highest rate within --loss and --p99; with --engine kernel, by the number in flight
     #[arg(long, conflicts_with = "record")]
     pub(crate) find_max: bool,

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Splits a number from its unit.
 fn split(text: &str) -> (&str, &str) {
@@ -142,26 +142,60 @@ pub(super) fn ramp(text: &str) -> Result<(f64, f64), String> {
 pub(super) fn date(text: &str) -> Result<u64, String> {
     let parsed = || {
         let (day, time) = text.split_once([' ', 'T']).unwrap_or((text, "00:00"));
-        let field = |text: &str, digits: usize| {
-            let number = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
-            number.then(|| text.parse::<u64>().ok())?
-        };
-        let mut day = day.split('-');
-        let (year, month, date) = (field(day.next()?, 4)?, field(day.next()?, 2)?, field(day.next()?, 2)?);
         let (hour, minute) = time.split_once(':')?;
-        let (hour, minute) = (field(hour, 2)?, field(minute, 2)?);
-        let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-        let lengths = [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-        let length = *lengths.get(usize::try_from(month.checked_sub(1)?).ok()?)?;
-        let valid = year >= 1970 && (1..=length).contains(&date) && hour < 24 && minute < 60;
-        let before = year - 1.min(year);
-        let days = year.checked_sub(1970)? * 365 + (before / 4 - before / 100 + before / 400) - 477;
-        let days = days + lengths.iter().take(month as usize - 1).sum::<u64>() + date - 1;
-        (day.next().is_none() && valid).then_some(days * 86_400 + hour * 3600 + minute * 60)
+        let (hour, minute) = (field(hour, 2, 23)?, field(minute, 2, 59)?);
+        Some(days(day)? * 86_400 + hour * 3600 + minute * 60)
     };
     parsed().ok_or_else(|| {
         format!("invalid date `{text}`: expected YYYY-MM-DD or 'YYYY-MM-DD HH:MM' from 1970 on, such as 2026-11-20")
     })
+}
+
+/// A point in time (RFC 3339): `2026-11-23T22:30:00Z`, `2026-11-23T23:30:00.25+01:00`.
+pub(super) fn timestamp(text: &str) -> Result<SystemTime, String> {
+    let parsed = || {
+        let (day, rest) = text.split_once(['T', 't'])?;
+        let at = rest.find(['Z', 'z', '+', '-'])?;
+        let (time, zone) = rest.split_at(at);
+        let (whole, fraction) = time.split_once('.').unwrap_or((time, "0"));
+        let mut whole = whole.splitn(3, ':');
+        let (hour, minute) = (field(whole.next()?, 2, 23)?, field(whole.next()?, 2, 59)?);
+        let second = field(whole.next()?, 2, 59)?;
+        let nanos = (1..=9).contains(&fraction.len()).then(|| format!("{fraction:0<9}"))?;
+        let east = match zone {
+            "Z" | "z" => 0,
+            _ => {
+                let (hours, minutes) = zone[1..].split_once(':')?;
+                let seconds = field(hours, 2, 23)? as i64 * 3600 + field(minutes, 2, 59)? as i64 * 60;
+                if zone.starts_with('-') { -seconds } else { seconds }
+            }
+        };
+        let seconds = (days(day)? * 86_400 + hour * 3600 + minute * 60 + second).checked_add_signed(-east)?;
+        SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, field(&nanos, 9, 999_999_999)? as u32))
+    };
+    parsed().ok_or_else(|| {
+        format!("invalid time `{text}`: expected RFC 3339, such as 2026-11-23T22:30:00Z or 2026-11-23T23:30:00.5+01:00")
+    })
+}
+
+/// A number of exactly this many digits, at most `most`.
+fn field(text: &str, digits: usize, most: u64) -> Option<u64> {
+    let number = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
+    number.then(|| text.parse().ok())?.filter(|number| *number <= most)
+}
+
+/// Days from 1970-01-01 to a date, `2026-11-20`.
+fn days(text: &str) -> Option<u64> {
+    let mut parts = text.splitn(3, '-');
+    let (year, month) = (field(parts.next()?, 4, 9999)?, field(parts.next()?, 2, 12)?);
+    let date = field(parts.next()?, 2, 31)?;
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let lengths = [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let length = *lengths.get(usize::try_from(month.checked_sub(1)?).ok()?)?;
+    let valid = year >= 1970 && (1..=length).contains(&date);
+    let before = year - 1.min(year);
+    let days = year.checked_sub(1970)? * 365 + (before / 4 - before / 100 + before / 400) - 477;
+    valid.then(|| days + lengths.iter().take(month as usize - 1).sum::<u64>() + date - 1)
 }
 
 /// An address with its port: `192.0.2.1:53`, `[2001:db8::1]:53`.
@@ -234,6 +268,37 @@ mod tests {
             "yesterday",
         ] {
             assert!(date(bad).unwrap_err().contains("YYYY-MM-DD"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn timestamps_are_those_of_rfc_3339() {
+        let since = |text| timestamp(text).map(|at| at.duration_since(SystemTime::UNIX_EPOCH).unwrap());
+        for (text, seconds, nanos) in [
+            ("1970-01-01T00:00:00Z", 0, 0),
+            ("2026-11-20T13:06:07Z", 1_795_179_967, 0),
+            ("2026-11-20t14:06:07.25+01:00", 1_795_179_967, 250_000_000),
+            ("2026-11-20T07:36:07.000000001-05:30", 1_795_179_967, 1),
+        ] {
+            assert_eq!(since(text), Ok(Duration::new(seconds, nanos)), "{text}");
+        }
+        for bad in [
+            "",
+            "now",
+            "2026-11-20",
+            "2026-11-20T13:06Z",
+            "2026-11-20T13:06:07",
+            "2026-11-20T13:06:60Z",
+            "2026-11-20T24:00:00Z",
+            "2026-02-29T00:00:00Z",
+            "2026-11-20T13:06:07.Z",
+            "2026-11-20T13:06:07.1234567890Z",
+            "2026-11-20T13:06:07+0100",
+            "2026-11-20T13:06:07+",
+            "1970-01-01T00:00:00+00:01",
+            "2026-11-20T13:06:07Zulu",
+        ] {
+            assert!(timestamp(bad).unwrap_err().contains("RFC 3339"), "{bad}");
         }
     }
 

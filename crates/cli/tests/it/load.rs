@@ -172,6 +172,13 @@ fn invalid_arguments_are_rejected_in_one_sentence() {
         ("echo --lab --pattern incast --hosts 99", "1 to 32"),
         ("echo --lab --pattern incast --queues 0", "invalid number of queues 0"),
         ("sink --lab --warmup 1s", "remove --warmup"),
+        ("echo 127.0.0.1:7 --segment 3/2 --start-at 2030-01-01T00:00:00Z", "invalid segment `3/2`"),
+        ("echo 127.0.0.1:7 --segment 1/2", "--start-at"),
+        ("echo 127.0.0.1:7 --start-at tomorrow", "RFC 3339"),
+        ("echo 127.0.0.1:7 --segment 1/2 --start-at 2030-01-01T00:00:00Z", "use --flows 2 or more"),
+        ("echo 127.0.0.1:7 --find-max --start-at 2030-01-01T00:00:00Z", "cannot be used with"),
+        ("echo --lab --start-at 2030-01-01T00:00:00Z", "cannot be used with"),
+        ("sink 127.0.0.1:7 --flows 2 --segment 1/2 --start-at 2030-01-01T00:00:00Z", "use --mode rr"),
     ];
     for (arguments, words) in cases {
         let output = load(arguments);
@@ -219,4 +226,68 @@ fn a_shared_sink_is_counted_once() {
     assert_eq!((number(&delivered["datagrams"]), number(&tcp["counts"]["lost"])), (sent, 0));
     let bytes = number(&delivered["bytes"]);
     assert!((sent * 1400..(sent + 2) * 1400).contains(&bytes), "{bytes} for {sent} messages");
+}
+
+/// A time soon enough to wait for, and late enough for a program to start: RFC 3339, by date(1).
+fn soon() -> String {
+    let output =
+        Command::new("date").args(["-u", "-d", "+2 seconds", "+%Y-%m-%dT%H:%M:%S.%NZ"]).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+fn merge(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_udpath"))
+        .arg("merge")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn segments_are_merged_into_one_result() {
+    let echo = Echo::start();
+    let (folder, start) = (tempfile::tempdir().unwrap(), soon());
+    let file = |index: u32| folder.path().join(format!("{index}.json")).display().to_string();
+    std::thread::scope(|scope| {
+        for index in 1..=3 {
+            let (address, start, file) = (&echo.address, &start, file(index));
+            scope.spawn(move || {
+                let result = json(&format!(
+                    "echo {address} --flows 3 --rate 600 --arrivals poisson -d 500ms --segment {index}/3 --start-at {start}"
+                ));
+                std::fs::write(file, result.to_string()).unwrap();
+            });
+        }
+    });
+    let (one, two, three) = (file(1), file(2), file(3));
+    let read = |file: &String| serde_json::from_slice::<Value>(&std::fs::read(file).unwrap()).unwrap();
+    let output = merge(&[&one, &two, &three, "--json"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let sum: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for count in ["sent", "ok", "lost", "received"] {
+        let of = |result: &Value| result["counts"][count].as_u64().unwrap();
+        assert_eq!(of(&sum), [&one, &two, &three].map(|file| of(&read(file))).iter().sum::<u64>(), "{count}");
+    }
+    assert_eq!((&sum["schema"], &sum["flows"]), (&"udpath.load/1".into(), &3.into()));
+    let rows = sum["segments"]["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 3);
+    for row in rows {
+        assert!(row["start"]["skew_ns"].as_i64().unwrap() > -1_000_000, "{row}");
+    }
+
+    let text = String::from_utf8(merge(&[&three, &one]).stdout).unwrap();
+    for words in
+        ["warning: segment 2 of 3 missing", "segment", "1/3", "3/3", "2 of 3 segments; planned start"]
+    {
+        assert!(text.contains(words), "{words} is missing in\n{text}");
+    }
+    let page = folder.path().join("sum.html").display().to_string();
+    assert!(merge(&[&one, &two, &three, "--report", &page]).status.success());
+    assert!(std::fs::read_to_string(&page).unwrap().contains("Segments of the load"));
+
+    let twice = merge(&[&one, &two, &one]);
+    let stderr = String::from_utf8(twice.stderr).unwrap();
+    assert_eq!(twice.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("both contain segment 1") && stderr.lines().count() == 1, "{stderr}");
 }

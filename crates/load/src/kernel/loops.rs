@@ -62,11 +62,13 @@ pub(super) fn open<'a>(
         )
         .into());
     }
-    crate::flows::allow_files(u64::from(plan.flows) + shares.len() as u64 * FILES_PER_LOOP)?;
+    crate::flows::allow_files(u64::from(plan.own_flows()) + shares.len() as u64 * FILES_PER_LOOP)?;
     let (run, mut first) = (run_id(plan.seed), 0);
     let open = |share: Share<'a>| {
         let Share { name, protocol, target, size, flows } = share;
-        let plan = Plan { targets: vec![target], flows, size, ..plan.clone() };
+        // Each loop's flows are numbered like those of a plan of their own, with as many in each segment.
+        let whole = flows * plan.segment.of();
+        let plan = Plan { targets: vec![target], flows: whole, size, ..plan.clone() };
         let requests = Requests::new(&plan, protocol, inflight, run)?;
         let opened = Flows::open(&plan, first)?;
         first += flows as usize;
@@ -78,7 +80,9 @@ pub(super) fn open<'a>(
 /// Who has which flows of `plan`. Nobody has none: a plan has at least as many flows as targets.
 fn shares<'a>(plan: &Plan, protocol: &'a dyn Protocol) -> Vec<Share<'a>> {
     let turns = plan.targets.len();
-    let flows = |mine: &dyn Fn(usize) -> bool| (0..plan.flows).filter(|f| mine(*f as usize % turns)).count();
+    let flows = |mine: &dyn Fn(usize) -> bool| {
+        (0..plan.own_flows()).filter(|own| mine(plan.flow(*own) as usize % turns)).count()
+    };
     let mut shares: Vec<_> = match protocol.parts() {
         Some(parts) => (0..)
             .zip(parts.parts)
@@ -125,8 +129,8 @@ impl Loop<'_> {
             requests: self.requests.in_kernel(),
             server_port: self.target().port(),
             timeout: self.plan.timeout.as_nanos() as u64,
-            slots: self.plan.flows * inflight,
-            flows: self.plan.flows,
+            slots: self.plan.own_flows() * inflight,
+            flows: self.plan.own_flows(),
         }
     }
 }
@@ -153,7 +157,7 @@ impl<'a> Running<'a> {
         let one = |(its, memory): (&'a Loop<'a>, &'a Memory)| {
             let sample = match (&its.requests, memory.samples()) {
                 (Requests::Prebuilt(table), Some(samples)) => {
-                    Some(SampleCheck::new(samples, table, its.protocol))
+                    Some(SampleCheck::new(samples, table, its.protocol, its.plan.segment))
                 }
                 _ => None,
             };

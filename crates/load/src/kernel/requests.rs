@@ -42,7 +42,7 @@ impl Requests {
                 )))
             }
             Some(InKernel::Prebuilt(Prebuilt { requests, id, reply })) => {
-                let slots = (plan.flows, inflight);
+                let slots = (plan.own_flows(), inflight);
                 let mut write = writer(plan, protocol);
                 match requests {
                     Written::InTurn(count) => {
@@ -102,12 +102,12 @@ fn echo_request(size: usize, seed: u64, run: u32) -> Vec<u8> {
     request
 }
 
-/// Writes requests as the protocol does.
+/// Writes requests as the protocol does; flows are the machine's own.
 fn writer(plan: &Plan, protocol: &dyn Protocol) -> impl FnMut(u32, u64) -> Vec<u8> {
-    let mut template = protocol.template();
+    let (mut template, segment) = (protocol.template(), plan.segment);
     let mut room = vec![0; plan.size];
-    move |flow, seq| {
-        let len = template.write(flow, seq, &mut room);
+    move |own, seq| {
+        let len = template.write(segment.flow(own), seq, &mut room);
         room.get(..len).unwrap_or(&room).to_vec()
     }
 }

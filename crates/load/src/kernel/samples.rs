@@ -9,6 +9,7 @@
 
 use udpath_bpf::{Judged, RequestTable, Sample, Samples};
 
+use crate::plan::Segment;
 use crate::result::{Counts, Kind};
 use crate::template::{Judgement, Protocol, Template};
 
@@ -21,6 +22,7 @@ pub(super) struct SampleCheck<'a> {
     samples: Samples<'a>,
     table: &'a RequestTable,
     template: Box<dyn Template>,
+    segment: Segment,
     found: Found,
 }
 
@@ -49,18 +51,23 @@ struct Corrections {
 }
 
 impl<'a> SampleCheck<'a> {
-    pub(super) fn new(samples: Samples<'a>, table: &'a RequestTable, protocol: &dyn Protocol) -> Self {
-        Self { samples, table, template: protocol.template(), found: Found::default() }
+    pub(super) fn new(
+        samples: Samples<'a>,
+        table: &'a RequestTable,
+        protocol: &dyn Protocol,
+        segment: Segment,
+    ) -> Self {
+        Self { samples, table, template: protocol.template(), segment, found: Found::default() }
     }
 
     /// Checks the copies that the program has made since the last reading.
     pub(super) fn read(&mut self) {
-        let Self { samples, table, template, found } = self;
+        let Self { samples, table, template, segment, found } = self;
         samples.read(MAX_PER_READING, |sample, reply| {
             table.restore(sample.request, reply);
-            let (flow, asked) = table.transaction(sample.request);
+            let (own, asked) = table.transaction(sample.request);
             let bits = u64::MAX.checked_shr(u64::BITS - template.seq_bits()).unwrap_or(0);
-            let judgement = match template.check(flow, reply) {
+            let judgement = match template.check(segment.flow(own), reply) {
                 Judgement::Valid { seq } | Judgement::Refused { seq } if seq & bits != asked & bits => {
                     Judgement::Corrupt
                 }

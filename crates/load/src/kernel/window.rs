@@ -82,6 +82,7 @@ impl Measured {
         inflight: u32,
         interface: &Interface,
         account: &Account,
+        start_skew: Option<i64>,
     ) -> LoadResult {
         let completed: u64 = self.ok.iter().sum();
         let latency = latency(&self.latency);
@@ -105,6 +106,7 @@ impl Measured {
             evidence: Evidence::default(),
             cpus: self.cpus,
             warnings,
+            start_skew,
         };
         let mut result = outcome.into_result(plan);
         result.arrivals = format!("{}, XDP on {}", result.arrivals, interface.name);
@@ -123,7 +125,7 @@ impl Measured {
                 "the CPUs were idle for {:.0} % of the time with {} requests in flight: the server may be able to do \
                  more; raise --inflight or --flows",
                 idle * 100.0,
-                u64::from(inflight) * u64::from(plan.flows)
+                u64::from(inflight) * u64::from(plan.own_flows())
             )
         })
     }
@@ -137,7 +139,7 @@ impl Measured {
         plan: &Plan,
     ) -> Vec<String> {
         let mut warnings = Vec::new();
-        let slots = u64::from(inflight) * u64::from(plan.flows);
+        let slots = u64::from(inflight) * u64::from(plan.own_flows());
         let counts = &account.counts;
         if counts.ok > 0 && counts.ok <= 4 * slots && counts.lost > counts.ok / 2 {
             warnings.push(
@@ -149,7 +151,7 @@ impl Measured {
         let busiest = self.ok.iter().enumerate().max_by_key(|(_, n)| **n);
         if let Some((cpu, n)) = busiest
             && self.cpus.len().min(queues) > 1
-            && plan.flows > 1
+            && plan.own_flows() > 1
             && *n as f64 > ONE_CPU * completed as f64
         {
             warnings.push(format!(

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::{MAX_FLOWS, MAX_PENDING, MAX_RATE, MAX_SIZE, MAX_THREADS, PortRange};
+use super::{MAX_FLOWS, MAX_PENDING, MAX_RATE, MAX_SIZE, MAX_THREADS, Mode, PortRange};
 
 /// Why a plan is invalid. Each message states the problem and the fix.
 #[derive(Debug, Clone, PartialEq, Error)]
@@ -34,6 +34,21 @@ pub enum PlanError {
     /// No flows, or too many.
     #[error("invalid number of flows {0}: expected 1 to {MAX_FLOWS}")]
     Flows(u32),
+    /// Fewer flows than segments.
+    #[error(
+        "{flows} flow(s) cannot be shared by {segments} segments: use --flows {segments} or more, or fewer segments"
+    )]
+    EmptySegments {
+        /// Flows of the plan.
+        flows: u32,
+        /// Segments it is divided into.
+        segments: u32,
+    },
+    /// Receivers count the datagrams of all machines as one.
+    #[error(
+        "a plan of mode {0} cannot be divided: its receivers report the datagrams of all machines as one sum; use --mode rr"
+    )]
+    OneWaySegment(Mode),
     /// A port range that is empty or starts at 0.
     #[error("invalid source port range {}-{}: expected LOW-HIGH with 1 <= LOW <= HIGH", .0.first, .0.last)]
     PortRange(PortRange),

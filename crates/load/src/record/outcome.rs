@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::cpu::{CpuTimes, CpuUse};
 use crate::plan::{Arrivals, Mode, Plan};
 use crate::record::Evidence;
-use crate::result::{Core, Counts, Kind, Latency, LoadResult, PerCore, SCHEMA};
+use crate::result::{Core, Counts, Kind, Latency, LoadResult, PerCore, SCHEMA, Start};
 use crate::template::Received;
 
 /// Measures the length of the window and the machine's CPU time over it.
@@ -74,6 +74,8 @@ pub struct Outcome {
     pub cpus: Vec<CpuUse>,
     /// Warnings for the reader.
     pub warnings: Vec<String>,
+    /// How much later than the plan's time of starting the last thread started, nanoseconds; none if it has no such time.
+    pub start_skew: Option<i64>,
 }
 
 impl Outcome {
@@ -104,13 +106,13 @@ impl Outcome {
                 Arrivals::Closed { .. } if one_way => "as fast as it goes".into(),
                 arrivals => arrivals.to_string(),
             },
-            flows: plan.flows,
+            flows: plan.own_flows(),
             size: plan.size as u32,
             seed: plan.seed,
             seconds: self.seconds,
             counts: self.counts,
             kinds: self.kinds,
-            offered: plan.offered(),
+            offered: plan.own_offered(),
             tps,
             series: None,
             mbits: tps * plan.size as f64 * 8.0 / 1e6,
@@ -122,6 +124,9 @@ impl Outcome {
             cpus: self.cpus,
             per_core: PerCore { sender, receiver: None },
             warnings: self.warnings,
+            start: plan.start_at.zip(self.start_skew).map(|(at, skew)| Start::measured(at, skew)),
+            segment: None,
+            segments: None,
             origin: None,
         };
         if let (true, Some(arrived)) = (one_way, self.delivered) {

@@ -28,12 +28,13 @@ pub(crate) struct Tally {
     lateness: Histogram<u64>,
 }
 
+/// An empty histogram, of the same bounds as all others.
+pub(crate) fn empty() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, MAX_TIME, DIGITS).unwrap_or_else(|e| panic!("the constants above: {e:?}"))
+}
+
 impl Tally {
     pub(crate) fn new() -> Self {
-        let empty = || {
-            Histogram::new_with_bounds(1, MAX_TIME, DIGITS)
-                .unwrap_or_else(|e| panic!("the constants above: {e:?}"))
-        };
         Self {
             counts: Counts::default(),
             completed: 0,
@@ -138,6 +139,11 @@ impl Tally {
         }
     }
 
+    /// From intended to answered, so far.
+    pub(crate) fn intended(&self) -> &Histogram<u64> {
+        &self.intended
+    }
+
     pub(crate) fn intended_latency(&self) -> Option<Latency> {
         latency(&self.intended)
     }
@@ -151,7 +157,8 @@ impl Tally {
     }
 }
 
-fn latency(h: &Histogram<u64>) -> Option<Latency> {
+/// The distribution in a histogram; none if it is empty.
+pub(crate) fn latency(h: &Histogram<u64>) -> Option<Latency> {
     let buckets: Vec<(u64, u64)> =
         h.iter_recorded().map(|v| (v.value_iterated_to(), v.count_since_last_iteration())).collect();
     Latency::from_buckets(buckets, h.min(), h.max(), h.mean())

@@ -77,7 +77,7 @@ impl LoadResult {
                     all.targets.push(target.clone());
                 }
             }
-            all.flows += one.flows;
+            all.flows = all.flows.saturating_add(one.flows);
             all.seconds = all.seconds.max(one.seconds);
             all.counts.add(&one.counts);
             Kind::add(&mut all.kinds, one.kinds.clone());

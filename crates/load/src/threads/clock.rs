@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use crate::plan::Plan;
+use crate::start;
 
 /// Time below which sleeping is too coarse, nanoseconds: a thread with time to spare wakes this much early and polls.
 /// Higher: more CPU time wasted. Lower: the wake-up of a sleeping CPU (tens of microseconds) shows as lateness.
@@ -27,7 +28,7 @@ pub(crate) struct Clock {
 impl Clock {
     pub(crate) fn new(start: Instant, plan: &Plan) -> Self {
         let window = plan.warmup.as_nanos() as u64;
-        let interval = plan.peak_rate().map_or(0, |rate| (plan.threads as f64 / rate * 1e9) as u64);
+        let interval = plan.peak_rate().map_or(0, |rate| (plan.parts() as f64 / rate * 1e9) as u64);
         Self {
             start,
             window,
@@ -43,7 +44,7 @@ impl Clock {
 
     /// Sleeps until the plan starts.
     pub(crate) fn wait_for_start(&self) {
-        std::thread::sleep(self.start.saturating_duration_since(Instant::now()));
+        start::sleep_until(self.start);
     }
 
     /// When the window begins.

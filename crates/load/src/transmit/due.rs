@@ -27,7 +27,7 @@ impl Due {
     pub(super) fn new(ledger: &Ledger<'_>) -> Option<Self> {
         let (plan, flows) = (ledger.plan, ledger.flows() as u32);
         Some(Self {
-            schedule: Schedule::new(plan, ledger.thread, plan.threads, flows)?.peekable(),
+            schedule: Schedule::new(plan, plan.part(ledger.thread), plan.parts(), flows)?.peekable(),
             times: Box::new([0; TURN]),
             flows: Box::new([0; TURN]),
             from: 0,
@@ -87,7 +87,7 @@ impl Due {
             reached = next.at.max(window);
         }
         if walked == MAX_WALK {
-            let rate = plan.offered().unwrap_or(0.0) / plan.threads as f64;
+            let rate = plan.offered().unwrap_or(0.0) / plan.parts() as f64;
             count += (rate * (ended - reached) as f64 / 1e9) as u64;
         }
         count

@@ -35,6 +35,8 @@ pub(crate) struct Ledger<'a> {
     pub(crate) own_drops: u64,
     /// Requests due in the window that were never sent.
     pub(crate) unsent: u64,
+    /// How late the thread started, if the plan has a time for that, nanoseconds.
+    pub(crate) start_skew: Option<i64>,
     pub(crate) warnings: Vec<String>,
     template: Box<dyn Template>,
     flows: Box<[Flow]>,
@@ -49,6 +51,8 @@ pub(crate) struct Ledger<'a> {
     sent: u64,
     last_sent: u64,
     held_back: u64,
+    /// Number of the last interval whose latency was reported.
+    interval: u64,
 }
 
 impl<'a> Ledger<'a> {
@@ -82,6 +86,7 @@ impl<'a> Ledger<'a> {
             queue_full: 0,
             own_drops: 0,
             unsent: 0,
+            start_skew: None,
             warnings: Vec::new(),
             template,
             credits: Credits::new(flows.len(), inflight),
@@ -94,6 +99,7 @@ impl<'a> Ledger<'a> {
             sent: 0,
             last_sent: 0,
             held_back: 0,
+            interval: 0,
         }
     }
 
@@ -318,8 +324,9 @@ impl<'a> Ledger<'a> {
     }
 
     /// Publishes this thread's progress, once per turn.
-    pub(super) fn publish(&self) {
+    pub(super) fn publish(&mut self) {
         self.shared.publish(self.thread, self.sent, self.tally.ok_ever);
+        self.shared.copies.offer(self.thread, &mut self.interval, self.tally.intended());
     }
 
     pub(super) fn into_report(mut self, time: ThreadTime, ended: u64) -> Report {
@@ -330,6 +337,7 @@ impl<'a> Ledger<'a> {
             time,
             ended,
             unsent: self.unsent,
+            start_skew: self.start_skew,
             queue_full: self.queue_full,
             held_back: self.held_back,
             own_drops: self.own_drops,

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use crate::plan::Plan;
 use crate::record::ThreadTime;
+use crate::start;
 use crate::threads::{Clock, Shared};
 
 /// How often a closed loop looks for requests to give up, as a fraction of the timeout, and its bounds in nanoseconds.
@@ -16,6 +17,8 @@ pub(super) struct RunWindow<'a> {
     shared: &'a Shared<'a>,
     /// CPU time when the window began.
     began: Option<ThreadTime>,
+    /// How late it started, if the plan has a time for that, nanoseconds.
+    pub(super) start_skew: Option<i64>,
     give_up_interval: u64,
     give_up_at: u64,
 }
@@ -26,7 +29,8 @@ impl<'a> RunWindow<'a> {
         let (fraction, min, max) = GIVE_UP;
         let interval = (plan.timeout.as_nanos() as u64 / fraction).clamp(min, max);
         clock.wait_for_start();
-        Self { clock, shared, began: None, give_up_interval: interval, give_up_at: interval }
+        let start_skew = start::skew(plan);
+        Self { clock, shared, began: None, start_skew, give_up_interval: interval, give_up_at: interval }
     }
 
     /// Whether `now` is before the end of the window, and no stop was requested. Called once per turn.

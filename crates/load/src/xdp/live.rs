@@ -37,7 +37,7 @@ impl Live {
 /// Whether the plan can have enough requests due at once, and the kernel copies the frames that the lanes send.
 pub(super) fn can_pay_off(plan: &Plan, lanes: &[Lane]) -> bool {
     let copied = lanes.iter().all(|lane| lane.port.properties().mode == Mode::Copy);
-    let rate = plan.peak_rate().unwrap_or(0.0) / plan.threads as f64;
+    let rate = plan.peak_rate().unwrap_or(0.0) / plan.parts() as f64;
     let at_once = match plan.arrivals {
         Arrivals::Open { process: Process::Burst { len }, .. } => len as usize,
         _ => 0,

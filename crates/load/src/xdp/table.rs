@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use udpath_stack::wire::Headers;
 
-use crate::plan::Plan;
+use crate::plan::{Plan, Segment};
 
 /// An empty place of the hash table.
 const EMPTY: u32 = u32::MAX;
@@ -23,28 +23,29 @@ pub(super) struct Entry {
 #[derive(Debug)]
 pub(super) struct Table {
     entries: Box<[Entry]>,
-    /// Numbers of flows, hashed by local address and port, with linear probing; at most half full.
+    /// Own flows, hashed by local address and port, with linear probing; at most half full.
     places: Box<[u32]>,
+    segment: Segment,
 }
 
 impl Table {
-    /// The flows from `locals`, spread over `queues` queues: flow `i` sends by queue `i mod queues`, queue `q` belongs to
+    /// This machine's flows, from `locals`, spread over `queues` queues: its own flow `i` sends by queue `i mod queues`, queue `q` belongs to
     /// thread `q mod threads`.
     pub(super) fn new(plan: &Plan, locals: &[SocketAddr], queues: usize) -> Self {
         let mut next = vec![0; plan.threads];
-        let entries: Box<[Entry]> = (0..plan.flows)
+        let entries: Box<[Entry]> = (0..plan.own_flows())
             .zip(locals)
             .map(|(flow, local)| {
                 let thread = flow as usize % queues % plan.threads;
                 let index = next[thread];
                 next[thread] += 1;
                 // The scope of a link-local address is that of the interface; frames do not carry it.
-                let (local, remote) = (plain(*local), plain(plan.target(flow)));
+                let (local, remote) = (plain(*local), plain(plan.target(plan.flow(flow))));
                 Entry { local, remote, thread: thread as u32, index }
             })
             .collect();
-        let mut table =
-            Self { places: vec![EMPTY; (entries.len() * 2).next_power_of_two().max(2)].into(), entries };
+        let places = vec![EMPTY; (entries.len() * 2).next_power_of_two().max(2)].into();
+        let mut table = Self { places, entries, segment: plan.segment };
         for flow in 0..table.entries.len() {
             let mut place = table.place(&table.entries[flow].local);
             while table.places[place] != EMPTY {
@@ -55,9 +56,9 @@ impl Table {
         table
     }
 
-    /// The entry of flow `flow`.
-    pub(super) fn entry(&self, flow: u32) -> &Entry {
-        &self.entries[flow as usize]
+    /// The entry of own flow `own`.
+    pub(super) fn entry(&self, own: u32) -> &Entry {
+        &self.entries[own as usize]
     }
 
     /// The flow whose target sent this datagram, with its number in the plan; none if another host sent it.
@@ -70,7 +71,7 @@ impl Table {
             // An empty place ends the search; the table is never full.
             let entry = self.entries.get(flow as usize)?;
             if entry.local == local {
-                return (entry.remote == headers.source()).then_some((flow, entry));
+                return (entry.remote == headers.source()).then(|| (self.segment.flow(flow), entry));
             }
             place = (place + 1) & (self.places.len() - 1);
         }

@@ -9,6 +9,7 @@ mod known;
 mod known_answers;
 mod other_modes;
 mod prebuilt;
+mod segments;
 mod several;
 mod signed;
 mod xdp;

@@ -1,7 +1,7 @@
 //! The page of a run of the load.
 
 use askama::Template;
-use udpath_load::result::{Kind, LoadResult};
+use udpath_load::result::{Kind, LoadResult, SegmentResult};
 
 use super::{CpuRow, Figure, Head, LatencyRow, cpu_rows, latency_row, rendered};
 use crate::svg::cpus::Group;
@@ -21,7 +21,15 @@ struct Page<'a> {
     generator: String,
     cpu_rows: Vec<CpuRow>,
     cpu_chart: String,
+    segments: Vec<SegmentRow>,
+    segment_headings: [&'static str; 8],
     facts: Vec<(&'static str, String)>,
+}
+
+/// One segment of a sum.
+struct SegmentRow {
+    cells: [String; 8],
+    limits: String,
 }
 
 struct CountRow {
@@ -70,6 +78,8 @@ pub(crate) fn page(result: &LoadResult) -> String {
             let groups = [Group { name: "", strong: false, cpus: &result.cpus }];
             svg::both(|paper| svg::cpus::draw(&groups, paper))
         },
+        segments: segments(result),
+        segment_headings: words::load::SEGMENT_HEADINGS,
         facts: facts(result),
     })
 }
@@ -159,6 +169,16 @@ fn kinds(result: &LoadResult) -> Vec<KindRow> {
     kinds.into_iter().map(row).collect()
 }
 
+fn segments(result: &LoadResult) -> Vec<SegmentRow> {
+    let row = |of| {
+        move |row: &SegmentResult| SegmentRow {
+            cells: words::load::segment(row, of),
+            limits: row.limits.iter().map(|limit| words::one_line(limit)).collect::<Vec<_>>().join("; "),
+        }
+    };
+    result.segments.iter().flat_map(|all| all.rows.iter().map(row(all.of))).collect()
+}
+
 fn generator(result: &LoadResult) -> String {
     let used = units::duration(result.generator.cpu_seconds);
     let mut sentences = if result.generator.limited {
@@ -178,7 +198,7 @@ fn generator(result: &LoadResult) -> String {
 }
 
 fn facts(result: &LoadResult) -> Vec<(&'static str, String)> {
-    vec![
+    let mut facts = vec![
         (
             "protocol",
             format!("{} over {}, mode {}", result.protocol, result.transport.to_uppercase(), result.mode),
@@ -190,5 +210,13 @@ fn facts(result: &LoadResult) -> Vec<(&'static str, String)> {
         ("size", format!("{} bytes of payload", units::count(result.size.into()))),
         ("measured", units::duration(result.seconds)),
         ("seed", result.seed.to_string()),
-    ]
+    ];
+    if let Some(share) = &result.segment {
+        facts.push(("segment", share.segment.to_string()));
+    }
+    let start = result.start.as_ref().map(words::load::start);
+    facts.extend(
+        start.or_else(|| words::load::segments(result.segments.as_ref()?)).map(|start| ("start", start)),
+    );
+    facts
 }

@@ -1,6 +1,6 @@
 //! A run of the load on one screen: the conclusion, the outcome of all requests, three latencies, CPU time.
 
-use udpath_load::result::{Latency, LoadResult};
+use udpath_load::result::{Latency, LoadResult, Segments};
 
 use super::table::{Cell, Table};
 use super::{Paint, Style, cpu_headings, cpu_lines};
@@ -27,6 +27,10 @@ pub(crate) fn text(result: &LoadResult, style: &Style) -> String {
         out.push('\n');
         out += &latency_table(&latencies, style);
     }
+    if let Some(segments) = &result.segments {
+        out.push('\n');
+        out += &segment_table(segments).text(style);
+    }
     if !result.cpus.is_empty() {
         let mut table = Table::with(cpu_headings("CPU time"));
         cpu_lines(&mut table, "", &result.cpus, &[]);
@@ -43,7 +47,29 @@ pub(crate) fn text(result: &LoadResult, style: &Style) -> String {
         out += &style.wrapped(Paint::Dim, &format!("generator: {note}"), 2);
     }
     out += &style.wrapped(Paint::Dim, &format!("load: {}", words::load::plan(result)), 2);
+    if let Some(start) = &result.start {
+        let segment = result.segment.as_ref().map(|share| format!("segment {}: ", share.segment));
+        let line = format!("{}{}", segment.unwrap_or_default(), words::load::start(start));
+        out += &style.wrapped(Paint::Dim, &line, 2);
+    }
+    if let Some(line) = result.segments.as_ref().and_then(words::load::segments) {
+        out += &style.wrapped(Paint::Dim, &line, 2);
+    }
     out
+}
+
+/// A row for each segment of a sum; those whose generator was the limit stand out.
+fn segment_table(segments: &Segments) -> Table {
+    let [segment, of, figures @ ..] = words::load::SEGMENT_HEADINGS;
+    let headings = [Cell::new(segment), Cell::new(of)].into_iter().chain(figures.iter().map(Cell::right));
+    let mut table = Table::with(headings.collect());
+    for row in &segments.rows {
+        let paint = if row.limits.is_empty() { Paint::Plain } else { Paint::Warn };
+        let [segment, of, figures @ ..] = words::load::segment(row, segments.of);
+        let cells = [Cell::new(segment), Cell::new(of)].into_iter().chain(figures.iter().map(Cell::right));
+        table.row(cells.map(|cell| cell.painted(paint)).collect());
+    }
+    table
 }
 
 /// As many percentiles as fit the terminal; the least informative are left out first.

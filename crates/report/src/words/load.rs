@@ -1,6 +1,6 @@
 //! The sentences about a load that the terminal and the HTML share.
 
-use udpath_load::result::{Core, Kind, LoadResult};
+use udpath_load::result::{Core, Kind, LoadResult, SegmentResult, Segments, Start};
 
 use crate::units;
 
@@ -108,4 +108,76 @@ pub(crate) fn plan(result: &LoadResult) -> String {
         units::duration(result.seconds),
         result.seed
     )
+}
+
+/// When a run or a segment started, by its clock, and how far that clock may be off.
+pub(crate) fn start(start: &Start) -> String {
+    let skew = signed(start.skew_ns);
+    let clock = match (start.offset_ns, start.clock_error_ns) {
+        (Some(offset), _) => format!("{} by the caller's clock", signed(offset)),
+        (None, Some(error)) => format!("synchronised, at most {} off", units::time(error as f64)),
+        (None, None) => "not synchronised".to_owned(),
+    };
+    format!("started {skew} after {}, clock {clock}", moment(start.at_ns))
+}
+
+/// A time with its sign: `+52.1 µs`.
+pub(crate) fn signed(nanoseconds: i64) -> String {
+    let sign = if nanoseconds < 0 { '-' } else { '+' };
+    format!("{sign}{}", units::time(nanoseconds.unsigned_abs() as f64))
+}
+
+/// `2026-11-23 22:30:00.25 UTC`.
+fn moment(nanoseconds: u64) -> String {
+    let (seconds, rest) = (nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000);
+    let date = units::date(seconds);
+    let fraction = if rest == 0 { String::new() } else { format!(".{rest:09}") };
+    let minute = date.strip_suffix(" UTC").unwrap_or(&date);
+    format!("{minute}:{:02}{} UTC", seconds % 60, fraction.trim_end_matches('0'))
+}
+
+/// One segment of a sum, cell by cell, under [`SEGMENT_HEADINGS`].
+pub(crate) fn segment(row: &SegmentResult, of: u32) -> [String; 8] {
+    let none = || units::NONE.to_owned();
+    let percentile = |value: Option<u64>| value.map_or_else(none, |value| units::time(value as f64));
+    let clock = |start: Start| match (start.offset_ns, start.clock_error_ns) {
+        (Some(offset), _) => signed(offset),
+        (None, Some(error)) => format!("± {}", units::time(error as f64)),
+        (None, None) => "unsynchronised".to_owned(),
+    };
+    [
+        format!("{}/{of}", row.segment),
+        super::one_line(&row.name),
+        units::tps(row.tps),
+        units::loss(row.counts.loss()),
+        percentile(row.p50_p99.map(|(p50, _)| p50)),
+        percentile(row.p50_p99.map(|(_, p99)| p99)),
+        row.start.map_or_else(none, |start| signed(start.skew_ns)),
+        row.start.map_or_else(none, clock),
+    ]
+}
+
+/// The headings of a table of segments. *start*: how much later than planned, by the segment's clock. *clock*: how far that clock
+/// is ahead of the caller's, or may be off.
+pub(crate) const SEGMENT_HEADINGS: [&str; 8] =
+    ["segment", "from", "tps", "unanswered", "p50", "p99", "start", "clock"];
+
+/// The segments of a sum in one sentence: when they started, and how far apart.
+pub(crate) fn segments(segments: &Segments) -> Option<String> {
+    let starts = || segments.rows.iter().filter_map(|row| row.start);
+    let (first, last) = (starts().map(|s| s.skew_ns).min()?, starts().map(|s| s.skew_ns).max()?);
+    let at = starts().next()?.at_ns;
+    let mut sentence = format!(
+        "{} of {} segments; planned start {}, each started {} to {} later by its own clock",
+        segments.rows.len(),
+        segments.of,
+        moment(at),
+        signed(first),
+        signed(last)
+    );
+    let off = starts().filter(|start| start.offset_ns.is_none() && start.clock_error_ns.is_none()).count();
+    if off > 0 {
+        sentence += &format!("; {off} of the clocks are not known to be synchronised");
+    }
+    Some(sentence)
 }

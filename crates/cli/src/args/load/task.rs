@@ -53,7 +53,8 @@ pub(crate) fn task(args: &Args, protocol: &dyn Protocol) -> Result<Task, String>
         true => vec![SocketAddr::from(([127, 0, 0, 1], 7))],
         false => targets(args, protocol)?,
     };
-    let flows = args.flows;
+    let (flows, segment) = (args.flows, args.segment.unwrap_or_default());
+    let several = args.segment.is_some();
     let plan = Plan {
         transport,
         mode,
@@ -70,8 +71,12 @@ pub(crate) fn task(args: &Args, protocol: &dyn Protocol) -> Result<Task, String>
         warmup: args.warmup,
         timeout: args.timeout,
         seed: args.seed,
-        threads: args.threads.unwrap_or_else(|| default_threads(flows)),
+        // With several machines it is part of the plan, and must not depend on the machine.
+        threads: args.threads.unwrap_or_else(|| if several { 1 } else { default_threads(flows) }),
         gso: args.gso,
+        segment,
+        start_at: args.start_at,
+        clock_ahead_ns: 0,
     };
     plan.check().map_err(|e| e.to_string())?;
     if let Some(limits) = &search {

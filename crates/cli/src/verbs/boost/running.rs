@@ -66,7 +66,7 @@ pub(super) fn task(args: &Args, command: String) -> Result<Option<Task>, Failure
     };
     let traffic = match running.live {
         true => Traffic::Live(args.duration.max(LIVE_TRIAL)),
-        false => Traffic::Load(load(args)?),
+        false => Traffic::Load(Box::new(load(args)?)),
     };
     let bound = Bound::new(args.bound / 100.0, args.blocks).map_err(Failure::usage)?.for_verdict();
     let allowed = |what: &str| running.allow.iter().any(|allowed| allowed == what);
@@ -125,6 +125,8 @@ fn parsed(words: &[OsString]) -> Result<load::Args, Failure> {
         ("warmup", "trials have their own"),
         ("find_max", "a trial is one run, not a search"),
         ("lab", "the server runs already"),
+        ("start_at", "trials follow each other"),
+        ("segment", "boost sends from one machine"),
         ("json", "boost has its own --json"),
     ];
     if let Some((name, why)) = boosts.into_iter().find(|(name, _)| given(name)) {

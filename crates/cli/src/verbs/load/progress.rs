@@ -20,7 +20,7 @@ impl ProgressLine {
 
     /// Shows the last report of a load, with those of the others.
     pub(super) fn show(&mut self, load: usize, progress: &Progress) {
-        self.loads[load] = *progress;
+        self.loads[load] = progress.clone();
         let sum = self.loads.iter().fold(Progress::default(), |sum, p| Progress {
             elapsed: sum.elapsed.max(p.elapsed),
             total: sum.total.max(p.total),
@@ -28,6 +28,7 @@ impl ProgressLine {
             ok: sum.ok + p.ok,
             lost: sum.lost + p.lost,
             tps: sum.tps + p.tps,
+            interval: None,
         });
         self.line.show(&load_line(&sum));
     }

@@ -19,10 +19,19 @@ use crate::exit::{Done, Failure};
 use crate::terminal;
 use crate::verbs::record::{self, Recorder};
 
-/// The protocol's side of a load, with a run number that distinguishes its replies from those of other runs.
+/// The number of a run, which distinguishes its replies from those of other runs. Machines that start together have the
+/// same one, so that their requests are those of one plan.
+fn run_number(start_at: Option<SystemTime>, seed: u64) -> u64 {
+    let nanos = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+    match start_at {
+        Some(at) => nanos(at) ^ seed.rotate_left(32),
+        None => nanos(SystemTime::now()) ^ u64::from(std::process::id()),
+    }
+}
+
+/// The protocol's side of a load.
 pub(in crate::verbs) fn protocol(args: &Args) -> Result<Box<dyn Protocol>, OptionError> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let run = now.as_nanos() as u64 ^ u64::from(std::process::id());
+    let run = run_number(args.start_at, args.seed);
     let protocol = (args.protocol.load)(run, &args.options.of(args.protocol)?)?;
     match args.size {
         Some(size) if protocol.lengths().is_some() => Err(OptionError::Invalid {
