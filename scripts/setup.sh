@@ -45,6 +45,8 @@ test     knot-dnsutils       DNS load generator over XDP (kxdpgun)
 test     ntpsec-ntpdig       NTP client
 test     freeradius-utils    RADIUS client
 test     libsnmp40           libraries of the SNMP agent, which is unpacked below
+test     nats-server         carries the messages of fleets
+test     faketime            gives one agent of a fleet another clock
 test     irqbalance          moves interrupts that udpath has placed
 test     qemu-system-x86     emulates a machine with several nodes and many queues
 test     busybox-static      user space of the emulated machine

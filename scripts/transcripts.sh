@@ -127,6 +127,18 @@ scene_echo() {
     each "udpath lab exec $lab/client --" "$@"
 }
 
+# On the client, with an echo server and a NATS server at 10.0.0.2, and ten agents on the client.
+scene_fleet() {
+    local agent
+    two_machines
+    start server "$UDPATH" serve echo --bind 0.0.0.0:7 --io reuseport
+    start server nats-server -a 10.0.0.2 -p 4222
+    for agent in host{01..10}; do
+        start client "$UDPATH" agent --nats nats://10.0.0.2:4222 --name "$agent" --allow 10.0.0.2:7
+    done
+    each "udpath lab exec $lab/client --" "$@"
+}
+
 # On the server: one socket, two workers, as much load as it can handle, from an engine with little overhead.
 busy() {
     two_machines

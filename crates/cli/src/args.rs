@@ -11,6 +11,7 @@
 //! Nothing here reads the machine or prints: `verbs` does, with these values. A mistake that one argument shows is
 //! reported by its parser, one in a combination by clap or, for `load`, by `load/task.rs`.
 
+pub(crate) mod agent;
 pub(crate) mod apply;
 pub(crate) mod boost;
 mod choice;
@@ -19,6 +20,7 @@ pub(crate) mod completions;
 pub(crate) mod confirm;
 pub(crate) mod diagnose;
 pub(crate) mod export;
+pub(crate) mod fleet;
 pub(crate) mod history;
 pub(crate) mod lab;
 pub(crate) mod load;
@@ -75,6 +77,8 @@ pub(crate) enum Verb {
     Serve(serve::Args),
     /// Send transactions to a service; time and check each one
     Load(load::Args),
+    /// Carry out shares of loads that `load --fleet` announces over NATS, within this machine's own limits
+    Agent(agent::Args),
     /// Climb the ladder: find the fastest configuration and prove the gain
     Boost(boost::Args),
     /// Create, use and remove labs: network namespaces joined by links

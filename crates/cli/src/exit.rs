@@ -87,6 +87,25 @@ impl From<udpath_multiply::Error> for Failure {
     }
 }
 
+impl From<udpath_fleet::LinkError> for Failure {
+    fn from(error: udpath_fleet::LinkError) -> Self {
+        match error {
+            udpath_fleet::LinkError::Server(_) => Self::usage(error),
+            error => Self::Cannot(error.into()),
+        }
+    }
+}
+
+impl From<udpath_fleet::caller::Error> for Failure {
+    fn from(error: udpath_fleet::caller::Error) -> Self {
+        match error {
+            udpath_fleet::caller::Error::Link(error) => error.into(),
+            udpath_fleet::caller::Error::Plan(_) => Self::usage(error),
+            error => Self::Cannot(error.into()),
+        }
+    }
+}
+
 impl From<InputError> for Failure {
     fn from(error: InputError) -> Self {
         Self::Cannot(error.into())

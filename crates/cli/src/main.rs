@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         Verb::Export(args) => verbs::export::run(&args),
         Verb::Serve(args) => inside(&Place::Here, || verbs::serve::run(args)),
         Verb::Load(args) => inside(&Place::Here, || verbs::load::run(&args)),
+        Verb::Agent(args) => inside(&Place::Here, || verbs::agent::run(&args)),
         Verb::Boost(args) => verbs::boost::run(&args),
         Verb::Lab(args) => verbs::lab::run(args),
         Verb::Profile(args) => verbs::profile::run(&args),

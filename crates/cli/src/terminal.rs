@@ -120,3 +120,47 @@ impl StatusLine {
         }
     }
 }
+
+/// Several lines on stderr that are renewed in place; nothing unless stderr is a terminal.
+#[derive(Debug)]
+pub(crate) struct StatusBlock {
+    terminal: bool,
+    /// Lines shown now.
+    shown: usize,
+}
+
+impl StatusBlock {
+    pub(crate) fn new() -> Self {
+        Self { terminal: std::io::stderr().is_terminal(), shown: 0 }
+    }
+
+    /// Lines that fit the terminal.
+    pub(crate) fn lines(&self) -> usize {
+        let size =
+            rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |size| usize::from(size.ws_row));
+        size.saturating_sub(1).max(2)
+    }
+
+    /// Replaces the lines.
+    pub(crate) fn show(&mut self, text: &str) {
+        if self.terminal {
+            self.clear();
+            let _ = write!(std::io::stderr(), "{text}");
+            self.shown = text.lines().count();
+        }
+    }
+
+    /// Prints a line that stays, above the others.
+    pub(crate) fn message(&mut self, text: &str) {
+        self.clear();
+        let _ = writeln!(std::io::stderr(), "{text}");
+    }
+
+    /// Erases the lines.
+    pub(crate) fn clear(&mut self) {
+        let shown = std::mem::take(&mut self.shown);
+        if shown > 0 {
+            let _ = write!(std::io::stderr(), "\x1b[{shown}A\x1b[J");
+        }
+    }
+}

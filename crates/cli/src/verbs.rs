@@ -1,5 +1,6 @@
 //! One file per verb: the call of the crates with its arguments, and the output.
 
+pub(crate) mod agent;
 pub(crate) mod apply;
 pub(crate) mod boost;
 mod captured;

@@ -79,6 +79,11 @@ impl Options {
         self.given.push((spec.name, value.into()));
     }
 
+    /// All of them, in the order given; a flag has an empty value.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &OsStr)> {
+        self.given.iter().map(|(name, value)| (*name, value.as_os_str()))
+    }
+
     /// Whether the option was given.
     #[must_use]
     pub fn has(&self, spec: &OptionSpec) -> bool {

@@ -52,6 +52,7 @@ pub use terminal::changes::{
     applied as applied_text, applied_sentence, status as status_text, status_findings, undone_sentence,
 };
 pub use terminal::diagnosis::{change_json, change_text, text as diagnosis_text};
+pub use terminal::fleet::text as fleet_text;
 pub use terminal::history::text as history_text;
 pub use terminal::lab::text as labs_text;
 pub use terminal::map::{Extent, text as map_text};

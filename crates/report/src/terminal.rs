@@ -8,6 +8,7 @@ pub(crate) mod changes;
 pub(crate) mod compare;
 pub(crate) mod diagnosis;
 pub(crate) mod difference;
+pub(crate) mod fleet;
 pub(crate) mod history;
 pub(crate) mod lab;
 pub(crate) mod load;

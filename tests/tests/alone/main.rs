@@ -8,6 +8,7 @@ mod diagnose;
 mod differential;
 mod effect;
 mod faults;
+mod fleet;
 mod growth;
 mod multiply;
 mod policy;

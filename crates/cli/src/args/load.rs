@@ -11,6 +11,7 @@ use udpath_load::Engine;
 use udpath_load::plan::{Mode, Process, Segment, Transport};
 use udpath_protocols::{PROTOCOLS, ProtocolEntry};
 
+use super::fleet::FleetArgs;
 use super::history::RecordArgs;
 use super::protocol_options::LoadOptions;
 use super::{choice, value};
@@ -69,7 +70,7 @@ pub(crate) struct Args {
     /// Source ports
     #[arg(long, value_parser = value::ports, value_name = "LOW-HIGH")]
     pub(crate) source_ports: Option<RangeInclusive<u16>>,
-    /// Sending threads [default: half of the CPUs; with --segment, 1]
+    /// Sending threads [default: half of the CPUs; with --segment or --fleet, 1]
     #[arg(long, value_name = "N", value_parser = value::count::<usize>)]
     pub(crate) threads: Option<usize>,
     /// Send requests of one flow that are due together as few messages (UDP_SEGMENT); needs mode rr over UDP sockets
@@ -93,6 +94,8 @@ pub(crate) struct Args {
     /// Search: largest 99th percentile of latency [default: no limit]
     #[arg(long, value_parser = value::duration, allow_hyphen_values = true, value_name = "TIME")]
     pub(crate) p99: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) fleet: FleetArgs,
     #[command(flatten)]
     pub(crate) lab: LabArgs,
     #[command(flatten)]

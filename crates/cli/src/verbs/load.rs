@@ -3,12 +3,13 @@
 //!
 //! stdout: the result; stderr: progress, on a terminal.
 
+mod fleet;
 mod lab;
 mod progress;
 mod search;
 mod single;
 
-pub(super) use single::protocol;
+pub(super) use single::{cut, protocol, run_number};
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -25,6 +26,7 @@ pub(crate) fn run(args: &Args) -> Done {
     let stop = Arc::new(AtomicBool::new(false));
     terminal::stop_on_signals(&stop)?;
     match &task.search {
+        None if args.fleet.fleet.is_some() => fleet::run(args, &task, record, &stop),
         Some(limits) if args.lab.lab => lab::search(args, &task, limits, &stop),
         None if args.lab.lab => lab::run(args, &task, record, &stop),
         Some(limits) => search::run(args, &task, limits, &stop),

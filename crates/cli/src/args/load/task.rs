@@ -54,7 +54,7 @@ pub(crate) fn task(args: &Args, protocol: &dyn Protocol) -> Result<Task, String>
         false => targets(args, protocol)?,
     };
     let (flows, segment) = (args.flows, args.segment.unwrap_or_default());
-    let several = args.segment.is_some();
+    let several = args.segment.is_some() || args.fleet.fleet.is_some();
     let plan = Plan {
         transport,
         mode,

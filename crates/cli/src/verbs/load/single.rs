@@ -21,7 +21,7 @@ use crate::verbs::record::{self, Recorder};
 
 /// The number of a run, which distinguishes its replies from those of other runs. Machines that start together have the
 /// same one, so that their requests are those of one plan.
-fn run_number(start_at: Option<SystemTime>, seed: u64) -> u64 {
+pub(in crate::verbs) fn run_number(start_at: Option<SystemTime>, seed: u64) -> u64 {
     let nanos = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
     match start_at {
         Some(at) => nanos(at) ^ seed.rotate_left(32),
@@ -66,7 +66,7 @@ pub(super) fn once(args: &Args, task: &Task, record: Option<Recorder>, stop: &At
 }
 
 /// Why a run is shorter than planned.
-pub(super) fn cut(result: &LoadResult, why: &impl std::fmt::Display) -> String {
+pub(in crate::verbs) fn cut(result: &LoadResult, why: &impl std::fmt::Display) -> String {
     format!("the run ended after {:.1} s: {why}", result.seconds)
 }
 

@@ -1,0 +1,67 @@
+//! Arguments of `udpath agent`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use udpath_fleet::{Allowed, Limits};
+
+use super::fleet::{self, AccessArgs};
+use super::value;
+
+/// Arguments of `udpath agent`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The NATS server
+    #[arg(long, value_name = "nats://HOST:PORT")]
+    pub(crate) nats: String,
+    /// This agent's name, which no other agent of the fleet has [default: the host's name]
+    #[arg(long, value_name = "NAME", value_parser = fleet::name)]
+    pub(crate) name: Option<String>,
+    /// Targets that loads may send to; repeatable
+    #[arg(long, value_name = "ADDR[/PREFIX][:PORTS]", required = true)]
+    pub(crate) allow: Vec<Allowed>,
+    /// Transactions per second of this machine at most; `none`: any rate, closed loops too
+    #[arg(long, default_value = "100k", value_name = "RATE", value_parser = max_rate)]
+    pub(crate) max_rate: MaxRate,
+    /// Longest warm-up and duration together
+    #[arg(long, default_value = "60s", value_name = "TIME", value_parser = max_time())]
+    pub(crate) max_time: Duration,
+    /// An option of protocols that loads may set, without the dashes; options can name files of this machine; repeatable
+    #[arg(long, value_name = "OPTION")]
+    pub(crate) allow_option: Vec<String>,
+    /// Keep each result in this folder, as NAME.START.json
+    #[arg(long, value_name = "DIR")]
+    pub(crate) results: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) access: AccessArgs,
+}
+
+/// A limit, or none.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct MaxRate(Option<f64>);
+
+impl Args {
+    /// What the agent accepts.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            targets: self.allow.clone(),
+            rate: self.max_rate.0,
+            time: self.max_time,
+            options: self.allow_option.clone(),
+        }
+    }
+}
+
+fn max_rate(text: &str) -> Result<MaxRate, String> {
+    match text {
+        "none" => Ok(MaxRate(None)),
+        _ => match value::rate(text)? {
+            rate if rate > 0.0 => Ok(MaxRate(Some(rate))),
+            _ => Err(format!("invalid rate `{text}`: expected a rate above 0, such as 100k, or none")),
+        },
+    }
+}
+
+fn max_time() -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync {
+    value::duration_within(Duration::from_millis(10)..=udpath_load::plan::MAX_TIME)
+}

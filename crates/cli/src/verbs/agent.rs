@@ -1,0 +1,136 @@
+//! `udpath agent`: carries out segments of loads that callers announce over NATS.
+//!
+//! stderr: a line for each load, or refusal.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use udpath_fleet::agent::{self, Config, Event, Worker};
+use udpath_fleet::{Order, is_name};
+use udpath_load::plan::Mode;
+use udpath_load::result::LoadResult;
+use udpath_load::template::Protocol;
+use udpath_load::{Engine, Error, Progress};
+use udpath_protocols::{Options, PROTOCOLS, ProtocolEntry};
+
+use super::load::{cut, run_number};
+use super::record;
+use crate::args::agent::Args;
+use crate::exit::{Done, Failure};
+use crate::terminal;
+
+/// Serves until a signal.
+pub(crate) fn run(args: &Args) -> Done {
+    let name = args.name.clone().map_or_else(host_name, Ok)?;
+    let config = Config {
+        access: args.access.of(&args.nats),
+        fleet: args.access.fleet_name.clone(),
+        name: name.clone(),
+        limits: args.limits(),
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    terminal::stop_on_signals(&stop)?;
+    let program = Program { results: args.results.clone().map(|folder| (name.clone(), folder)) };
+    let fleet = &config.fleet;
+    let mut log = |event| match event {
+        Event::Ready => eprintln!("{name}: ready for loads of fleet {fleet}"),
+        Event::Refused(why) => eprintln!("{name}: refused a load: {why}"),
+        Event::Started(segment, what) => eprintln!("{name}: segment {segment} of {what}"),
+        Event::Ended(how) => eprintln!("{name}: ended: {how}"),
+        Event::Delivered => eprintln!("{name}: the caller has the result"),
+        Event::GivenUp => eprintln!("{name}: no caller took the result: discarded"),
+    };
+    Ok(agent::serve(&config, Arc::new(program), &stop, &mut log)?)
+}
+
+/// The host's name, if it can be an agent's.
+fn host_name() -> Result<String, Failure> {
+    let uname = rustix::system::uname();
+    let host = uname.nodename().to_string_lossy().replace('.', "-");
+    if is_name(&host) {
+        Ok(host)
+    } else {
+        Err(Failure::Usage(format!("the host's name `{host}` cannot be an agent's: give one with --name")))
+    }
+}
+
+/// Carries out orders with this program's protocols and engines.
+struct Program {
+    /// Where results are kept: the agent's name, and the folder.
+    results: Option<(String, PathBuf)>,
+}
+
+impl Program {
+    /// Keeps a result in a file; returns why that failed.
+    fn keep(&self, result: &LoadResult) -> Option<String> {
+        let (name, folder) = self.results.as_ref()?;
+        let start = result.start.map_or(0, |start| start.at_ns / 1_000_000_000);
+        let path = folder.join(format!("{name}.{start}.json"));
+        let written = udpath_report::write_whole(&path, udpath_report::to_json(result).as_bytes());
+        written.err().map(|error| format!("{:#}", anyhow::Error::from(error)))
+    }
+}
+
+impl Worker for Program {
+    fn check(&self, order: &Order) -> Result<(), String> {
+        let entry = entry(order)?;
+        let plan = &order.plan;
+        let engine = engine(order)?;
+        if !entry.engines.contains(&engine) || !entry.transports.contains(&plan.transport) {
+            return Err(format!("{} does not run over {} with engine {engine}", entry.name, plan.transport));
+        }
+        if plan.mode != Mode::Rr || !entry.modes.contains(&plan.mode) {
+            return Err(format!("a fleet sends requests and awaits replies; {} does not", entry.name));
+        }
+        if !plan.sources.is_empty() {
+            return Err("an order names no source addresses: each agent has its own".to_owned());
+        }
+        protocol(order).map(drop)
+    }
+
+    fn run(
+        &self,
+        order: &Order,
+        progress: &mut dyn FnMut(&Progress),
+        stop: &AtomicBool,
+    ) -> Result<LoadResult, String> {
+        let (protocol, engine) = (protocol(order)?, engine(order)?);
+        let mut result = match udpath_load::run(&order.plan, engine, &*protocol, progress, stop) {
+            Ok(result) => result,
+            Err(Error::Cut { mut result, why }) => {
+                result.warnings.push(cut(&result, &why));
+                *result
+            }
+            Err(error) => return Err(format!("{:#}", anyhow::Error::from(error))),
+        };
+        result.origin = Some(record::origin());
+        if let Some(why) = self.keep(&result) {
+            result.warnings.push(format!("the agent did not keep its result: {why}"));
+        }
+        Ok(result)
+    }
+}
+
+fn entry(order: &Order) -> Result<&'static ProtocolEntry, String> {
+    let known = PROTOCOLS.iter().copied().find(|entry| entry.name == order.protocol);
+    known.ok_or_else(|| "this version does not know the protocol".to_owned())
+}
+
+fn engine(order: &Order) -> Result<Engine, String> {
+    let known = Engine::ALL.into_iter().find(|engine| engine.name() == order.engine);
+    known.ok_or_else(|| "this version does not know the engine".to_owned())
+}
+
+fn protocol(order: &Order) -> Result<Box<dyn Protocol>, String> {
+    let entry = entry(order)?;
+    let mut options = Options::default();
+    for (name, value) in &order.options {
+        let spec = entry.load_options.iter().find(|spec| spec.name == name);
+        let spec = spec.ok_or_else(|| format!("this version's {} has no such option", entry.name))?;
+        options.push(spec, OsString::from(Path::new(value)));
+    }
+    let run = run_number(order.plan.start_at, order.plan.seed);
+    (entry.load)(run, &options).map_err(|error| error.to_string())
+}
