@@ -140,9 +140,10 @@ pub(crate) fn run(results: &mut Results) -> Result<()> {
 
 /// A supervisor with two instances, and the machines around it.
 struct Instances<'a> {
-    bed: Bed,
+    // The machines last.
     _running: Running,
     _policy: Policy<'a>,
+    bed: Bed,
 }
 
 impl<'a> Instances<'a> {
@@ -153,12 +154,12 @@ impl<'a> Instances<'a> {
         let options = ["multiply", NAME, "-n", "2", "--port", &port, "--state", state, "--"];
         let command: Vec<&str> = command.iter().map(String::as_str).collect();
         let running = bed.serve(&udpath()?, &[&options[..], &command].concat())?;
-        Ok(Self { bed, _running: running, _policy: policy })
+        Ok(Self { _running: running, _policy: policy, bed })
     }
 
     /// Ends them in order.
     fn end(self) -> Result<()> {
-        self::command(&["multiply", NAME, "--stop"])
+        command(&["multiply", NAME, "--stop"])
     }
 }
 

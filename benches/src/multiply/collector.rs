@@ -61,11 +61,10 @@ pub(super) fn measure(results: &mut Results, folder: &Path) -> Result<()> {
     };
     let ratio = race("nfcapd", WIDTH, BLOCKS, || rate(1, &mut one), || rate(2, &mut two))?;
     let (one, two) = (quantile(one, 0.5), quantile(two, 0.5));
+    ensure!(load.drops()? == 0, "the sockets have dropped datagrams");
     let before = load.sent.load(Ordering::Relaxed);
     changing(|| load.paced(LOAD * one))?;
     let sent = load.sent.load(Ordering::Relaxed);
-    ensure!(load.drops()? == 0, "the sockets have dropped datagrams");
-    drop(load);
     instances.end()?;
 
     let [first, second] = files.each_ref().map(|folder| collected(folder));
@@ -119,7 +118,7 @@ impl Load<'_> {
     /// Sends from one CPU while the queues are short.
     fn send_while_short(&self, cpu: usize, datagrams: u64) -> Result<()> {
         let mut sockets = self.sockets()?;
-        self.from_client(|flows| {
+        self.with_flows(|flows| {
             pin(cpu)?;
             for _ in 0..datagrams / BURST {
                 self.burst(flows, BURST)?;
@@ -133,7 +132,7 @@ impl Load<'_> {
 
     /// Sends so many a second, whatever the queues.
     fn paced(&self, rate: f64) -> Result<()> {
-        self.from_client(|flows| {
+        self.with_flows(|flows| {
             let begin = Instant::now();
             let mut sent = 0;
             while begin.elapsed() < CHANGED {
@@ -149,7 +148,7 @@ impl Load<'_> {
     }
 
     /// With sockets of as many flows as the other loads have.
-    fn from_client(&self, work: impl FnOnce(&[UdpSocket]) -> Result<()> + Send) -> Result<()> {
+    fn with_flows(&self, work: impl FnOnce(&[UdpSocket]) -> Result<()> + Send) -> Result<()> {
         self.instances.bed.lab.machine("client")?.run(|| {
             let open = |_| {
                 let flow = UdpSocket::bind("0.0.0.0:0")?;
