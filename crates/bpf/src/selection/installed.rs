@@ -16,7 +16,7 @@ use crate::error::Cause;
 /// The map of the object's constants, which has the rule.
 const CONSTANTS: &str = ".rodata";
 
-/// A program of [`Selection`] that an earlier process has attached.
+/// A program of [`Selection`](super::Selection) that an earlier process has attached.
 #[derive(Debug)]
 pub struct Installed {
     /// Its rule.
@@ -27,7 +27,7 @@ pub struct Installed {
 }
 
 impl Installed {
-    /// Reads the program with this ID; `None` if it is not one of [`Selection`], or of another version.
+    /// Reads the program with this ID; `None` if it is not one of [`Selection`](super::Selection), or of another version.
     ///
     /// # Errors
     /// It has been unloaded, or permission is denied.
