@@ -172,7 +172,9 @@ fn supervise(
         if watch.is_none() && until_window.is_zero() {
             watch = Some(Stopwatch::start());
         }
-        let slice = if watch.is_none() { POLL_INTERVAL.min(until_window) } else { POLL_INTERVAL };
+        // Reading CPU times takes long enough to delay the start of other senders on this machine, if they start together.
+        let exactly = watch.is_none() && plan.start_at.is_none();
+        let slice = if exactly { POLL_INTERVAL.min(until_window) } else { POLL_INTERVAL };
         // This thread sends nothing, so a coarse sleep is fine.
         thread::sleep(slice);
         interval = intervals.report(&shared.copies).or(interval);

@@ -28,9 +28,11 @@ impl<'a> RunWindow<'a> {
     pub(super) fn start(plan: &Plan, clock: Clock, shared: &'a Shared<'a>) -> Self {
         let (fraction, min, max) = GIVE_UP;
         let interval = (plan.timeout.as_nanos() as u64 / fraction).clamp(min, max);
+        // Before the wait, which takes no CPU time: at the start, threads of other senders may wait for this CPU.
+        let began = plan.warmup.is_zero().then(ThreadTime::now);
         clock.wait_for_start();
         let start_skew = start::skew(plan);
-        Self { clock, shared, began: None, start_skew, give_up_interval: interval, give_up_at: interval }
+        Self { clock, shared, began, start_skew, give_up_interval: interval, give_up_at: interval }
     }
 
     /// Whether `now` is before the end of the window, and no stop was requested. Called once per turn.
