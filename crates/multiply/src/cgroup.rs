@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use udpath_host::limits::memberships;
 use udpath_host::source::Folder;
+use udpath_tune::units::instance_name;
 
 use crate::Error;
+use crate::units::Units;
 
 /// What its name begins with.
 const PREFIX: &str = "udpath-multiply-";
@@ -24,6 +26,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 pub(crate) struct Cgroup {
     path: PathBuf,
     name: String,
+    /// The unit of systemd that has it: of all instances, the one that is multiplied. systemd then creates and removes it.
+    unit: Option<String>,
 }
 
 impl Cgroup {
@@ -37,12 +41,24 @@ impl Cgroup {
             .and_then(|all| all.into_iter().find(|one| one.controllers.is_none()))
             .ok_or_else(|| Error::NoCgroup("this process is in no cgroup of version 2".to_owned()))?;
         let name = format!("{}/{PREFIX}{name}", own.path.trim_end_matches('/'));
-        Ok(Self { path: root.join(name.trim_start_matches('/')), name })
+        Ok(Self { path: root.join(name.trim_start_matches('/')), name, unit: None })
+    }
+
+    /// That of the instances of a unit.
+    pub(crate) fn of_units(unit: &str, units: &Units) -> Result<Self, Error> {
+        let root = udpath_tune::policy::root(&Folder::live()).map_err(Error::NoCgroup)?;
+        let name = units.cgroup();
+        Ok(Self { path: root.join(name.trim_start_matches('/')), name, unit: Some(unit.to_owned()) })
     }
 
     /// One that was recorded.
     pub(crate) const fn recorded(path: PathBuf, name: String) -> Self {
-        Self { path, name }
+        Self { path, name, unit: None }
+    }
+
+    /// The unit that has it.
+    pub(crate) fn unit(&self) -> Option<&str> {
+        self.unit.as_deref()
     }
 
     /// Its name, as in /proc/PID/cgroup.
@@ -56,6 +72,9 @@ impl Cgroup {
     }
 
     pub(crate) fn create(&self) -> Result<(), Error> {
+        if self.unit.is_some() {
+            return Ok(());
+        }
         match fs::create_dir(&self.path) {
             Err(error)
                 if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) =>
@@ -68,7 +87,9 @@ impl Cgroup {
 
     /// The child of an instance.
     pub(crate) fn child(&self, number: usize) -> Self {
-        Self { path: self.path.join(number.to_string()), name: format!("{}/{number}", self.name) }
+        let unit = self.unit.as_ref().map(|unit| instance_name(unit, number));
+        let last = unit.clone().unwrap_or_else(|| number.to_string());
+        Self { path: self.path.join(&last), name: format!("{}/{last}", self.name), unit }
     }
 
     /// The file that processes are moved by.
@@ -82,6 +103,12 @@ impl Cgroup {
     pub(crate) fn pids(&self) -> Vec<u32> {
         let text = fs::read_to_string(self.path.join("cgroup.procs")).unwrap_or_default();
         text.lines().filter_map(|line| line.parse().ok()).collect()
+    }
+
+    /// Whether it or a child has a process.
+    pub(crate) fn has_processes(&self) -> bool {
+        let events = fs::read_to_string(self.path.join("cgroup.events")).unwrap_or_default();
+        events.lines().any(|line| line == "populated 1")
     }
 
     /// Kills all processes in it and its children.

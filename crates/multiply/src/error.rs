@@ -61,6 +61,9 @@ pub enum Error {
     /// This machine has no cgroup v2, or it is not visible.
     #[error("{0}")]
     NoCgroup(String),
+    /// A unit that cannot be multiplied, or systemd.
+    #[error("{0}")]
+    Unit(String),
     /// A file, a folder, or a process.
     #[error("cannot {operation}")]
     System {

@@ -4,6 +4,7 @@
 //!  lock      held by the supervisor as long as it lives; its pid
 //!  record    what must be taken back when it is gone, written before it is made
 //!  control   the control socket
+//!  journal/  that of the policy, if the instances are units: it ends with the boot, as they do
 //!  1/ 2/     the configuration and files of each instance
 //! ```
 
@@ -35,6 +36,9 @@ pub(crate) struct Record {
     pub(crate) cgroup: String,
     /// The journal of its policy.
     pub(crate) journal: PathBuf,
+    /// The unit that is multiplied, if the instances are units.
+    #[serde(default)]
+    pub(crate) unit: Option<String>,
 }
 
 /// A folder, locked by this process.
@@ -64,6 +68,12 @@ pub(crate) fn check(name: &str) -> Result<(), Error> {
 /// The folder of a name, which need not exist.
 pub(crate) fn path_of(name: &str) -> PathBuf {
     Path::new(FOLDERS).join(name)
+}
+
+/// The journal of instances that are units. That of their unit is locked while systemd starts them.
+#[must_use]
+pub fn journal_of(name: &str) -> PathBuf {
+    path_of(name).join("journal")
 }
 
 /// The names that have a folder.
@@ -135,6 +145,7 @@ impl Folder {
             path: cgroup.path().to_owned(),
             cgroup: cgroup.name().to_owned(),
             journal: journal.to_owned(),
+            unit: cgroup.unit().map(str::to_owned),
         };
         let written = serde_json::to_vec(&record)
             .map_err(Into::into)

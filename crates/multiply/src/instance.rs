@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use udpath_tune::services::Instances;
+use udpath_tune::units as unit;
 
 use crate::cgroup::Cgroup;
 use crate::query::Query;
 use crate::sockets::{self, Bound};
+use crate::units::{self, Units};
 use crate::{Error, InstanceStatus, State, sys};
 
 /// The pause before the first restart; doubled with each further one, up to [`MOST_PAUSE`]. Shorter: one that fails at once is
@@ -79,7 +81,10 @@ pub(crate) struct Instance {
     /// Looks in a row at which datagrams waited and it used no CPU time.
     pub(crate) stuck: u32,
     cgroup: Cgroup,
+    /// Its process; of a unit, the command that starts it, while that runs.
     child: Option<Child>,
+    /// Its unit was started, and has not been found ended since.
+    started: bool,
     /// Readable once the process has ended.
     pub(crate) ended: Option<OwnedFd>,
     failures: u32,
@@ -102,6 +107,7 @@ impl Instance {
             stuck: 0,
             cgroup: cgroup.child(number),
             child: None,
+            started: false,
             ended: None,
             failures: 0,
             restarts: 0,
@@ -126,11 +132,12 @@ impl Instance {
         !matches!(self.phase, Phase::Serving { .. } | Phase::Stopped { .. })
     }
 
-    /// Starts its process: in its cgroup, on its CPU, with its output on our stderr.
+    /// Starts it: a process with its output on our stderr, or a unit.
     pub(crate) fn start(
         &mut self,
         command: &[String],
         known: Option<&Instances>,
+        units: Option<&Units>,
         folder: &Path,
         until: Instant,
     ) -> Result<(), Error> {
@@ -144,29 +151,58 @@ impl Instance {
                 .replace("{folder}", &folder.display().to_string())
         };
         let words: Vec<String> = words.iter().map(fill).collect();
-        let (program, arguments) =
-            words.split_first().ok_or_else(|| Error::Refused("no command".to_owned()))?;
-        if !self.cgroup.path().exists() {
-            self.cgroup.create()?;
-        }
-        let run = || Error::system(format!("run {program}"));
-        let output = || rustix::io::dup(std::io::stderr().as_fd()).map(Stdio::from);
-        let mut start = Command::new(program);
-        start.args(arguments).stdin(Stdio::null());
-        start.stdout(output().map_err(|errno| run()(errno.into()))?);
-        start.stderr(output().map_err(|errno| run()(errno.into()))?);
+        let mut start = match (units, self.cgroup.unit()) {
+            (Some(units), Some(name)) => units.start(
+                name,
+                &unit::Instance { number: self.number, cpu: self.cpu, command: &words, folder },
+            )?,
+            _ => self.process(&words)?,
+        };
+        let run = format!("run {}", start.get_program().display());
+        let output = || {
+            let stderr = rustix::io::dup(std::io::stderr().as_fd()).map(Stdio::from);
+            stderr.map_err(|errno| Error::system(run.clone())(errno.into()))
+        };
+        start.stdin(Stdio::null()).stdout(output()?).stderr(output()?);
         // ^C reaches the supervisor alone, which ends the instances in order.
         std::os::unix::process::CommandExt::process_group(&mut start, 0);
-        sys::start_in(&mut start, self.cgroup.procs()?, self.cpu);
-        let child = start.spawn().map_err(run())?;
-        self.ended = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
+        let child = start.spawn().map_err(Error::system(run))?;
+        self.started = self.cgroup.unit().is_some();
+        if !self.started {
+            self.ended = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
+        }
         self.child = Some(child);
         self.phase = Phase::Starting { until, seen: None };
         Ok(())
     }
 
+    /// A process of ours, in its cgroup and on its CPU.
+    fn process(&self, words: &[String]) -> Result<Command, Error> {
+        let (program, arguments) =
+            words.split_first().ok_or_else(|| Error::Refused("no command".to_owned()))?;
+        if !self.cgroup.path().exists() {
+            self.cgroup.create()?;
+        }
+        let mut start = Command::new(program);
+        start.args(arguments);
+        sys::start_in(&mut start, self.cgroup.procs()?, self.cpu);
+        Ok(start)
+    }
+
     /// How its process ended; `None` while it runs, and once that was dealt with.
     pub(crate) fn has_ended(&mut self) -> Result<Option<String>, Error> {
+        if let (true, Some(unit)) = (self.started, self.cgroup.unit()) {
+            if let Some(child) = &mut self.child {
+                let start =
+                    child.try_wait().map_err(Error::system(format!("wait for the start of {unit}")))?;
+                match start {
+                    None => return Ok(None),
+                    Some(status) if status.success() => self.child = None,
+                    Some(_) => return Ok(Some(units::how(unit))),
+                }
+            }
+            return Ok((!self.cgroup.has_processes()).then(|| units::how(unit)));
+        }
         let Some(child) = &mut self.child else {
             let ending = matches!(self.phase, Phase::Ending { .. });
             return Ok(ending.then(|| "it was not started".to_owned()));
@@ -198,7 +234,9 @@ impl Instance {
 
     /// Asks it to end.
     pub(crate) fn terminate(&mut self, until: Instant) {
-        if let Some(child) = &self.child {
+        if let Some(unit) = self.cgroup.unit() {
+            units::stop(unit);
+        } else if let Some(child) = &self.child {
             // Fails only if it has ended.
             let _ = kill_process(Pid::from_child(child), Signal::TERM);
         }
@@ -208,13 +246,19 @@ impl Instance {
     /// Ends it and all that it has started.
     pub(crate) fn kill(&mut self, until: Instant) -> Result<(), Error> {
         self.phase = Phase::Ending { until, killed: true };
-        self.cgroup.kill()
+        self.cgroup.kill()?;
+        // Also a start that systemd has not got to yet.
+        if let Some(unit) = self.cgroup.unit() {
+            units::stop(unit);
+        }
+        Ok(())
     }
 
     /// Its process has ended: ends what that has started, too.
     pub(crate) fn clear(&mut self) -> Result<(), Error> {
         self.cgroup.kill()?;
         (self.child, self.ended, self.query) = (None, None, None);
+        self.started = false;
         self.sockets.clear();
         (self.progress, self.stuck) = (Progress::default(), 0);
         Ok(())
@@ -248,7 +292,10 @@ impl Instance {
                 Phase::Ending { .. } => State::Ending,
             },
             cpu: self.cpu,
-            pid: self.child.as_ref().map(Child::id),
+            pid: match self.cgroup.unit() {
+                Some(_) => self.pids().first().copied(),
+                None => self.child.as_ref().map(Child::id),
+            },
             datagrams,
             restarts: self.restarts,
         }

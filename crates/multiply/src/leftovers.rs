@@ -1,4 +1,4 @@
-//! What a killed supervisor leaves: processes in a cgroup, a policy, a folder. Taken back in this order, so that a kill in
+//! What a killed supervisor leaves: processes in a cgroup or in units, a policy, a folder. Taken back in this order, so that a kill in
 //! between leaves a folder that the next start finds.
 
 use std::io::{self, Read};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::cgroup::Cgroup;
 use crate::folder::{self, Claim, Folder};
-use crate::{Error, policy};
+use crate::{Error, policy, units};
 
 /// How long the lock of a process that has ended may still be held: the kernel closes its files one after the other.
 const RELEASED: Duration = Duration::from_secs(2);
@@ -50,7 +50,10 @@ pub fn guard(name: &str, mut input: impl Read) -> Result<(), Error> {
 /// Takes back what a folder records, and removes it.
 pub(crate) fn end(folder: &Folder) -> Result<(), Error> {
     if let Some(record) = folder.recorded()? {
-        Cgroup::recorded(record.path, record.cgroup.clone()).remove()?;
+        match &record.unit {
+            Some(unit) => units::take_back(unit, &record.cgroup)?,
+            None => Cgroup::recorded(record.path, record.cgroup.clone()).remove()?,
+        }
         policy::end(&record.journal, &record.cgroup)?;
     }
     folder.remove()

@@ -22,7 +22,7 @@
 //!
 //! - `config.rs`, `error.rs`, `status.rs`: what is asked for, what fails, what is reported.
 //! - `folder.rs`: `/run/udpath/multiply/NAME`, locked while its supervisor lives. `cgroup.rs`, `policy.rs`, `sys.rs`: what
-//!   instances run in, what lets them share a port, and how they start.
+//!   instances run in, what lets them share a port, and how they start. `units.rs`: instances that are units of systemd.
 //! - `sockets.rs`: what an instance has bound, and whether it reads. `shares.rs`: the slots of each address. `query.rs`: asks
 //!   one instance whether it serves.
 //! - `instance.rs`: one instance. `steps.rs`: its transitions; `leave.rs`, `kept.rs`: how it leaves without loss.
@@ -45,9 +45,11 @@ mod status;
 mod steps;
 mod supervisor;
 mod sys;
+mod units;
 
 pub use config::{Choose, Config};
 pub use control::{Listed, Request, ask, list};
 pub use error::Error;
+pub use folder::journal_of;
 pub use status::{Event, InstanceStatus, SCHEMA, State, Status};
 pub use supervisor::Supervisor;

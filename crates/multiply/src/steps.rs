@@ -58,7 +58,7 @@ impl Supervisor {
         let instance = &mut self.instances[at];
         let folder = self.folder.of_instance(instance.number)?;
         instance.started = now;
-        instance.start(&self.config.command, self.known.as_ref(), &folder, until)
+        instance.start(&self.config.command, self.known.as_ref(), self.units.as_ref(), &folder, until)
     }
 
     /// Waits for its sockets, then for its answer, then admits it.

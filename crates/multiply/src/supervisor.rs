@@ -14,6 +14,7 @@ use crate::control::{Client, Control, Request};
 use crate::folder::{self, Claim, Folder};
 use crate::instance::{Instance, Phase};
 use crate::shares::Shares;
+use crate::units::Units;
 use crate::{Config, Error, Event, InstanceStatus, SCHEMA, Status, leftovers, policy};
 
 /// Time between two turns while an instance starts, drains or ends. Shorter: more CPU time. Longer: each takes longer.
@@ -27,6 +28,8 @@ pub struct Supervisor {
     pub(crate) config: Config,
     /// The server, if it is known.
     pub(crate) known: Option<Instances>,
+    /// The unit that is multiplied, if the instances are units.
+    pub(crate) units: Option<Units>,
     /// Ports of which it must bind one; empty for any.
     pub(crate) ports: Vec<u16>,
     pub(crate) probe: Probe,
@@ -81,7 +84,11 @@ impl Supervisor {
         if !rustix::process::geteuid().is_root() {
             return Err(Error::NotRoot);
         }
-        let cgroup = Cgroup::of(&config.name)?;
+        let units = config.unit.then(|| Units::of(&config.name)).transpose()?;
+        let cgroup = match &units {
+            Some(units) => Cgroup::of_units(&config.name, units)?,
+            None => Cgroup::of(&config.name)?,
+        };
         let events = leftovers::take_back()?.into_iter().map(|name| Event::TookBack { name }).collect();
         let folder = match Folder::claim(&config.name)? {
             Claim::Ours(folder) => folder,
@@ -106,6 +113,7 @@ impl Supervisor {
         Ok(Self {
             config,
             known,
+            units,
             ports,
             probe,
             shares,

@@ -11,6 +11,7 @@
 //! - [`policy`]: options that programs of a cgroup get at each bind: where they are kept, and whether they have effect.
 //! - [`plan`]: requests resolved against the machine, in order: as a diff, as shell lines, as JSON.
 //! - [`services`]: the configuration of known servers, changed with their own checker, restart and liveness.
+//! - [`units`]: units of systemd whose program runs in several instances.
 //! - [`conflicts`]: other programs that write the same settings, and how to resolve that first.
 //! - [`mod@apply`], [`mod@undo`], [`journal`]: carry a plan out, take it back, and the record that survives a crash.
 //!   `restore.rs`: the restoring that undo and a failed apply share. `link_reset.rs`: what a change of channels loses.
@@ -44,6 +45,7 @@ pub mod settings;
 pub mod status;
 pub mod temporary;
 pub mod undo;
+pub mod units;
 
 pub use adopt::adopt;
 pub use apply::apply;

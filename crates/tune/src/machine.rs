@@ -2,7 +2,7 @@
 //!
 //! Everything that changes the machine goes through [`Machine::write`]; a test intercepts writes by wrapping a machine.
 
-mod file;
+pub(crate) mod file;
 mod irqbalance;
 mod irqs;
 mod live;

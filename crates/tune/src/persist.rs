@@ -29,7 +29,7 @@ use link::Link;
 pub(crate) use program::trusted;
 use udpath_host::namespace;
 use unit::Moment;
-pub(crate) use unit::word;
+pub(crate) use unit::{escaped, word};
 
 /// Why a plan cannot be kept.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -138,7 +138,7 @@ pub fn files(machine: &dyn Machine, plan: &Plan, id: u64, boot: &Boot<'_>) -> Re
             },
             // The unit's own apply adds the bans it needs.
             // A drop-in is there after a boot.
-            Setting::Spread { .. } => {}
+            Setting::Spread { .. } | Setting::Instances { .. } => {}
             Setting::IrqbalanceBan | Setting::File(_) | Setting::Config(_) | Setting::Restart(_) => {}
             Setting::Policy { .. } => policies.push((setting, value)),
             // Refused above.

@@ -26,7 +26,7 @@ pub use process::cgroup_of_process;
 pub use remove::applies_of;
 pub use report::{EffectState, Other, PolicyReport, Reported, SCHEMA};
 pub use spread::{Group as SpreadGroup, select as spread};
-pub(crate) use unit::cgroup_of;
+pub(crate) use unit::{cgroup_of, of_slice};
 
 pub use crate::settings::policy::rule as spread_rule;
 use crate::settings::{Value, policy::whose};

@@ -240,10 +240,10 @@ fn back(
         found => found.map_err(failed)?,
     };
     if found.is(old) {
-        // A write that was cut short leaves its temporary file, or programs that serve no policy. The same write takes
-        // them away.
-        let is_policy = matches!(setting, Setting::Policy { .. });
-        if is_policy || made.is_none() && setting.phase() == Phase::Files {
+        // A write that was cut short leaves its temporary file, programs that serve no policy, or a unit that has not been
+        // restarted. The same write completes it.
+        let in_steps = matches!(setting, Setting::Policy { .. } | Setting::Instances { .. });
+        if in_steps || made.is_none() && setting.phase() == Phase::Files {
             let _ = machine.write(setting, old);
         }
         return Ok(());

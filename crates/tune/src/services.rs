@@ -43,12 +43,12 @@ use arguments::Arguments;
 use config::Config;
 
 pub use edit::FileChange;
-pub use instances::Instances;
+pub use instances::{Instances, account};
 pub use knob::{Knob, Origin, Proposal};
 pub use prepare::{Prepared, Request, permitted, write};
 pub use profile::{Probe, Profile};
 pub use restart::Restart;
-pub(crate) use restart::finished;
+pub(crate) use restart::{finished, output};
 
 /// The file in which Debian lists its packages.
 const PACKAGES: &str = "/var/lib/dpkg/status";

@@ -32,6 +32,7 @@
 //! | `socket:812/4026:incoming-cpu` | `3`, `any` | the CPU whose datagrams go to this member of its group |
 //! | `group:812/4026:selection` | `by-cpu`, `by-flow` | how the reuseport group selects a socket, named by any member |
 //! | `policy:/system.slice/nsd.service:53/receive-buffer` | `8M`, `none` | what programs of a cgroup get at each bind, here to a port (`send-buffer`, `reuseport`, `priority`, `mark`) |
+//! | `unit:ntp.service/instances` | `2`, `none` | a unit's program runs in instances that share its port, by a drop-in |
 //! | `irqbalance:ban` | `57,58` | IRQs that the running irqbalance leaves alone |
 //!
 //! Requests may also refer to the server on a port, [`crate::plan::SettingRequest`]: `port:53:receive-buffer`, to
@@ -49,7 +50,7 @@
 //!   values as the kernel formats them in files. `shell.rs`: changes as shell commands. `driver.rs`: shared by driver
 //!   rows.
 //! - Families: `channels.rs`, `coalesce.rs`, `feature.rs`, `rss.rs`, `irq.rs`, `steering.rs`, `napi.rs`, `qdisc.rs`,
-//!   `sysctl.rs`, `socket.rs`, `policy.rs`, `thread.rs`, `file.rs`, `service.rs`.
+//!   `sysctl.rs`, `socket.rs`, `policy.rs`, `unit.rs`, `thread.rs`, `file.rs`, `service.rs`.
 
 pub mod channels;
 pub mod coalesce;
@@ -70,6 +71,7 @@ mod socket;
 pub mod steering;
 mod sysctl;
 mod thread;
+mod unit;
 mod value;
 
 use std::cmp::Ordering;
@@ -143,6 +145,11 @@ pub enum Setting {
         unit: String,
         /// Only groups of this port.
         port: Option<NonZeroU16>,
+    },
+    /// In how many instances a unit's program runs: a drop-in of the unit.
+    Instances {
+        /// The unit, a service.
+        unit: String,
     },
     /// IRQs that the running irqbalance leaves alone, set over its own socket.
     IrqbalanceBan,
@@ -246,6 +253,7 @@ impl Setting {
             Self::Socket { setting, .. } => socket::row(*setting),
             Self::Policy { option, .. } => policy::row(*option),
             Self::Spread { .. } => &policy::SPREAD_ROW,
+            Self::Instances { .. } => &unit::ROW,
             Self::IrqbalanceBan => &irq::IRQBALANCE_BAN,
             Self::File(_) => &file::FILE,
             Self::Config(_) => &service::CONFIG,

@@ -6,6 +6,7 @@ mod bad;
 mod killed;
 mod leave;
 mod servers;
+mod unit;
 
 use std::collections::BTreeMap;
 use std::fs;

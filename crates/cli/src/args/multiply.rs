@@ -10,11 +10,16 @@ use udpath_tune::services::Probe;
 use super::settings::JournalArgs;
 use super::{choice, value};
 
+/// How long an instance may take until it serves, by default. Servers with large configurations load for seconds.
+pub(crate) const START_LIMIT: Duration = Duration::from_secs(10);
+/// How long an instance may take to read what is queued, by default. A full queue of 200 kB is read in milliseconds.
+pub(crate) const DRAIN_LIMIT: Duration = Duration::from_secs(5);
+
 /// Arguments of `udpath multiply`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Name of the instances: with COMMAND, the name to run under [default: the program's]; without, the running
-    /// instances to change
+    /// instances to change, or a service of systemd to run in instances
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// Number of instances, at most one for each CPU that they may use [default: that many]
@@ -41,9 +46,12 @@ pub(crate) struct Args {
     /// List all running instances
     #[arg(long, conflicts_with_all = ["name", "count", "stop", "command"])]
     pub(crate) list: bool,
-    /// End the instances of NAME in order
+    /// End the instances of NAME in order; a service runs as before
     #[arg(long, requires = "name", conflicts_with_all = ["count", "command"])]
     pub(crate) stop: bool,
+    /// NAME is the supervisor of a service, as its drop-in starts it
+    #[arg(long, hide = true, requires = "name")]
+    pub(crate) unit: bool,
     #[command(flatten)]
     pub(crate) journal: JournalArgs,
     /// Print one JSON document (udpath.multiply/1)

@@ -1,26 +1,31 @@
-//! `udpath multiply`: runs instances of a server until a signal, and changes, lists or ends running ones.
+//! `udpath multiply`: runs instances of a server until a signal, and changes, lists or ends running ones; `unit.rs`: those of a
+//! service of systemd.
 //!
 //! stderr: what happens, and the instances' own output; stdout: a table, or one JSON document, at the end.
 
+mod unit;
+
+use std::env;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
+use error_reporter::Report;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use udpath_multiply::{Config, Listed, Request, SCHEMA, Status, Supervisor, ask, leftovers, list};
+use udpath_multiply::{
+    Config, Event, Listed, Request, SCHEMA, Status, Supervisor, ask, journal_of, leftovers, list,
+};
 use udpath_report::{instances_text, multiply_event, to_pretty_json};
 use udpath_steer::CpuSet;
 
 use crate::args::multiply::{Args, GuardArgs};
 use crate::exit::{Done, Failure};
 use crate::terminal;
-
-/// Kinds of systemd units that have processes.
-const UNITS: [&str; 3] = [".service", ".slice", ".scope"];
 
 /// The JSON document of `--list`.
 #[derive(Serialize)]
@@ -41,6 +46,9 @@ pub(crate) fn run(args: Args) -> Done {
     if !args.command.is_empty() {
         return supervise(args);
     }
+    if let Some(unit) = args.name.as_deref().filter(|name| !args.unit && unit::is(name)) {
+        return unit::run(unit, &args);
+    }
     match (args.name, args.count, args.stop) {
         (None, ..) => Err(Failure::Usage(
             "no command: expected udpath multiply -n N -- COMMAND, or the NAME of running instances"
@@ -54,12 +62,6 @@ pub(crate) fn run(args: Args) -> Done {
 
 /// Asks a running supervisor.
 fn changed(name: &str, request: Request, json: bool) -> Done {
-    if UNITS.iter().any(|kind| name.ends_with(kind)) {
-        return Err(Failure::Cannot(anyhow!(
-            "{name} is a unit, which cannot be multiplied in place: make a unit of its own with \
-             ExecStart=udpath multiply -n N -- COMMAND, KillMode=mixed and Delegate=yes, and disable {name}"
-        )));
-    }
     print(&ask(name, request)?, json)
 }
 
@@ -103,12 +105,17 @@ fn supervise(args: Args) -> Done {
             "CPU {cpu} of --cpus is not one that this process may use ({allowed})"
         )));
     }
-    let journal =
-        std::path::absolute(&args.journal.state).context("cannot make the journal's path absolute")?;
+    let journal = match args.unit {
+        true => journal_of(&name),
+        false => {
+            std::path::absolute(&args.journal.state).context("cannot make the journal's path absolute")?
+        }
+    };
     let config = Config {
         count: args.count.unwrap_or_else(|| cpus.iter().count()),
         guard: ["/proc/self/exe", "multiply-guard", &name].map(str::to_owned).to_vec(),
         name,
+        unit: args.unit,
         command: args.command,
         port: args.port,
         choose: args.choose,
@@ -120,9 +127,30 @@ fn supervise(args: Args) -> Done {
     };
     // Before anything is made, so that a signal during the start is not lost.
     let stop = stop_signal().context("cannot watch for signals")?;
-    let supervisor = Supervisor::new(config)?;
-    let status = supervisor.run(stop.as_fd(), &mut |event| eprintln!("{}", multiply_event(event)))?;
+    let ran = Supervisor::new(config).and_then(|supervisor| {
+        supervisor.run(stop.as_fd(), &mut |event| {
+            let said = multiply_event(event);
+            eprintln!("{said}");
+            if matches!(event, Event::Ready(_)) {
+                notify(&format!("READY=1\nSTATUS={said}"));
+            }
+        })
+    });
+    let status = ran.inspect_err(|error| notify(&format!("STATUS={}", Report::new(error))))?;
     print(&status, args.json)
+}
+
+/// Reports to systemd, sd_notify(3), if that has started this program.
+fn notify(state: &str) {
+    let Some(path) = env::var_os("NOTIFY_SOCKET") else { return };
+    let address = match path.as_encoded_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(&path),
+    };
+    if let (Ok(address), Ok(socket)) = (address, UnixDatagram::unbound()) {
+        // systemd notices the end of this process whether it reads this or not.
+        let _ = socket.send_to_addr(state.as_bytes(), &address);
+    }
 }
 
 fn print(status: &Status, json: bool) -> Done {

@@ -17,7 +17,7 @@ pub(super) fn write_kernel(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// The text of a file on disk; `None` if it does not exist.
-pub(super) fn read_whole(path: &Path) -> io::Result<Option<String>> {
+pub(crate) fn read_whole(path: &Path) -> io::Result<Option<String>> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -27,7 +27,7 @@ pub(super) fn read_whole(path: &Path) -> io::Result<Option<String>> {
 
 /// Creates or replaces a file on disk with `text`, or removes it: written to a temporary file first, so that neither a
 /// reader nor a crash sees half of it. A file that is replaced keeps its owner and mode. Removing the last file also removes a folder that is useless when empty.
-pub(super) fn write_whole(path: &Path, text: Option<&str>) -> io::Result<()> {
+pub(crate) fn write_whole(path: &Path, text: Option<&str>) -> io::Result<()> {
     let folder = path.parent().ok_or_else(|| io::Error::other("it has no parent folder"))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     // Leading dot and unknown extension: readers of the folder skip it.

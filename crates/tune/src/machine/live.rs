@@ -12,6 +12,7 @@ use crate::conflicts;
 use crate::device::DeviceWriter;
 use crate::policy::{self, Effect, spread};
 use crate::settings::{Access, Cost, Item, Part, Setting, Value};
+use crate::units::setting as instances;
 use udpath_host::Source;
 use udpath_host::process::{Error, Server, SocketSetting, SocketValue};
 use udpath_host::source::{Folder, number};
@@ -126,6 +127,11 @@ impl Machine for Live {
                 let text = file::read_whole(&self.path(&path)).map_err(failed)?;
                 spread::value(&path, text.as_deref()).map_err(|why| Refusal::because("read", setting, why))
             }
+            Setting::Instances { unit } => {
+                let path = instances::drop_in(unit);
+                let text = file::read_whole(&self.path(&path)).map_err(failed)?;
+                instances::value(&path, text.as_deref()).map_err(|why| Refusal::because("read", setting, why))
+            }
             // Which configuration a running server has read, nothing shows.
             Setting::Restart(_) => Ok(Value::Unknown),
             Setting::Thread { .. }
@@ -204,6 +210,16 @@ impl Machine for Live {
                     .map_err(failed)?;
                 spread::reload(&self.source).map_err(because)
             }
+            (Setting::Instances { unit }, value) => {
+                drop(self.writer(setting)?);
+                let options = match value {
+                    Value::Words(options) => Some(options.as_str()),
+                    Value::Unset => None,
+                    _ => return Err(other()),
+                };
+                instances::write(&self.source, &self.path(&instances::drop_in(unit)), unit, options)
+                    .map_err(|why| Refusal::because("set", setting, why))
+            }
             (Setting::IrqbalanceBan, Value::Irqs(irqs)) => {
                 drop(self.writer(setting)?);
                 let pid = conflicts::irqbalance(&self.source)
@@ -236,7 +252,8 @@ impl Machine for Live {
             | Setting::File(_)
             | Setting::Config(_)
             | Setting::Policy { .. }
-            | Setting::Spread { .. } => Ok(None),
+            | Setting::Spread { .. }
+            | Setting::Instances { .. } => Ok(None),
         }
     }
 
@@ -293,6 +310,9 @@ impl Machine for Live {
         if let Setting::Spread { unit, port } = setting {
             let has = self.writer.is_some() && *value != Value::Unset;
             return has.then(|| spread::pending(self, unit, *port, value))?;
+        }
+        if let Setting::Instances { unit } = setting {
+            return self.writer.is_some().then(|| instances::pending(&self.source, unit, value))?;
         }
         if let Some(effect) = self.effect(setting, value) {
             return match effect {

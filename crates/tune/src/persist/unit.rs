@@ -130,7 +130,7 @@ pub(crate) fn word(text: &str) -> String {
 }
 
 /// A name escaped for use in a unit name, `systemd-escape`(1).
-fn escaped(name: &str) -> String {
+pub(crate) fn escaped(name: &str) -> String {
     let plain = |at: usize, byte: u8| {
         byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':') || (byte == b'.' && at > 0)
     };

@@ -57,7 +57,7 @@ fn place(unit: &str, said: &str) -> Result<String, String> {
 }
 
 /// `system-nsd.slice` is within `system.slice`, and `-.slice` is the root (systemd.slice(5)).
-fn of_slice(name: &str) -> String {
+pub(crate) fn of_slice(name: &str) -> String {
     if name == "-" {
         return "/".to_owned();
     }

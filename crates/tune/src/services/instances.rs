@@ -272,7 +272,8 @@ fn set_option(command: &mut Vec<String>, names: &[String], value: &str) {
 }
 
 /// User and group of an account of this machine.
-fn account(name: &str) -> Option<(u32, u32)> {
+#[must_use]
+pub fn account(name: &str) -> Option<(u32, u32)> {
     let list = fs::read_to_string(ACCOUNTS).ok()?;
     list.lines().find_map(|line| {
         let mut fields = line.split(':');

@@ -23,6 +23,8 @@ const ANSWERS: Duration = Duration::from_secs(15);
 const POLL: Duration = Duration::from_millis(20);
 /// Most bytes of a program's last words that are shown.
 const WORDS: usize = 600;
+/// Most bytes of a program's output that are read: systemctl writes some kB.
+const OUTPUT: u64 = 1 << 20;
 
 /// How a server is restarted, and where it is asked afterwards.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -120,8 +122,22 @@ impl Restart {
 /// limit, and was killed.
 ///
 /// It writes to a file, not to a pipe: a server that it starts keeps the other end open.
-pub(crate) fn finished(mut command: Command, limit: Duration) -> io::Result<(Option<ExitStatus>, String)> {
-    let mut output = tempfile::tempfile()?;
+pub(crate) fn finished(command: Command, limit: Duration) -> io::Result<(Option<ExitStatus>, String)> {
+    let (status, mut output) = run(command, limit)?;
+    Ok((status, last_words(&mut output)?))
+}
+
+/// The same with all that it wrote, up to a limit.
+pub(crate) fn output(command: Command, limit: Duration) -> io::Result<(Option<ExitStatus>, String)> {
+    let (status, mut output) = run(command, limit)?;
+    output.rewind()?;
+    let mut bytes = Vec::new();
+    output.take(OUTPUT).read_to_end(&mut bytes)?;
+    Ok((status, String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+fn run(mut command: Command, limit: Duration) -> io::Result<(Option<ExitStatus>, File)> {
+    let output = tempfile::tempfile()?;
     command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
     let mut child = command.spawn()?;
     let until = Instant::now() + limit;
@@ -136,7 +152,7 @@ pub(crate) fn finished(mut command: Command, limit: Duration) -> io::Result<(Opt
         }
         std::thread::sleep(POLL);
     };
-    Ok((status, last_words(&mut output)?))
+    Ok((status, output))
 }
 
 /// The end of a file, on one line.

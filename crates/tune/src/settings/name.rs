@@ -6,7 +6,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use super::row::{PartKind, Row};
-use super::{Item, Part, Setting, policy, rows};
+use super::{Item, Part, Setting, policy, rows, unit};
 use udpath_host::process::SocketSetting;
 
 /// Longest name of an interface, bytes: `IFNAMSIZ` less the terminating NUL.
@@ -71,6 +71,14 @@ pub enum WrongName {
     /// Not a policy.
     #[error("{text:?} is not a policy such as policy:/system.slice/nsd.service:53/receive-buffer: {why}")]
     Policy {
+        /// What was written.
+        text: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Not a setting of a unit.
+    #[error("{text:?} is not a setting such as unit:ntp.service/instances: {why}")]
+    Unit {
         /// What was written.
         text: String,
         /// What is wrong with it.
@@ -148,6 +156,7 @@ impl FromStr for Setting {
                     policy::target(rest).map_err(|why| WrongName::Policy { text: text.to_owned(), why })?;
                 Ok(Self::Policy { target, option })
             }
+            ("unit", rest) => unit::parse(rest).map_err(|why| WrongName::Unit { text: text.to_owned(), why }),
             ("port", _) => Err(WrongName::Port(text.to_owned())),
             ("service", _) => Err(WrongName::Service(text.to_owned())),
             (interface, item) => {
@@ -280,6 +289,7 @@ impl fmt::Display for Setting {
                 let port = port.map_or_else(String::new, |port| format!(":{port}"));
                 format!("{}{unit}{port}/{}", policy::POLICY, policy::SPREAD)
             }
+            Self::Instances { unit } => format!("{}{unit}{}", unit::UNIT, unit::INSTANCES),
             Self::IrqbalanceBan => "irqbalance:ban".to_owned(),
             Self::File(path) => format!("file:{path}"),
             Self::Config(path) => format!("{CONFIG}{path}"),

@@ -100,6 +100,8 @@ pub enum ValueKind {
     Spread,
     /// What a policy sets an option to, or nothing.
     Policy(PolicyOption),
+    /// A number of instances with options of `udpath multiply`, or nothing.
+    Instances,
     /// A whole file.
     File,
 }

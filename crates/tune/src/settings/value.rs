@@ -8,7 +8,7 @@ use udpath_steer::rss::IndirectionTable;
 use udpath_steer::{CpuSet, CpuSetError};
 
 use super::row::{Keeps, ValueKind};
-use super::{Setting, policy, socket};
+use super::{Setting, policy, socket, unit};
 
 /// Tables with more entries are shortened: more would not fit on a line.
 const SHORT: usize = 16;
@@ -156,6 +156,7 @@ impl Setting {
             ValueKind::Policy(option) => {
                 policy::parse(option, text_of).map_err(|wanted| wrong(wanted.to_owned()))
             }
+            ValueKind::Instances => unit::value(text_of).map_err(|wanted| wrong(wanted.to_owned())),
             ValueKind::File => Ok(Value::File(Some(text.to_owned()))),
         }
     }

@@ -67,6 +67,7 @@ fn every_setting_has_a_page_and_every_page_a_setting() {
     }));
     settings.push("policy:/system.slice/nsd.service/receive-buffer".parse().unwrap());
     settings.push("policy:nsd.service/spread".parse().unwrap());
+    settings.push("unit:ntp.service/instances".parse().unwrap());
     wanted.extend(settings.iter().filter_map(page_of));
     assert_eq!(pages(), wanted);
     let index = fs::read_to_string(docs().join("SUMMARY.md")).unwrap();

@@ -31,7 +31,6 @@ fn arguments_that_name_nothing_to_run() {
             2,
             "CPU 4000 of --cpus is not one that this process may use",
         ),
-        (&["chrony.service", "-n", "2"], 3, "ExecStart=udpath multiply"),
         (&["nothing", "-n", "2"], 3, "nothing runs under the name \"nothing\""),
         (&["nothing", "--stop"], 3, "nothing runs under the name"),
         (&["-n", "1", "--", "/nonexistent/server"], 3, "cannot run /nonexistent/server"),
