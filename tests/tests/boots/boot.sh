@@ -63,11 +63,36 @@ begin() {
     [ -e /lib/systemd/system ] || { mkdir -p /lib/systemd && ln -sf /usr/lib/systemd/system /lib/systemd/system; }
     for part in systemd-udevd systemd-sysctl; do ln -sf /usr/lib/systemd/$part /lib/systemd/$part; done
     echo 0123456789abcdef0123456789abcdef > /etc/machine-id
-    printf 'root:x:0:0::/root:/bin/sh\nnsd:x:100:100::/var/lib/nsd:/bin/sh\n' > /etc/passwd
-    printf 'root:x:0:\nnsd:x:100:\n' > /etc/group
+    printf 'root:x:0:0::/root:/bin/sh\nnsd:x:100:100::/var/lib/nsd:/bin/sh\n_chrony:x:101:101::/:/bin/sh\n' > /etc/passwd
+    printf 'root:x:0:\nnsd:x:100:\n_chrony:x:101:\n' > /etc/group
     # As Debian's package leaves it, but its log goes to the console, and it has no certificates for remote control.
     mkdir -p /etc/nsd/nsd.conf.d /var/lib/nsd /var/tmp /home && chown 100:100 /var/lib/nsd
     printf 'server:\n    verbosity: 1\nremote-control:\n    control-enable: no\ninclude: "/etc/nsd/nsd.conf.d/*.conf"\n' > /etc/nsd/nsd.conf
+    # A server with a socket for each of four threads, which knows nothing of how datagrams are spread over them.
+    cat > /etc/systemd/system/collector.service <<UNIT
+[Service]
+ExecStart=/usr/sbin/udpath serve echo --io reuseport --workers 4 --bind 127.0.0.1:2055 --json
+StandardOutput=truncate:/tmp/collected
+StandardError=kmsg
+UNIT
+    ln -sf /etc/systemd/system/collector.service /etc/systemd/system/multi-user.target.wants/collector.service
+    # Like Debian's chrony.service, but it serves time only, and stays in the foreground.
+    mkdir -p /etc/chrony /etc/default
+    printf 'local stratum 8\nallow\ncmdport 0\n' > /etc/chrony/server.conf
+    echo 'DAEMON_OPTS="-x -d -f /etc/chrony/server.conf"' > /etc/default/chrony
+    cat > /etc/systemd/system/ntp-server.service <<UNIT
+[Service]
+Type=exec
+EnvironmentFile=-/etc/default/chrony
+User=_chrony
+ExecStart=!/usr/sbin/chronyd \$DAEMON_OPTS
+RuntimeDirectory=chrony
+ProtectControlGroups=yes
+ProtectSystem=strict
+PrivateTmp=yes
+Restart=on-failure
+UNIT
+    ln -sf /etc/systemd/system/ntp-server.service /etc/systemd/system/multi-user.target.wants/ntp-server.service
     # The operator's configuration of this machine: a sysctl, MTUs, the kernel's interface names.
     echo net.core.rmem_max=300000 > /etc/sysctl.conf
     printf '[Link]\nNamePolicy=keep kernel\nMTUBytes=1400\n' > /etc/systemd/network/99-default.link.d/50-site.conf
@@ -89,6 +114,7 @@ UNIT
     printf '[Manager]\nDefaultStandardOutput=kmsg\nDefaultStandardError=kmsg\n' > /etc/systemd/system.conf
     # udevd sets them up as they appear, like in any boot.
     for link in 0 1 2; do ip link set eth$link down; done
+    ip link set lo up
     SYSTEMD_LOG_TARGET=kmsg unshare -m -p -f --mount-proc /usr/lib/systemd/systemd > /dev/console 2>&1 &
     outer=$!
     until [ -e /tmp/done ]; do
@@ -130,7 +156,6 @@ nsd_is() {
     ls /etc/nsd/nsd.conf.d
 }
 server() {
-    ip link set lo up
     step nsd-start systemctl start nsd.service
     step nsd-before nsd_is
     step nsd-apply udpath apply --state /tmp/nsd --set service:53:server-count=2 --allow config --allow restart
@@ -188,6 +213,105 @@ policy_removed() {
     step policy-pins ls /sys/fs/bpf
 }
 
+# How one flow is spread over the sockets of the collector, which has counted the datagrams of each thread once it ends. Its
+# journal is its own, so that the numbers of other entries do not depend on it.
+spread_state=/var/lib/udpath/spread
+spread_over() {
+    udpath load echo 127.0.0.1:2055 --flows 1 -d 1s > /dev/null
+    systemctl stop collector.service
+    cat /tmp/collected
+    systemctl start collector.service
+}
+spread() {
+    step spread-before spread_over
+    step spread-set udpath policy set --state $spread_state collector.service:2055 spread=round-robin
+    step spread-later udpath policy show collector.service
+    systemctl restart collector.service
+    step spread-set-now udpath policy show collector.service
+}
+spread_booted() {
+    step spread-holds udpath policy show collector.service
+    step spread-status udpath status --state $spread_state
+    step spread-booted spread_over
+}
+spread_removed() {
+    step spread-undo udpath undo --state $spread_state
+    systemctl restart collector.service
+    step spread-after spread_over
+    step spread-none udpath policy show collector.service
+}
+
+# A unit in two instances, which are units of their own in its sandbox.
+multiply_state=/var/lib/udpath/multiply
+ntp_load() {
+    udpath load ntp 127.0.0.1:123 --flows 64 "$@" --json
+}
+ntp_is() {
+    systemctl cat ntp-server.service
+    systemctl is-active ntp-server.service
+    for pid in $(cat /sys/fs/cgroup/system.slice/ntp-server.service/cgroup.procs); do cat /proc/$pid/comm; done
+    ls /run/chrony
+    find /run/systemd/system /sys/fs/cgroup/system.slice /run/udpath/multiply -mindepth 1 -maxdepth 1 -name '*ntp-server*' -o -name 'system-udpath*'
+}
+# The state, CPUs and sandbox of each instance.
+instances_are() {
+    for number in 1 2; do
+        unit=udpath-ntp-server@$number.service
+        systemctl show --property ActiveState,CPUAffinity,User,ProtectSystem,PrivateTmp $unit
+        grep -h '^Cpus_allowed_list' /proc/"$(systemctl show --property MainPID --value $unit)"/status
+    done
+}
+another_number() {
+    ntp_load --rate 200 -d 10s & load=$!
+    sleep 2
+    udpath multiply --state $multiply_state ntp-server.service -n 3 > /tmp/three
+    udpath multiply --state $multiply_state ntp-server.service -n 2 > /tmp/two
+    wait $load
+}
+supervisor_is() {
+    systemctl show --property MainPID --value ntp-server.service
+}
+other_supervisor() {
+    now=$(supervisor_is)
+    [ "$now" != 0 ] && [ "$now" != "$1" ] && systemctl is-active ntp-server.service
+}
+supervisor_killed() {
+    before=$(supervisor_is)
+    kill -9 "$before"
+    awaited other_supervisor "$before"
+    udpath multiply ntp-server.service --json
+}
+multiply() {
+    step multiply-stopped udpath multiply nsd.service -n 2
+    systemctl start nsd.service
+    step multiply-nsd udpath multiply nsd.service -n 2
+    systemctl stop nsd.service
+    step multiply-collector udpath multiply --state $multiply_state collector.service -n 2 --port 2055
+    step multiply-restored systemctl is-active collector.service
+    step multiply-before ntp_is
+    step multiply-set udpath multiply --state $multiply_state ntp-server.service -n 2
+    step multiply-load ntp_load -d 1s
+    step multiply-status udpath multiply ntp-server.service --json
+    step multiply-instances instances_are
+    step multiply-number another_number
+    step multiply-three cat /tmp/three
+    step multiply-two cat /tmp/two
+}
+multiply_booted() {
+    awaited systemctl is-active ntp-server.service
+    step multiply-holds udpath status --state $multiply_state --json
+    step multiply-booted-load ntp_load -d 1s
+    step multiply-booted udpath multiply ntp-server.service --json
+    step multiply-killed supervisor_killed
+}
+multiply_removed() {
+    step multiply-stop udpath multiply --state $multiply_state ntp-server.service --stop
+    step multiply-after-load ntp_load -d 1s
+    step multiply-after ntp_is
+    step multiply-none udpath multiply ntp-server.service
+    step multiply-undo udpath undo --state $multiply_state
+}
+
 first() {
     # Each in a place where another user can change it.
     mkdir -m 777 /tmp/open && cp /usr/sbin/udpath /tmp/open/udpath
@@ -208,6 +332,8 @@ first() {
     step files files
     step unconfirmed udpath apply --confirm 10m --set eth1:rps/rx-0=1
     policy
+    spread
+    multiply
     step entries entries
     awaited reverted
     step reverted udpath status --state $doomed_state
@@ -215,6 +341,8 @@ first() {
 }
 booted() {
     policy_booted
+    spread_booted
+    multiply_booted
     step unit systemctl status udpath-2.service --no-pager
     step booted look
     step status-json udpath status --json
@@ -237,6 +365,8 @@ queues() {
 }
 last() {
     booted
+    spread_removed
+    multiply_removed
     policy_removed
     step undo-rest udpath undo
     step queues queues

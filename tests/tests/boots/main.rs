@@ -7,6 +7,8 @@
 //! and the journal are carried from one boot to the next in an archive (the file system is in memory), and power is
 //! cut instead of a shutdown. The script of each boot is boot.sh; the expected results are here.
 
+mod units;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,6 +39,8 @@ const SYSTEMD: [&str; 12] = [
     "/usr/sbin/nsd",
     "/usr/sbin/nsd-checkconf",
 ];
+/// The time server, unpacked by scripts/setup.sh.
+const CHRONYD: &str = "/var/cache/udpath/chronyd";
 /// The units of systemd that boot here.
 const UNITS: [&str; 21] = [
     "sysinit.target",
@@ -109,6 +113,7 @@ fn boot(folder: &Path, name: &str) {
     spec.files.extend(rules.map(|path| (path.clone(), path.to_str().unwrap().to_owned())));
     // Where an operator installs it, writable only by root.
     spec.files.push((program(), "/usr/sbin/udpath".into()));
+    spec.files.push((PathBuf::from(CHRONYD), "/usr/sbin/chronyd".into()));
     let vm = spec.boot(&["sh".into(), "/files/boot.sh".into(), name.into()]).unwrap();
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let code = vm.finish(&mut out, &mut err, &AtomicBool::new(false));
@@ -262,62 +267,4 @@ fn a_unit_does_not_run_a_program_that_others_can_write() {
     ended(first(), "writable", 3, "install -o root -g root -m 755 /tmp/open/udpath /usr/sbin/udpath");
     ended(first(), "owned", 3, "belongs to user 65534");
     assert_eq!(fine(first(), "nothing-kept"), "", "{}", fine(first(), "nothing-kept"));
-}
-
-/// Its configuration is changed and put back under the unit of Debian's package, which systemd restarts each time.
-#[test]
-fn a_servers_unit_is_restarted_by_systemd() {
-    udpath_lab::needs_root!();
-    let (boot, mut pids) = (first(), Vec::new());
-    fine(boot, "nsd-start");
-    fine(boot, "nsd-apply");
-    fine(boot, "nsd-undo");
-    // The main process, the one for zone transfers, and the servers.
-    for (step, processes, files) in
-        [("nsd-before", 3, &[][..]), ("nsd-applied", 4, &["udpath.conf"]), ("nsd-undone", 3, &[])]
-    {
-        let mut lines = fine(boot, step).lines();
-        pids.push(lines.next().unwrap());
-        assert_eq!(lines.next().unwrap().trim(), processes.to_string(), "{step}: {:?}", boot[step]);
-        assert_eq!(lines.collect::<Vec<_>>(), files, "{step}");
-    }
-    assert!(pids[0] != pids[1] && pids[1] != pids[2], "it was not restarted: {pids:?}");
-}
-
-/// nsd is not told of its policy: it asks for other buffers itself, before its bind.
-#[test]
-fn a_policy_holds_for_a_unit_over_restarts_and_boots() {
-    udpath_lab::needs_root!();
-    let boot = first();
-    ended(boot, "policy-unknown", 3, "LoadState=not-found");
-    ended(boot, "policy-stopped", 0, "no policy of /system.slice/nsd.service");
-    let before = fine(boot, "policy-before");
-    assert!(
-        before.starts_with("rb") && !before.contains("rb1500000") && !before.contains("tb16777216"),
-        "{before}"
-    );
-    let set = fine(boot, "policy-set");
-    assert!(set.contains("none -> 1500000") && set.contains("bound before"), "{set}");
-    assert!(set.contains("sysctl:net.core.wmem_max"), "its limit is raised: {set}");
-    assert!(fine(boot, "policy-later").contains("in effect when"), "{:?}", boot["policy-later"]);
-    let restarts: Vec<&str> = fine(boot, "policy-restarts").lines().collect();
-    assert_eq!(restarts, ["rb1500000 tb16777216 8388608"; 20]);
-    assert!(!fine(boot, "policy-show").contains("when"), "{:?}", boot["policy-show"]);
-    let off: Value = serde_json::from_str(fine(boot, "policy-off")).unwrap();
-    for option in off["options"].as_array().unwrap() {
-        assert_eq!(option["state"], "later", "{option}");
-    }
-    for boot in &BOOTS[1..] {
-        assert_eq!(boot["policy-unit"].0, 0, "{:?}", boot["policy-unit"]);
-        let time = |step: &str| fine(boot, step).trim().parse::<u64>().unwrap();
-        let (ended, started) = (time("policy-ended"), time("policy-started"));
-        assert!(0 < ended && ended < started, "set at {ended} us, nsd started at {started} us");
-        assert_eq!(fine(boot, "policy-booted"), "rb1500000 tb16777216 8388608\n");
-        assert!(!fine(boot, "policy-holds").contains("when"), "{:?}", boot["policy-holds"]);
-    }
-    let boot = last();
-    fine(boot, "policy-remove");
-    assert_eq!(fine(boot, "policy-after"), before);
-    ended(boot, "policy-none", 0, "no policy");
-    assert!(!fine(boot, "policy-pins").contains("udpath"), "{:?}", boot["policy-pins"]);
 }
