@@ -207,7 +207,7 @@ impl Caller<'_> {
             }
             match self.hear(POLL_INTERVAL) {
                 Some((FromAgent { agent, instance, said: Said::Offer }, _)) => {
-                    self.offered(agent, instance)?
+                    self.offered(agent, instance)?;
                 }
                 Some((FromAgent { agent, said: Said::Refused(why), .. }, _))
                     if refused.insert(agent.clone(), why.clone()).is_none() =>
