@@ -249,7 +249,7 @@ mod tests {
         let closed = spoilt(|order| order.plan.arrivals = Arrivals::Closed { inflight: 1 });
         assert_eq!(closed, Err(Refusal::ClosedLoop(2000.0)));
         let long = spoilt(|order| {
-            (order.plan.warmup, order.plan.duration) = (Duration::from_secs(6), Duration::MAX)
+            (order.plan.warmup, order.plan.duration) = (Duration::from_secs(6), Duration::MAX);
         });
         assert!(matches!(long, Err(Refusal::Time { .. })), "{long:?}");
         let file = spoilt(|order| order.options.push(("queries".into(), "/etc/shadow".into())));
