@@ -84,7 +84,7 @@ pub(crate) struct Instance {
     /// Its process; of a unit, the command that starts it, while that runs.
     child: Option<Child>,
     /// Its unit was started, and has not been found ended since.
-    started: bool,
+    unit_started: bool,
     /// Readable once the process has ended.
     pub(crate) ended: Option<OwnedFd>,
     failures: u32,
@@ -107,7 +107,7 @@ impl Instance {
             stuck: 0,
             cgroup: cgroup.child(number),
             child: None,
-            started: false,
+            unit_started: false,
             ended: None,
             failures: 0,
             restarts: 0,
@@ -167,8 +167,8 @@ impl Instance {
         // ^C reaches the supervisor alone, which ends the instances in order.
         std::os::unix::process::CommandExt::process_group(&mut start, 0);
         let child = start.spawn().map_err(Error::system(run))?;
-        self.started = self.cgroup.unit().is_some();
-        if !self.started {
+        self.unit_started = self.cgroup.unit().is_some();
+        if !self.unit_started {
             self.ended = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
         }
         self.child = Some(child);
@@ -191,7 +191,7 @@ impl Instance {
 
     /// How its process ended; `None` while it runs, and once that was dealt with.
     pub(crate) fn has_ended(&mut self) -> Result<Option<String>, Error> {
-        if let (true, Some(unit)) = (self.started, self.cgroup.unit()) {
+        if let (true, Some(unit)) = (self.unit_started, self.cgroup.unit()) {
             if let Some(child) = &mut self.child {
                 let start =
                     child.try_wait().map_err(Error::system(format!("wait for the start of {unit}")))?;
@@ -258,7 +258,7 @@ impl Instance {
     pub(crate) fn clear(&mut self) -> Result<(), Error> {
         self.cgroup.kill()?;
         (self.child, self.ended, self.query) = (None, None, None);
-        self.started = false;
+        self.unit_started = false;
         self.sockets.clear();
         (self.progress, self.stuck) = (Progress::default(), 0);
         Ok(())
