@@ -143,7 +143,7 @@ fn record(bytes: &[u8]) -> Option<Record> {
         // u32::MAX: not found. i32: -1 is none.
         index: word(20).filter(|index| *index != u32::MAX),
         cookie: Some(cookie).filter(|cookie| *cookie != 0),
-        inode: word(36).filter(|inode| *inode != 0),
+        inode: Some(word(36)?).filter(|inode| *inode != 0),
         incoming_cpu: u32::try_from(word(24)?.cast_signed()).ok(),
     };
     Some(Record { group: long(8)?, sockets: word(16)?, chooser, member })
