@@ -34,6 +34,8 @@ const PORT: u16 = 7;
 /// The Ios without conditions on the card, and the cards: links 0 to 2.
 const IOS: [&str; 3] = ["shared", "reuseport", "percpu"];
 const CARDS: [&str; 3] = ["virtio_net", "vmxnet3", "e1000e"];
+/// A server that reads with one thread, unpacked by scripts/setup.sh.
+const CHRONYD: &str = "/var/cache/udpath/chronyd";
 /// The host's services: one that echoes, and one for the kernel engine's other program.
 const SERVICES: [(&str, u16); 2] = [("echo", PORT), ("ntp", 123)];
 /// The load engines.
@@ -89,7 +91,7 @@ fn pass(kernel: &DebianKernel, (cpus, nodes, queues): Shape, whole: bool) -> Pas
         ..VmSpec::default()
     };
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vm/kernels.sh");
-    let spec = spec.file(&program()).file(&script).file(Path::new("/usr/bin/ss"));
+    let spec = spec.file(&program()).file(&script).file(Path::new("/usr/bin/ss")).file(Path::new(CHRONYD));
     let begin = Instant::now();
     let extent = if whole { "whole" } else { "cheap" };
     let vm = spec.boot(&["sh".into(), "/files/kernels.sh".into(), extent.into()]).unwrap();
@@ -237,6 +239,24 @@ fn policy(recorded: &Recorded) {
     assert_eq!(recorded.fine("policy-pins"), "");
 }
 
+/// Both instances of a server answer on its port, and nothing is left of them.
+fn multiplied(recorded: &Recorded) {
+    let up = recorded.fine("multiply-up");
+    assert!(up.contains("ready: 2 instances at 127.0.0.1:1123"), "{up}");
+    answered("multiply", &json(recorded, "multiply-load"));
+    let status = json(recorded, "multiply-status");
+    let instances = status["instances"].as_array().unwrap();
+    assert_eq!(instances.len(), 2, "{status}");
+    for instance in instances {
+        assert_eq!((&instance["state"], &instance["restarts"]), (&"serving".into(), &0.into()), "{status}");
+        assert!(instance["datagrams"].as_u64().unwrap() > 0, "{status}");
+    }
+    for step in ["multiply-stop", "multiply-code"] {
+        recorded.fine(step);
+    }
+    assert_eq!(recorded.fine("multiply-left"), "");
+}
+
 /// Requests were answered, and no answer was wrong. A machine that waits for its host may lose some packets, on any Io.
 #[track_caller]
 fn answered(name: &str, load: &Value) {
@@ -342,6 +362,7 @@ fn check(kernel: &DebianKernel, shape: Shape, whole: bool) {
     assert_eq!(recorded.fine("shape"), format!("{cpus}\n{nodes}\n{queues}\n"));
     verbs(recorded, shape);
     policy(recorded);
+    multiplied(recorded);
     services(&passed, kernel);
     engines(recorded);
     profiled(recorded, kernel);

@@ -90,6 +90,19 @@ step policy-remove udpath policy remove /srv.service
 step policy-after bound
 step policy-pins ls /sys/fs/bpf
 
+# Two instances of a server on one port, and nothing of them afterwards.
+ip link set lo up
+echo root:x:0:0::/:/bin/sh >> /etc/passwd
+printf 'local stratum 8\nallow\nport 1123\nbindaddress 127.0.0.1\n' > /tmp/server.conf
+udpath multiply ntp -n 2 --start-limit 60s -- chronyd -x -d -u root -f /tmp/server.conf > /dev/null 2> /tmp/instances & supervisor=$!
+awaited grep -q '^ready: ' /tmp/instances
+step multiply-up cat /tmp/instances
+step multiply-load udpath load ntp 127.0.0.1:1123 --flows 64 -d 1s --json
+step multiply-status udpath multiply ntp --json
+step multiply-stop udpath multiply ntp --stop
+step multiply-code wait $supervisor
+step multiply-left find /sys/fs/bpf /sys/fs/cgroup /run/udpath/multiply -mindepth 1 -maxdepth 1 -name '*udpath*' -o -name ntp
+
 # `step` sets `name`. The host sends to the service once NAME-up has ended, and says so.
 serve() {
     service=$1
