@@ -13,8 +13,8 @@ use udpath_tune::services::Probe;
 pub struct Config {
     /// Names the running instances, and their folder and cgroup: letters, digits and `-_.@`, at most 64.
     pub name: String,
-    /// The unit whose program it is, of which `name` is the name: the instances are units as well. Otherwise they are processes
-    /// of the supervisor's.
+    /// Whether `name` is that of a unit of systemd, whose instances are then units as well; else they are children of the
+    /// supervisor.
     pub unit: bool,
     /// The server: program and arguments. In each, `{n}` is the instance's number from 1, `{cpu}` its CPU, and `{folder}` a
     /// folder of its own.
