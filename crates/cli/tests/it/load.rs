@@ -231,7 +231,7 @@ fn a_shared_sink_is_counted_once() {
 /// A time soon enough to wait for, and late enough for a program to start: RFC 3339, by date(1).
 fn soon() -> String {
     let output =
-        Command::new("date").args(["-u", "-d", "+2 seconds", "+%Y-%m-%dT%H:%M:%S.%NZ"]).output().unwrap();
+        Command::new("date").args(["-u", "-d", "+4 seconds", "+%Y-%m-%dT%H:%M:%S.%NZ"]).output().unwrap();
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 

@@ -14,7 +14,7 @@ use crate::kernel::Bed;
 use crate::known::{self, Answering, Faults, Server};
 
 /// Until the start: time for opening the flows on a busy machine.
-const SOON: Duration = Duration::from_millis(500);
+const SOON: Duration = Duration::from_secs(3);
 
 fn ports(peers: &[SocketAddr]) -> BTreeSet<u16> {
     peers.iter().map(SocketAddr::port).collect()
