@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn the_sum_is_that_of_those_who_live_and_every_agent_has_a_row() {
-        let text = text(&view(), &Style { colour: false, width: 100 }, 40);
+        let text = text(&view(), &Style { colour: false, width: 160 }, 40);
         assert!(
             text.starts_with("12 s of 30 s: 4 agents, 10.0 k transactions/s; half answered within 50.0 µs"),
             "{text}"
@@ -133,13 +133,13 @@ mod tests {
 
     #[test]
     fn a_small_terminal_shows_the_lost_and_the_slow() {
-        let shown = text(&view(), &Style { colour: false, width: 100 }, 6);
+        let shown = text(&view(), &Style { colour: false, width: 160 }, 6);
         assert!(shown.lines().count() <= 6, "{shown}");
         assert!(shown.contains("host5") && shown.contains("host1") && !shown.contains("host4"), "{shown}");
         assert!(shown.contains("more, with higher rates"), "{shown}");
-        assert!(text(&view(), &Style { colour: false, width: 100 }, 0).lines().count() >= 1);
+        assert!(text(&view(), &Style { colour: false, width: 160 }, 0).lines().count() >= 1);
         let before = View { elapsed: None, connected: false, ..view() };
-        let shown = text(&before, &Style { colour: false, width: 100 }, 40);
+        let shown = text(&before, &Style { colour: false, width: 160 }, 40);
         assert!(shown.contains("before the start") && shown.contains("no connection"), "{shown}");
     }
 }
