@@ -53,6 +53,10 @@ mkdir -p "$work/snmpd/usr/sbin"
 printf '#!/bin/sh\n' > "$work/snmpd/usr/sbin/snmpd"
 chmod 755 "$work/snmpd/usr/sbin/snmpd"
 package snmpd 5.9.3
+mkdir -p "$work/nfdump/usr/bin"
+printf '#!/bin/sh\n' > "$work/nfdump/usr/bin/nfcapd"
+chmod 755 "$work/nfdump/usr/bin/nfcapd"
+package nfdump 1.7.1
 
 cat > "$work/bin/apt-get" <<'STUB'
 #!/bin/sh
@@ -121,14 +125,14 @@ said=$(scripts/setup.sh build 2>&1) || fail "build, the second run: exit $?"
 touch "$log.offline"
 said=$(scripts/setup.sh 2>&1) && fail "test: succeeds without a network"
 case $said in
-    "setup: missing: "*"kernel kernel-6.1 promtool chronyd snmpd freeradius; apt's sources cannot be read") ;;
+    "setup: missing: "*"kernel kernel-6.1 promtool chronyd snmpd freeradius nfdump; apt's sources cannot be read") ;;
     *) fail "test: without a network it says: $said" ;;
 esac
 [ ! -e /var/cache/udpath ] || fail "test: leaves $(ls /var/cache/udpath) without a network"
 rm "$log.offline"
 : > "$log"
 
-# For tests: also the peers, the kernels, promtool, chronyd, snmpd and freeradius with its modules.
+# For tests: also the peers, the kernels, promtool, chronyd, snmpd, nfdump, and freeradius with its modules.
 (umask 077 && scripts/setup.sh) 2>"$work/said" || fail "test: exit $?: $(cat "$work/said")"
 grep -q '^apt-get update' "$log" || fail "test: installs without an update of the lists: $(cat "$log")"
 for name in iproute2 qemu-system-x86 nsd chromium; do
@@ -150,7 +154,8 @@ done
 [ "$(cat freeradius/usr/lib/freeradius/rlm_pap.so)" = module ] || fail "freeradius has no modules"
 [ "$(stat -c %a freeradius)" = 755 ] || fail "the folder of freeradius is closed to others"
 [ -x snmpd ] || fail "no snmpd in $(pwd)"
-[ "$(echo *)" = "chronyd freeradius kernel kernel-6.1 promtool snmpd" ] || fail "leaves behind: $(echo *)"
+[ -x nfdump/usr/bin/nfcapd ] || fail "no nfcapd in $(pwd)"
+[ "$(echo *)" = "chronyd freeradius kernel kernel-6.1 nfdump promtool snmpd" ] || fail "leaves behind: $(echo *)"
 cd - >/dev/null
 
 # If nothing is missing, nothing is run or printed.
@@ -160,4 +165,11 @@ said=$(scripts/setup.sh test 2>&1) || fail "test, the second run: exit $?"
 # Benchmarks need a large package as well.
 scripts/setup.sh bench 2>/dev/null || fail "bench: exit $?"
 [ "$(installed)" = dpdk-dev ] || fail "bench installs $(installed | xargs)"
+# What is published needs its own tools, and not those of benchmarks.
+: > "$log"
+scripts/setup.sh dist 2>/dev/null || fail "dist: exit $?"
+for name in lintian mmdebstrap buildah; do
+    installed | grep -qx "$name" || fail "dist does not install $name: $(installed | xargs)"
+done
+! installed | grep -qx dpdk-dev || fail "dist installs dpdk-dev"
 rm -rf "$work"

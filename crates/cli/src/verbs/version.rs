@@ -68,7 +68,8 @@ fn absent() -> impl Iterator<Item = String> {
         (bpf, "a BPF file system (CONFIG_BPF_SYSCALL): policy, serve --io xdp"),
     ]
     .into_iter()
-    .filter_map(|(there, what)| (!there).then(|| what.to_owned()))
+    .filter(|(there, _)| !there)
+    .map(|(_, what)| what.to_owned())
 }
 
 fn read(path: &str) -> String {
