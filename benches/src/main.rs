@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `engine` | the in-kernel loop costs under 100 ns of CPU per transaction (130 ns with prebuilt requests), 128 and 256 in flight |
 //! | `runtime` | `udpath serve` is within 3 % of a bare C loop that does the same system calls |
+//! | `confine` | giving up privileges costs a server under 2 % of its rate |
 //! | `socket` | the socket engine sends at least 1.2 x what dnsperf sends per core |
 //! | `generator` | the xdp engine sends at least 1.3 x what kxdpgun sends by one core; on AF_XDP's own rings as well |
 //! | `memory` | at a million transactions/s `serve` stays under 32 MiB, `load` under 64 MiB, and neither grows |
@@ -41,6 +42,7 @@
 mod bed;
 mod boost_servers;
 mod claim;
+mod confine;
 mod dns;
 mod dns_load;
 mod duet;
@@ -87,6 +89,7 @@ type Bench = fn(&mut Results) -> Result<()>;
 const BENCHES: &[(&str, Bench)] = &[
     ("engine", engine::run),
     ("runtime", runtime::run),
+    ("confine", confine::run),
     ("socket", socket::run),
     ("generator", generator::run),
     ("memory", memory::run),

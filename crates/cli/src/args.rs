@@ -17,6 +17,7 @@ pub(crate) mod boost;
 mod choice;
 pub(crate) mod compare;
 pub(crate) mod completions;
+pub(crate) mod confine;
 pub(crate) mod confirm;
 pub(crate) mod diagnose;
 pub(crate) mod export;
@@ -104,6 +105,9 @@ pub(crate) enum Verb {
     /// Started by `multiply`: waits for its end, and takes back what a killed one has left
     #[command(hide = true)]
     MultiplyGuard(multiply::GuardArgs),
+    /// Started by `export`: answers its clients, without privileges
+    #[command(hide = true)]
+    ExportAnswer(export::AnswerArgs),
     /// Started by `apply --confirm`: waits, and reverts unless confirmed
     #[command(hide = true)]
     Revert(revert::Args),

@@ -20,7 +20,7 @@ use udpath_tune::plan::PlanError;
 use udpath_tune::services::ServiceError;
 use udpath_tune::undo::UndoError;
 
-use crate::{args, verbs};
+use crate::{args, confine, verbs};
 
 /// Why a verb failed.
 #[derive(Debug)]
@@ -71,6 +71,7 @@ usage_if! {
     udpath_serve::Error: udpath_serve::Error::Config(_),
     JournalError: JournalError::Unknown { .. },
     NamespaceError: NamespaceError::NotThere { .. },
+    confine::Error: confine::Error::NoUser(_) | confine::Error::NotRoot(_),
     StoreError: StoreError::Unknown { .. } | StoreError::NotAFile { .. },
     PackageError: PackageError::Exists { .. } | PackageError::NotOurs { .. },
     ServiceError: ServiceError::Request(_)

@@ -8,6 +8,7 @@
 //! but reverted.
 
 mod args;
+mod confine;
 #[cfg(test)]
 mod documented;
 mod exit;
@@ -23,6 +24,7 @@ use args::{Cli, Verb};
 use verbs::machine::inside;
 
 fn main() -> ExitCode {
+    confine::remember_death_signal();
     let cli = match Cli::of_this_process() {
         Ok(cli) => cli,
         Err(error) => return exit::from_clap(&error),
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
         Verb::Diagnose(args) => verbs::diagnose::run(&args),
         Verb::Top(args) => verbs::top::run(&args),
         Verb::Export(args) => verbs::export::run(&args),
+        Verb::ExportAnswer(args) => verbs::export::answer(&args),
         Verb::Serve(args) => inside(&Place::Here, || verbs::serve::run(args)),
         Verb::Load(args) => inside(&Place::Here, || verbs::load::run(&args)),
         Verb::Agent(args) => inside(&Place::Here, || verbs::agent::run(&args)),

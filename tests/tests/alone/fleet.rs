@@ -4,6 +4,7 @@
 mod access;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -60,6 +61,16 @@ impl Bed {
         self.folder.path().join("results")
     }
 
+    /// The folder of results, for agents that are not root's.
+    fn make_results(&self) {
+        std::fs::create_dir_all(self.results()).unwrap();
+        let open = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap()
+        };
+        open(self.folder.path(), 0o755);
+        open(&self.results(), 0o777);
+    }
+
     /// The arguments of an agent that may send to the bed's server.
     fn agent_arguments(&self, name: &str) -> Vec<String> {
         let results = self.results().display().to_string();
@@ -90,7 +101,7 @@ impl Bed {
     }
 
     fn agents(&self, count: usize) -> BTreeMap<String, Running> {
-        std::fs::create_dir_all(self.results()).unwrap();
+        self.make_results();
         (0..count).map(|index| format!("a{index:02}")).map(|name| (name.clone(), self.agent(&name))).collect()
     }
 

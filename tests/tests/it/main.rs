@@ -13,6 +13,7 @@ mod mix;
 mod ntp;
 mod peers;
 mod predict;
+mod privileges;
 mod radius;
 mod results;
 mod segments;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use udpath_fleet::{Allowed, Limits};
 
+use super::confine::UserArgs;
 use super::fleet::{self, AccessArgs};
 use super::value;
 
@@ -32,6 +33,8 @@ pub(crate) struct Args {
     /// Keep each result in this folder, as NAME.START.json
     #[arg(long, value_name = "DIR")]
     pub(crate) results: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) user: UserArgs,
     #[command(flatten)]
     pub(crate) access: AccessArgs,
 }

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::confine::UserArgs;
 use super::place::PlaceArgs;
 use super::settings::JournalArgs;
 use super::value;
@@ -36,7 +37,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u16).range(0..=1000))]
     pub(crate) sockets: u16,
     #[command(flatten)]
+    pub(crate) user: UserArgs,
+    #[command(flatten)]
     pub(crate) place: PlaceArgs,
     #[command(flatten)]
     pub(crate) journal: JournalArgs,
+}
+
+/// Arguments of `udpath export-answer`. stdin is the listener, stdout the connection to `udpath export`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AnswerArgs {
+    #[command(flatten)]
+    pub(crate) user: UserArgs,
 }

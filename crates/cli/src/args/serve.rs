@@ -7,6 +7,7 @@ use udpath_protocols::ProtocolEntry;
 use udpath_serve::{Config, Io, IoChoice, xdp};
 use udpath_steer::CpuSet;
 
+use super::confine::UserArgs;
 use super::protocol_options::ServeOptions;
 use super::{choice, value};
 
@@ -77,6 +78,8 @@ pub(crate) struct Args {
     /// Print the summary as one JSON document (udpath.serve/1)
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) user: UserArgs,
     #[command(flatten)]
     pub(crate) options: ServeOptions,
 }

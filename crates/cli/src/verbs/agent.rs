@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use rustix::fs::{Access, access};
+use rustix::thread::CapabilitySet;
 use udpath_fleet::agent::{self, Config, Event, Worker};
 use udpath_fleet::{Order, is_name};
 use udpath_load::plan::Mode;
@@ -18,6 +20,7 @@ use udpath_protocols::{Options, PROTOCOLS, ProtocolEntry};
 use super::load::{cut, run_number};
 use super::record;
 use crate::args::agent::Args;
+use crate::confine::{self, Choice, Connections, Needs};
 use crate::exit::{Done, Failure};
 use crate::terminal;
 
@@ -32,7 +35,13 @@ pub(crate) fn run(args: &Args) -> Done {
     };
     let stop = Arc::new(AtomicBool::new(false));
     terminal::stop_on_signals(&stop)?;
-    let program = Program { results: args.results.clone().map(|folder| (name.clone(), folder)) };
+    let user = Choice::of(args.user.user.as_deref())?;
+    give_up(&user, args.results.as_deref())?;
+    let program = Program {
+        results: args.results.clone().map(|folder| (name.clone(), folder)),
+        // What the user that started it may do is gone as well.
+        privileged: user == Choice::Root,
+    };
     let fleet = &config.fleet;
     let mut log = |event| match event {
         Event::Ready => eprintln!("{name}: ready for loads of fleet {fleet}"),
@@ -43,6 +52,27 @@ pub(crate) fn run(args: &Args) -> Done {
         Event::GivenUp => eprintln!("{name}: no caller took the result: discarded"),
     };
     Ok(agent::serve(&config, Arc::new(program), &stop, &mut log)?)
+}
+
+/// Gives up everything but the folder of results, before anything is read from the network.
+fn give_up(user: &Choice, results: Option<&Path>) -> Done {
+    let needs = Needs {
+        writes: &results.into_iter().collect::<Vec<_>>(),
+        connections: Connections::Made,
+        capabilities: CapabilitySet::empty(),
+    };
+    confine::before_threads(user, &needs)?;
+    confine::give_up(user, &needs)?;
+    if let Some(folder) = results {
+        access(folder, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| {
+            let who = user.becomes().unwrap_or("this user");
+            let folder = folder.display();
+            Failure::Usage(format!(
+                "cannot keep results in {folder} as {who}: {error}; `chown {who} {folder}`, or --user"
+            ))
+        })?;
+    }
+    Ok(())
 }
 
 /// The host's name, if it can be an agent's.
@@ -60,6 +90,8 @@ fn host_name() -> Result<String, Failure> {
 struct Program {
     /// Where results are kept: the agent's name, and the folder.
     results: Option<(String, PathBuf)>,
+    /// It has kept root's privileges, which all engines but `socket` need.
+    privileged: bool,
 }
 
 impl Program {
@@ -78,6 +110,11 @@ impl Worker for Program {
         let entry = entry(order)?;
         let plan = &order.plan;
         let engine = engine(order)?;
+        if engine != Engine::Socket && !self.privileged {
+            return Err(format!(
+                "engine {engine} needs root, which this agent has given up: use engine socket, or `udpath agent --user root`"
+            ));
+        }
         if !entry.engines.contains(&engine) || !entry.transports.contains(&plan.transport) {
             return Err(format!("{} does not run over {} with engine {engine}", entry.name, plan.transport));
         }

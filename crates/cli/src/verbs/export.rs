@@ -1,7 +1,15 @@
 //! `udpath export`: the machine's path and its findings as metrics, over HTTP, to a file for node_exporter, or once to
 //! stdout.
+//!
+//! Over HTTP it is two processes: the one that answers clients has no privileges, and asks the other for each reading of the machine.
+//! ```text
+//!  Prometheus ── HTTP ──▸ answering.rs, server.rs ── a byte ──▸ reading.rs ─▸ the machine
+//!                         (started first)         ◂── text ───  (keeps three capabilities)
+//! ```
 
+mod answering;
 mod connection;
+mod reading;
 mod server;
 
 use std::net::TcpListener;
@@ -11,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use rustix::thread::CapabilitySet;
 use udpath_advise::MapResult;
 use udpath_host::map::Selection;
 use udpath_host::{Source, Watch};
@@ -18,13 +27,25 @@ use udpath_report::{Applied, MetricsFormat, MetricsOptions, map_metrics, write_w
 use udpath_tune::status::Status;
 use udpath_tune::{Journal, Live};
 
+use self::reading::Answering;
 use super::machine;
-use crate::args::export::Args;
+use crate::args::export::{AnswerArgs, Args};
+use crate::confine::{self, Choice, Connections, Needs};
 use crate::exit::Done;
 use crate::terminal;
 
 /// Interval at which the stop flag is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What reading needs: the answers of ethtool and netdev, other users' processes and sockets, the journal. Not Landlock, which also keeps
+/// a process from looking at others.
+const READS: Needs<'_> = Needs {
+    writes: &[],
+    connections: Connections::Accepted,
+    capabilities: CapabilitySet::NET_ADMIN
+        .union(CapabilitySet::SYS_PTRACE)
+        .union(CapabilitySet::DAC_READ_SEARCH),
+};
 
 /// The machine at one moment, for export.
 struct Seen {
@@ -86,16 +107,19 @@ fn write(args: &Args, source: &dyn Source, path: &Path, stop: &AtomicBool) -> Do
     Ok(())
 }
 
-/// Answers scrapers until a signal ends it.
+/// Reads the machine for the process that answers scrapers, until a signal.
 fn serve(args: &Args, source: &dyn Source, stop: &AtomicBool) -> Done {
-    let mut watch = Watch::default();
     let listener =
         TcpListener::bind(args.listen).with_context(|| format!("cannot listen on {}", args.listen))?;
-    eprintln!("ready http://{}/metrics", listener.local_addr().unwrap_or(args.listen));
-    let mut reading = || -> Result<Box<dyn Fn(MetricsFormat) -> String>, String> {
-        let seen = look(args, &mut watch, source).map_err(|error| format!("{error:#}"))?;
-        Ok(Box::new(move |format| seen.text(format)))
-    };
-    server::serve(&listener, stop, server::LIMIT, &mut reading).context("cannot wait for clients")?;
-    Ok(())
+    confine::before_programs()?;
+    let answering = Answering::start(listener, args.user.user.as_deref())?;
+    let user = Choice::of(args.user.user.as_deref())?;
+    confine::give_up(&user, &READS)?;
+    let mut watch = Watch::default();
+    answering.serve(stop, &mut || look(args, &mut watch, source))
+}
+
+/// Answers scrapers until SIGTERM, or until the process that started it has ended.
+pub(crate) fn answer(args: &AnswerArgs) -> Done {
+    answering::run(args)
 }

@@ -19,6 +19,7 @@ use udpath_report::{Started, served_text, server_line, started_text, to_pretty_j
 use udpath_serve::{Config, Server, Status, Steer, XdpConfig, xdp};
 
 use crate::args::serve::Args;
+use crate::confine::{self, Choice, Needs};
 use crate::exit::{Done, Failure};
 use crate::terminal::{self, StatusLine};
 
@@ -54,6 +55,8 @@ pub(crate) fn run(args: Args) -> Done {
         return Err(Failure::Usage(format!("{} has no server: use `udpath load {0}`", protocol.name)));
     };
     let options = args.options.of(protocol)?;
+    let user = Choice::of(args.user.user.as_deref())?;
+    confine::before_threads(&user, &Needs::SERVER)?;
     let config = Config {
         io: args.io,
         workers: args.workers,
@@ -89,7 +92,9 @@ pub(crate) fn run(args: Args) -> Done {
     if reloads.is_some() {
         signals.watch_for_reload().context("cannot watch for SIGHUP")?;
     }
+    // Reads with privileges for the last time.
     let filters = bypassed_by(&server);
+    confine::give_up(&user, &Needs::SERVER)?;
     let status = server.status();
     let started = Started {
         status: &status,

@@ -51,6 +51,9 @@ fn only_those_whom_the_server_knows_take_part() {
     let users = write("nats.conf", &format!("authorization {{ users = [ {{ nkey: {USER} }} ] }}\n"));
     let (seed, damaged) = (write("seed", &format!("{SEED}\n")), write("damaged", "SUAX\n"));
     let bed = Bed::new("fleet-access", &["-c", &users]);
+    // Agents are not root's, and read their keys as the user that they are.
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    bed.make_results();
     let arguments = bed.agent_arguments("a00");
     let agent = |more: &[&str]| {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).chain(more.iter().copied()).collect();
@@ -61,7 +64,6 @@ fn only_those_whom_the_server_knows_take_part() {
         assert_eq!(ended.code(), Some(3), "{}", ended.err);
         assert!(ended.err.contains("are these its credentials"), "{}", ended.err);
     }
-    std::fs::create_dir_all(bed.results()).unwrap();
     let mut known = agent(&["--nkey", &seed]);
     known.says("ready for loads");
     let load = ["--rate", "50", "-d", "300ms", "--gather", "5s", "--agents", "1", "--lead", "300ms"];
@@ -71,4 +73,49 @@ fn only_those_whom_the_server_knows_take_part() {
     assert_eq!(ended.code(), Some(0), "{}", ended.err);
     assert_is_sum(&json(&ended), &bed.kept());
     known.says("the caller has the result");
+}
+
+#[test]
+fn an_agent_gives_up_its_privileges_before_it_connects() {
+    udpath_lab::needs_root!();
+    let _turn = udpath_rig::alone();
+    let bed = Bed::new("fleet-privileges", &[]);
+    let agent = |more: &[&str]| {
+        let mut arguments = bed.agent_arguments("a00");
+        arguments.iter_mut().filter(|argument| *argument == "5k").for_each(|rate| *rate = "none".to_owned());
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).chain(more.iter().copied()).collect();
+        started(&bed.lab, "client", program(), &arguments)
+    };
+    std::fs::create_dir_all(bed.results()).unwrap();
+    let refused = agent(&[]).finish();
+    assert_eq!(refused.code(), Some(2), "{}", refused.err);
+    udpath_rig::one_sentence("cannot keep results in", &refused.err);
+    bed.make_results();
+    let load = [
+        "load",
+        "echo",
+        &bed.target,
+        "--fleet",
+        &bed.server,
+        "--engine",
+        "kernel",
+        "--inflight",
+        "4",
+        "-d",
+        "300ms",
+    ];
+    for (more, works) in [(&[][..], false), (&["--user", "root"], true)] {
+        let mut agent = agent(more);
+        agent.says("ready for loads");
+        let status = std::fs::read_to_string(format!("/proc/{}/status", agent.pid())).unwrap();
+        let has = |line: &str| status.lines().any(|shown| shown.starts_with(line));
+        assert_eq!(has("Uid:\t0\t"), works, "{status}");
+        assert_eq!(has("CapPrm:\t0000000000000000"), !works, "{status}");
+        assert_eq!(has("Seccomp:\t2"), !works, "{status}");
+        let ended = started(&bed.lab, "client", program(), &load).finish();
+        assert_eq!(ended.code() == Some(0), works, "{}{}", ended.out, ended.err);
+        assert_eq!(ended.err.contains("engine kernel needs root"), !works, "{}", ended.err);
+        agent.signal(Signal::TERM);
+        let _ = agent.finish();
+    }
 }

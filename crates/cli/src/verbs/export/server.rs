@@ -31,8 +31,10 @@ const DRAIN: Duration = Duration::from_secs(2);
 /// Longest wait before `stop` is checked; also the pause after accept fails.
 const TURN: Duration = Duration::from_millis(100);
 
-/// Reads the machine; returns a function that formats the metrics of that reading.
-pub(super) type Look<'a> = dyn FnMut() -> Result<Box<dyn Fn(MetricsFormat) -> String + 'a>, String> + 'a;
+/// Formats the metrics of a reading.
+pub(super) type Format<'a> = Box<dyn Fn(MetricsFormat) -> Result<String, String> + 'a>;
+/// Reads the machine.
+pub(super) type Look<'a> = dyn FnMut() -> Result<Format<'a>, String> + 'a;
 
 /// Serves until `stop` is set and pending answers are written. No connection lasts longer than `limit`.
 ///
@@ -160,7 +162,7 @@ struct Metrics<'a, 'b> {
 struct Seen<'a> {
     /// Time of the reading.
     at: Instant,
-    write: Result<Box<dyn Fn(MetricsFormat) -> String + 'a>, String>,
+    format: Result<Format<'a>, String>,
     texts: Vec<(MetricsFormat, Arc<str>)>,
 }
 
@@ -182,8 +184,8 @@ impl Metrics<'_, '_> {
             }
         };
         let seen = self.seen.get_or_insert_with(|| {
-            let write = (self.look)();
-            Seen { at: Instant::now(), write, texts: Vec::new() }
+            let format = (self.look)();
+            Seen { at: Instant::now(), format, texts: Vec::new() }
         });
         match seen.text(format) {
             Ok(body) => Answer { status: "200 OK", content_type: format.content_type(), body },
@@ -193,12 +195,12 @@ impl Metrics<'_, '_> {
 }
 
 impl Seen<'_> {
-    fn text(&mut self, format: MetricsFormat) -> Result<Arc<str>, &str> {
-        let write = self.write.as_ref().map_err(String::as_str)?;
+    fn text(&mut self, format: MetricsFormat) -> Result<Arc<str>, String> {
+        let write = self.format.as_ref().map_err(String::clone)?;
         if let Some((_, text)) = self.texts.iter().find(|(written, _)| *written == format) {
             return Ok(Arc::clone(text));
         }
-        let text: Arc<str> = write(format).into();
+        let text: Arc<str> = write(format)?.into();
         self.texts.push((format, Arc::clone(&text)));
         Ok(text)
     }

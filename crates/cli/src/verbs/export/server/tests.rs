@@ -41,12 +41,12 @@ impl<'s> Bed<'s> {
         let (go, let_go) = channel();
         let server = scope.spawn(move || {
             let looks = Cell::new(0);
-            let mut look = || -> Result<Box<dyn Fn(MetricsFormat) -> String>, String> {
+            let mut look = || -> Result<Format<'_>, String> {
                 looks.set(looks.get() + 1);
                 tell.send(()).map_err(|error| error.to_string())?;
                 let_go.recv_timeout(TIMEOUT).map_err(|error| error.to_string())?;
                 let number = looks.get();
-                Ok(Box::new(move |_| format!("{number}{}", "0".repeat(length - 1))))
+                Ok(Box::new(move |_| Ok(format!("{number}{}", "0".repeat(length - 1)))))
             };
             serve(&listener, stop, SHORT, &mut look).unwrap();
             looks.get()

@@ -1,0 +1,59 @@
+//! The process that answers clients: without privileges, and without a look at the machine.
+
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context;
+use rustix::process::{Signal, set_parent_process_death_signal};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use udpath_report::MetricsFormat;
+
+use super::reading::{LOOK, OPEN_METRICS, TEXT, ask};
+use super::server::{self, Format};
+use crate::args::export::AnswerArgs;
+use crate::confine::{self, Choice, Needs};
+use crate::exit::Done;
+
+/// Answers until SIGTERM.
+pub(super) fn run(args: &AnswerArgs) -> Done {
+    let stop = Arc::new(AtomicBool::new(false));
+    // A terminal's ^C reaches both processes: the other passes it on as SIGTERM, which systemd sends to both too.
+    signal_hook::flag::register(SIGINT, Arc::default()).context("cannot watch for signals")?;
+    signal_hook::flag::register(SIGTERM, Arc::clone(&stop)).context("cannot watch for signals")?;
+    let owned = |fd: io::Result<_>| fd.context("this is started by `udpath export`");
+    let listener = TcpListener::from(owned(io::stdin().as_fd().try_clone_to_owned())?);
+    let reader = UnixStream::from(owned(io::stdout().as_fd().try_clone_to_owned())?);
+    let address =
+        listener.local_addr().context("stdin is not a listener: this is started by `udpath export`")?;
+    let user = Choice::of(args.user.user.as_deref())?;
+    confine::before_threads(&user, &Needs::SERVER)?;
+    confine::give_up(&user, &Needs::SERVER)?;
+    // After the change of user, which resets it.
+    set_parent_process_death_signal(Some(Signal::TERM))
+        .context("cannot follow the end of `udpath export`")?;
+    eprintln!("ready http://{address}/metrics");
+    let asked = |request| match ask(&reader, request) {
+        Ok(answer) => answer,
+        Err(error) => {
+            // Whoever reads the machine has ended.
+            stop.store(true, Ordering::Relaxed);
+            Err(format!("nobody reads the machine any more: {error}"))
+        }
+    };
+    let mut look = || {
+        asked(LOOK)?;
+        let format: Format<'_> = Box::new(|format| {
+            asked(match format {
+                MetricsFormat::OpenMetrics => OPEN_METRICS,
+                MetricsFormat::Text => TEXT,
+            })
+        });
+        Ok(format)
+    };
+    server::serve(&listener, &stop, server::LIMIT, &mut look).context("cannot wait for clients")?;
+    Ok(())
+}

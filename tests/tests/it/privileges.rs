@@ -1,0 +1,213 @@
+//! serve and export give up their privileges: /proc shows it for every thread, and they go on serving. Needs root.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+
+use rustix::process::{Pid, Signal, kill_process};
+use udpath_rig::{Run, Running, TIMEOUT, awaited, client_and_server, one_sentence};
+
+use crate::inside;
+
+/// What the reader of an exporter keeps: `CAP_DAC_READ_SEARCH`, `CAP_NET_ADMIN`, `CAP_SYS_PTRACE` (linux/capability.h).
+const READER: u64 = 1 << 2 | 1 << 12 | 1 << 19;
+
+/// A field of each thread's status.
+fn threads(pid: u32, name: &str) -> BTreeSet<String> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let field = |status: String| {
+        let value = status.lines().find_map(|line| line.strip_prefix(name)).unwrap().to_owned();
+        value.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    threads.map(|thread| field(fs::read_to_string(thread.unwrap().path().join("status")).unwrap())).collect()
+}
+
+/// All threads: neither root's, nor with capabilities, nor with all system calls.
+fn gave_up(pid: u32) {
+    let all = |name: &str, value: &str| {
+        assert_eq!(threads(pid, name), BTreeSet::from([value.to_owned()]), "{name}");
+    };
+    for uid in threads(pid, "Uid:") {
+        assert!(uid.split(' ').all(|uid| uid != "0"), "{uid}");
+    }
+    for set in ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"] {
+        all(set, "0000000000000000");
+    }
+    all("NoNewPrivs:", "1");
+    all("Seccomp:", "2");
+    all("Groups:", "");
+}
+
+fn bind_of(server: &mut Running) -> SocketAddr {
+    let ready = server.says("ready io=");
+    ready.split_whitespace().find_map(|word| word.strip_prefix("bind=")).unwrap().parse().unwrap()
+}
+
+fn is_echoed(to: SocketAddr) {
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.set_read_timeout(Some(TIMEOUT)).unwrap();
+    client.send_to(b"hello", to).unwrap();
+    let mut reply = [0; 8];
+    assert_eq!(client.recv(&mut reply).unwrap(), 5);
+}
+
+#[test]
+fn a_server_gives_up_everything_over_every_io() {
+    udpath_lab::needs_root!();
+    for io in ["shared", "reuseport", "percpu"] {
+        let mut server =
+            Run::new(&["serve", "echo", "--io", io, "--workers", "2", "--tcp", "--bind", "127.0.0.1:0"])
+                .start();
+        let bind = bind_of(&mut server);
+        gave_up(server.pid());
+        is_echoed(bind);
+        server.signal(Signal::TERM);
+        assert_eq!(server.finish().code(), Some(0), "{io}");
+    }
+    let lab = client_and_server("privileges", 2);
+    let server = inside::serve(&lab, "xdp", &["echo", "--bind", "0.0.0.0:7000"]);
+    gave_up(server.pid());
+    // An address that is served from now on is a new entry in the maps of its programs.
+    let ip = lab
+        .machine("server")
+        .unwrap()
+        .command("ip")
+        .args(["address", "add", "10.0.0.77/24", "dev", "eth0"])
+        .status();
+    assert!(ip.unwrap().success());
+    let client = inside::connected(&lab, "10.0.0.77:7000".parse().unwrap());
+    for _ in 0..200 {
+        client.send(b"hello").unwrap();
+        assert_eq!(client.recv(&mut [0; 8]).unwrap(), 5);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let counts = inside::end(server);
+    assert!(counts["xdp"]["answered"].as_u64().unwrap() > 50, "{counts}");
+    let mut ip = lab.machine("server").unwrap().command("ip");
+    let shown = ip.args(["link", "show", "eth0"]).output().unwrap();
+    assert!(!String::from_utf8_lossy(&shown.stdout).contains("prog/xdp"), "the program is still attached");
+    lab.down().unwrap();
+}
+
+#[test]
+fn a_user_can_be_chosen_and_bad_ones_are_refused() {
+    udpath_lab::needs_root!();
+    let serve = ["serve", "echo", "--io", "shared", "--bind", "127.0.0.1:0", "--user"];
+    for (user, uid) in [("daemon", "1 1 1 1"), ("12345", "12345 12345 12345 12345"), ("root", "0 0 0 0")] {
+        let mut server = Run::new(&[&serve[..], &[user]].concat()).start();
+        let bind = bind_of(&mut server);
+        assert_eq!(threads(server.pid(), "Uid:"), BTreeSet::from([uid.to_owned()]));
+        is_echoed(bind);
+        server.signal(Signal::TERM);
+        assert_eq!(server.finish().code(), Some(0));
+    }
+    let refused = Run::new(&[&serve[..], &["nosuchuser"]].concat()).finish();
+    assert_eq!(refused.code(), Some(2), "{}", refused.err);
+    one_sentence("no user `nosuchuser`", &refused.err);
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let copy = folder.path().join("udpath");
+    fs::copy(udpath_rig::program(), &copy).unwrap();
+    let refused = Run::unprivileged(&copy, &[&serve[..], &["root"]].concat()).finish();
+    assert_eq!(refused.code(), Some(2), "{}", refused.err);
+    one_sentence("cannot become user `root`", &refused.err);
+}
+
+/// The files of an unprivileged server are those that its user may read.
+#[test]
+fn a_reload_that_the_user_may_not_read_is_said_and_changes_nothing() {
+    udpath_lab::needs_root!();
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let zone = folder.path().join("zone");
+    let write = |serial: u32| {
+        fs::write(
+            &zone,
+            format!("$ORIGIN x.test.\n@ 1 IN SOA ns a {serial} 1 1 1 1\n@ 1 IN NS ns\nns 1 IN A 192.0.2.1\n"),
+        )
+        .unwrap();
+    };
+    write(1);
+    fs::set_permissions(&zone, fs::Permissions::from_mode(0o600)).unwrap();
+    let mut server = Run::new(&[
+        "serve",
+        "dns",
+        "--zone",
+        zone.to_str().unwrap(),
+        "--io",
+        "shared",
+        "--bind",
+        "127.0.0.1:0",
+    ])
+    .start();
+    let bind = bind_of(&mut server);
+    let serial = || {
+        let mut dig = std::process::Command::new("dig");
+        dig.args(["+short", "+tries=1", "@127.0.0.1", "-p", &bind.port().to_string(), "x.test", "SOA"]);
+        let said = String::from_utf8(dig.output().unwrap().stdout).unwrap();
+        said.split_whitespace().nth(2).unwrap_or_default().to_owned()
+    };
+    assert_eq!(serial(), "1");
+    write(2);
+    server.signal(Signal::HUP);
+    let said = server.says("not reloaded");
+    assert!(said.contains("Permission denied") && said.contains("zone"), "{said}");
+    assert_eq!(serial(), "1");
+    fs::set_permissions(&zone, fs::Permissions::from_mode(0o644)).unwrap();
+    server.signal(Signal::HUP);
+    server.says("reloaded: ");
+    assert_eq!(serial(), "2");
+    server.signal(Signal::TERM);
+    assert_eq!(server.finish().code(), Some(0));
+}
+
+/// The processes that `pid` has started.
+fn children(pid: u32) -> Vec<u32> {
+    let listed = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    listed.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
+
+fn scrape(address: &str) -> String {
+    let mut client = TcpStream::connect(address).unwrap();
+    client.set_read_timeout(Some(TIMEOUT)).unwrap();
+    client.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn of_an_exporter_one_process_answers_and_the_other_keeps_what_reading_takes() {
+    udpath_lab::needs_root!();
+    // A socket of this process, which is root's.
+    let _socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let own = format!("process=\"{}\"", fs::read_to_string("/proc/self/comm").unwrap().trim());
+    for signal in [Signal::TERM, Signal::KILL] {
+        let mut exporter = Run::new(&["export", "--listen", "127.0.0.1:0", "--sockets", "1000"]).start();
+        let said = exporter.says("/metrics\n");
+        let address =
+            |line: &str| Some(line.strip_prefix("ready http://")?.strip_suffix("/metrics")?.to_owned());
+        let address = said.lines().find_map(address).unwrap();
+        // It has given up before it answers.
+        let answer = scrape(&address);
+        let answering = children(exporter.pid());
+        assert_eq!(answering.len(), 1);
+        gave_up(answering[0]);
+        assert!(!threads(exporter.pid(), "Uid:").contains("0 0 0 0"));
+        let kept = threads(exporter.pid(), "CapPrm:");
+        assert!(kept.iter().all(|set| u64::from_str_radix(set, 16).unwrap() & !READER == 0), "{kept:?}");
+        assert_eq!(threads(exporter.pid(), "NoNewPrivs:"), BTreeSet::from(["1".to_owned()]));
+        assert!(answer.contains(&own), "{own}: {answer}");
+        exporter.signal(signal);
+        let ended = exporter.finish();
+        assert_eq!(ended.code(), (signal == Signal::TERM).then_some(0), "{}", ended.err);
+        let gone = || {
+            kill_process(Pid::from_raw(i32::try_from(answering[0]).unwrap())?, Signal::CONT)
+                .is_err()
+                .then_some(())
+        };
+        awaited("the end of the process that answers", TIMEOUT, gone);
+    }
+}
