@@ -65,7 +65,7 @@ impl Bed {
     fn make_results(&self) {
         std::fs::create_dir_all(self.results()).unwrap();
         let open = |path: &Path, mode| {
-            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap()
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
         };
         open(self.folder.path(), 0o755);
         open(&self.results(), 0o777);

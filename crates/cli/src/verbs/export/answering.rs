@@ -12,7 +12,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use udpath_report::MetricsFormat;
 
-use super::reading::{LOOK, OPEN_METRICS, TEXT, ask};
+use super::reading::{OPEN_METRICS, READ, TEXT, ask};
 use super::server::{self, Format};
 use crate::args::export::AnswerArgs;
 use crate::confine::{self, Choice, Needs};
@@ -41,11 +41,11 @@ pub(super) fn run(args: &AnswerArgs) -> Done {
         Err(error) => {
             // Whoever reads the machine has ended.
             stop.store(true, Ordering::Relaxed);
-            Err(format!("nobody reads the machine any more: {error}"))
+            Err(format!("the process that reads the machine has ended: {error}"))
         }
     };
     let mut look = || {
-        asked(LOOK)?;
+        asked(READ)?;
         let format: Format<'_> = Box::new(|format| {
             asked(match format {
                 MetricsFormat::OpenMetrics => OPEN_METRICS,

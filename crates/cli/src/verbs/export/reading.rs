@@ -18,7 +18,7 @@ use super::{POLL_INTERVAL, Seen};
 use crate::exit::Done;
 
 /// Requests: read the machine; format the last reading.
-pub(super) const LOOK: u8 = b'l';
+pub(super) const READ: u8 = b'l';
 pub(super) const OPEN_METRICS: u8 = b'o';
 pub(super) const TEXT: u8 = b't';
 
@@ -57,7 +57,7 @@ impl Answering {
                 Ok(0) => break,
                 Ok(_) => {
                     let answer = match request[0] {
-                        LOOK => look().map(|new| {
+                        READ => look().map(|new| {
                             seen = Some(new);
                             String::new()
                         }),
@@ -142,10 +142,10 @@ mod tests {
                 scope.spawn(|| {
                     let mut request = [0];
                     reading.read_exact(&mut request).unwrap();
-                    assert_eq!(request, [LOOK]);
+                    assert_eq!(request, [READ]);
                     send(&mut reading, sent).unwrap();
                 });
-                ask(&answering, LOOK).unwrap()
+                ask(&answering, READ).unwrap()
             });
             assert_eq!(asked, answer);
         }
