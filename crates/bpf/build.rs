@@ -23,6 +23,6 @@ const PROGRAMS: [&str; 14] = [
 ];
 
 fn main() {
-    let sources = Path::new("../../bpf");
+    let sources = Path::new("bpf");
     compile::compile(&PROGRAMS, sources, sources);
 }

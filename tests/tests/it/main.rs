@@ -5,6 +5,7 @@ mod compare;
 mod deploy;
 mod dns;
 mod dns_load;
+mod examples;
 mod export;
 mod history;
 mod inside;
