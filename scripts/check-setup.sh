@@ -40,6 +40,14 @@ mkdir -p "$work/prometheus/usr/bin"
 printf '#!/bin/sh\n' > "$work/prometheus/usr/bin/promtool"
 chmod 755 "$work/prometheus/usr/bin/promtool"
 package prometheus 2.42.0
+mkdir -p "$work/kubernetes-client/usr/bin"
+printf '#!/bin/sh\n' > "$work/kubernetes-client/usr/bin/kubectl"
+chmod 755 "$work/kubernetes-client/usr/bin/kubectl"
+package kubernetes-client 1.20.5
+mkdir -p "$work/openssh-server/usr/sbin"
+printf '#!/bin/sh\n' > "$work/openssh-server/usr/sbin/sshd"
+chmod 755 "$work/openssh-server/usr/sbin/sshd"
+package openssh-server 9.2
 mkdir -p "$work/chrony/usr/sbin"
 printf '#!/bin/sh\n' > "$work/chrony/usr/sbin/chronyd"
 chmod 755 "$work/chrony/usr/sbin/chronyd"
@@ -125,14 +133,14 @@ said=$(scripts/setup.sh build 2>&1) || fail "build, the second run: exit $?"
 touch "$log.offline"
 said=$(scripts/setup.sh 2>&1) && fail "test: succeeds without a network"
 case $said in
-    "setup: missing: "*"kernel kernel-6.1 promtool chronyd snmpd freeradius nfdump; apt's sources cannot be read") ;;
+    "setup: missing: "*"kernel kernel-6.1 promtool kubectl sshd chronyd snmpd freeradius nfdump; apt's sources cannot be read") ;;
     *) fail "test: without a network it says: $said" ;;
 esac
 [ ! -e /var/cache/udpath ] || fail "test: leaves $(ls /var/cache/udpath) without a network"
 rm "$log.offline"
 : > "$log"
 
-# For tests: also the peers, the kernels, promtool, chronyd, snmpd, nfdump, and freeradius with its modules.
+# For tests: also the peers, the kernels, promtool, kubectl, sshd, chronyd, snmpd, nfdump, and freeradius with its modules.
 (umask 077 && scripts/setup.sh) 2>"$work/said" || fail "test: exit $?: $(cat "$work/said")"
 grep -q '^apt-get update' "$log" || fail "test: installs without an update of the lists: $(cat "$log")"
 for name in iproute2 qemu-system-x86 nsd chromium; do
@@ -148,14 +156,16 @@ for each in "kernel 6.12.99" "kernel-6.1 6.1.0-99"; do
     [ "$(cat $name/lib/modules/*/kernel/net/udp_diag.ko)" = module ] || fail "$name: modules are not unpacked as they are loaded"
     [ "$(stat -c %a $name)" = 755 ] || fail "the folder of $name is closed to others"
 done
-[ -x promtool ] || fail "no promtool in $(pwd)"
+for name in promtool kubectl sshd; do
+    [ -x $name ] || fail "no $name in $(pwd)"
+done
 [ -x chronyd ] || fail "no chronyd in $(pwd)"
 [ -x freeradius/usr/sbin/freeradius ] || fail "no freeradius in $(pwd)"
 [ "$(cat freeradius/usr/lib/freeradius/rlm_pap.so)" = module ] || fail "freeradius has no modules"
 [ "$(stat -c %a freeradius)" = 755 ] || fail "the folder of freeradius is closed to others"
 [ -x snmpd ] || fail "no snmpd in $(pwd)"
 [ -x nfdump/usr/bin/nfcapd ] || fail "no nfcapd in $(pwd)"
-[ "$(echo *)" = "chronyd freeradius kernel kernel-6.1 nfdump promtool snmpd" ] || fail "leaves behind: $(echo *)"
+[ "$(echo *)" = "chronyd freeradius kernel kernel-6.1 kubectl nfdump promtool snmpd sshd" ] || fail "leaves behind: $(echo *)"
 cd - >/dev/null
 
 # If nothing is missing, nothing is run or printed.

@@ -6,8 +6,8 @@
 #     scripts/setup.sh bench    also packages that only `make bench` needs
 #     scripts/setup.sh dist     also packages that only `make dist` needs
 #
-# The kernels for the tests' emulated machine, promtool, chronyd, snmpd, freeradius and nfdump are unpacked below /var/cache/udpath, not
-# installed. If nothing is missing, nothing is changed. Needs root only to install.
+# The kernels for the tests' emulated machine, promtool, kubectl, sshd, chronyd, snmpd, freeradius and nfdump are unpacked below
+# /var/cache/udpath, not installed. If nothing is missing, nothing is changed. Needs root only to install.
 set -euo pipefail
 
 levels=(build test bench dist)
@@ -45,6 +45,12 @@ test     knot-dnsutils       DNS load generator over XDP (kxdpgun)
 test     ntpsec-ntpdig       NTP client
 test     freeradius-utils    RADIUS client
 test     libsnmp40           libraries of the SNMP agent, which is unpacked below
+test     ansible-core        runs the collection in deploy/ansible
+test     openssh-client      reaches the hosts of that
+test     libwrap0            library of their sshd, which is unpacked below
+test     sudo                becomes root there
+test     parallel            runs a load's segments
+test     python3-kubernetes  knows the fields of Kubernetes' manifests
 test     nats-server         carries the messages of fleets
 test     faketime            gives one agent of a fleet another clock
 test     irqbalance          moves interrupts that udpath has placed
@@ -122,9 +128,12 @@ fetch_kernel() (
 )
 
 # Programs whose packages would change the machine, so that only the program is extracted: prometheus would start a server
-# at each boot (promtool checks files in tests), so would snmpd, and chrony would replace the machine's time daemon. freeradius and nfdump,
-# which would start servers too, are more than one program: all files of their packages are extracted.
+# at each boot (promtool checks files in tests), so would openssh-server and snmpd, chrony would replace the machine's time daemon, and
+# kubernetes-client a newer kubectl. freeradius and nfdump, which would start servers too, are more than one program: all files of their
+# packages are extracted.
 promtool=$caches/promtool
+kubectl=$caches/kubectl
+sshd=$caches/sshd
 chronyd=$caches/chronyd
 snmpd=$caches/snmpd
 freeradius=$caches/freeradius
@@ -157,6 +166,8 @@ fetch_package() (
 )
 
 fetch_promtool() { fetch_program prometheus usr/bin/promtool "$promtool"; }
+fetch_kubectl() { fetch_program kubernetes-client usr/bin/kubectl "$kubectl"; }
+fetch_sshd() { fetch_program openssh-server usr/sbin/sshd "$sshd"; }
 fetch_chronyd() { fetch_program chrony usr/sbin/chronyd "$chronyd"; }
 fetch_snmpd() { fetch_program snmpd usr/sbin/snmpd "$snmpd"; }
 fetch_freeradius() { fetch_package freeradius "$freeradius"; }
@@ -173,6 +184,8 @@ if [ "$level" != build ]; then
         [ -z "$name" ] || [ -d "$caches/$name" ] || unpack+=("$name")
     done <<< "$kernels"
     [ -x "$promtool" ] || unpack+=(promtool)
+    [ -x "$kubectl" ] || unpack+=(kubectl)
+    [ -x "$sshd" ] || unpack+=(sshd)
     [ -x "$chronyd" ] || unpack+=(chronyd)
     [ -x "$snmpd" ] || unpack+=(snmpd)
     [ -x "$freeradius/usr/sbin/freeradius" ] || unpack+=(freeradius)
@@ -201,6 +214,8 @@ fi
 for name in "${unpack[@]}"; do
     case $name in
         promtool) fetch_promtool ;;
+        kubectl) fetch_kubectl ;;
+        sshd) fetch_sshd ;;
         chronyd) fetch_chronyd ;;
         freeradius) fetch_freeradius ;;
         nfdump) fetch_nfdump ;;

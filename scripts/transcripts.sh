@@ -390,6 +390,61 @@ SCRIPT
     kill "$(cat "$folder/nsd.pid")"
 }
 
+# On a controller with Ansible, the collection and an inventory of twenty hosts: host07 has a setting that cuts it off. Hosts and controller
+# are network namespaces, which end with their processes.
+scene_ansible() {
+    local folder=$work/ansible controller number name
+    if [ ! -d "$folder" ]; then
+        mkdir "$folder"
+        ssh-keygen -q -t ed25519 -N '' -f "$folder/key"
+        ssh-keygen -q -t ed25519 -N '' -f "$folder/host"
+        ansible-galaxy collection install -p "$folder/collections" deploy/ansible > "$work/out" 2>&1 || fail "$(cat "$work/out")"
+        cat > "$folder/ansible.cfg" <<CONFIG
+[defaults]
+inventory = hosts
+collections_path = collections
+remote_user = admin
+private_key_file = $folder/key
+host_key_checking = false
+forks = 20
+timeout = 5
+interpreter_python = /usr/bin/python3
+callback_result_format = yaml
+[connection]
+pipelining = true
+[ssh_connection]
+ssh_args = -C -o ControlMaster=auto -o ControlPersist=10s -o UserKnownHostsFile=/dev/null
+CONFIG
+        {
+            for number in {01..20}; do
+                echo "host$number ansible_host=10.9.0.$((10#$number))"
+            done
+            printf '\n[all:vars]\nudpath_settings=["eth0:rps/rx-*=0-1", "eth0:tx-queue-len=2000"]\nudpath_confirm=30\n'
+        } > "$folder/hosts"
+        mkdir "$folder/host_vars"
+        echo 'udpath_settings: ["eth0:rps/rx-*=0-1", "eth0:qdisc=blackhole"]' > "$folder/host_vars/host07.yml"
+    fi
+    unshare --net sleep 600 &
+    controller=$!
+    background+=("$controller")
+    until [ "$(readlink /proc/$controller/ns/net)" != "$(readlink /proc/self/ns/net)" ]; do sleep 0.1; done
+    nsenter -t "$controller" -n sh -c 'ip link add hosts type bridge; ip address add 10.9.0.254/24 dev hosts; ip link set hosts up'
+    for number in {01..20}; do
+        name=host$number
+        unshare --net --mount --propagation slave sh -c 'mount -n -t sysfs sysfs /sys; exec "$@"' sh \
+            tests/tests/alone/ansible/target.sh "$folder" "$UDPATH" > "$work/$name" 2>&1 &
+        background+=($!)
+        until [ "$(readlink /proc/$!/ns/net)" != "$(readlink /proc/self/ns/net)" ]; do sleep 0.1; done
+        ip link add "$name" netns "$controller" numrxqueues 2 numtxqueues 2 type veth peer name eth0 netns $! numrxqueues 2 numtxqueues 2
+        nsenter -t "$controller" -n ip link set "$name" master hosts up
+        nsenter -t $! -n sh -c "ip address add 10.9.0.$((10#$number))/24 dev eth0; ip link set eth0 up; ip link set lo up"
+    done
+    sleep 2
+    # Not the connections of an earlier scene, which lead to its hosts.
+    each "nsenter -t $controller -n env -C $folder HOME=$folder ANSIBLE_CONFIG=$folder/ansible.cfg
+        ANSIBLE_SSH_CONTROL_PATH_DIR=$folder/cp-$controller" "$@"
+}
+
 # Replaces the transcripts of one page.
 rewrite() {
     page=$1
