@@ -1,5 +1,6 @@
 //! The whole program, but for the tests of `alone` and those in emulated machines (`boots`, `vm`).
 
+mod batch;
 mod boost;
 mod compare;
 mod deploy;

@@ -79,8 +79,9 @@ pub(crate) struct Args {
     /// Seed of the arrival times
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,
-    /// The I-th of N shares of this load, for N machines: rates and flows are those of all together
-    #[arg(long, value_name = "I/N", requires = "start_at")]
+    /// The I-th of N shares of this load, for N machines: rates and flows are those of all together. I counts from 1; with
+    /// `index:` from 0, as batch systems do
+    #[arg(long, value_name = "[index:]I/N", requires = "start_at")]
     pub(crate) segment: Option<Segment>,
     /// When to start, by this machine's clock (RFC 3339, such as 2026-11-23T22:30:00Z) [default: at once]
     #[arg(long, value_name = "TIME", value_parser = value::timestamp, conflicts_with_all = ["find_max", "lab"])]

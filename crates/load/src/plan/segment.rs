@@ -102,18 +102,26 @@ impl fmt::Display for Segment {
     }
 }
 
+/// `I/N` counts from 1, `index:I/N` from 0, as batch systems number their tasks (`$JOB_COMPLETION_INDEX`, `$SLURM_PROCID`).
 impl FromStr for Segment {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let number = |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?;
-        let parsed = text.split_once('/').and_then(|(index, of)| Self::new(number(index)?, number(of)?));
+        let number =
+            |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse::<u32>().ok())?;
+        let (first, numbers) = text.strip_prefix("index:").map_or((1, text), |numbers| (0, numbers));
+        let parsed = numbers.split_once('/').and_then(|(index, of)| {
+            let index = number(index)?.checked_add(1 - first)?;
+            Self::new(index, number(of)?)
+        });
         parsed.ok_or_else(|| invalid(text))
     }
 }
 
 fn invalid(text: &str) -> String {
-    format!("invalid segment `{text}`: expected I/N with 1 <= I <= N <= {MAX_SEGMENTS}, such as 1/10")
+    format!(
+        "invalid segment `{text}`: expected I/N with 1 <= I <= N <= {MAX_SEGMENTS}, such as 1/10, or index:I/N with I from 0"
+    )
 }
 
 #[cfg(test)]
@@ -130,9 +138,25 @@ mod tests {
     fn segments_are_read_as_they_are_written() {
         let segment: Segment = "3/10".parse().unwrap();
         assert_eq!((segment.index(), segment.of(), segment.to_string().as_str()), (3, 10, "3/10"));
-        for bad in ["", "3", "0/3", "4/3", "1/0", "1/65537", "-1/3", "+1/3", "1/3/5", "1 /3"] {
+        for bad in [
+            "",
+            "3",
+            "0/3",
+            "4/3",
+            "1/0",
+            "1/65537",
+            "-1/3",
+            "+1/3",
+            "1/3/5",
+            "1 /3",
+            "index:3/3",
+            "index:4294967295/3",
+            "index:",
+        ] {
             assert!(bad.parse::<Segment>().unwrap_err().contains("such as 1/10"), "{bad}");
         }
+        assert_eq!("index:0/10".parse::<Segment>().unwrap(), Segment::new(1, 10).unwrap());
+        assert_eq!("index:9/10".parse::<Segment>().unwrap(), Segment::new(10, 10).unwrap());
         let json = serde_json::to_string(&segment).unwrap();
         assert_eq!(serde_json::from_str::<Segment>(&json).unwrap(), segment);
         assert!(serde_json::from_str::<Segment>(r#"{"index":4,"of":3}"#).is_err());
