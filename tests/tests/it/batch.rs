@@ -126,6 +126,7 @@ fn container(name: &str) -> (Value, BTreeMap<String, String>, Value) {
     let [container] = &workload["spec"]["template"]["spec"]["containers"].as_array().unwrap()[..] else {
         panic!("{workload}")
     };
+    assert_eq!(container["image"], concat!("udpath:", env!("CARGO_PKG_VERSION")));
     let mut environment = BTreeMap::new();
     for from in container["envFrom"].as_array().unwrap_or(&Vec::new()) {
         let wanted = &from["configMapRef"]["name"];

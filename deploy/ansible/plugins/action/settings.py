@@ -20,9 +20,9 @@ from ansible_collections.udpath.udpath.plugins.module_utils.udpath import senten
 
 # Seconds between two attempts to reach a host. Shorter: many hosts at once keep the controller busy. Longer: the task takes longer.
 PAUSE = 1
-# Seconds that a host has to answer after its deadline, so that the task can say whether it has reverted. Shorter: it could not tell,
-# as a connection that was cut off is retried after some seconds. Longer: a play waits for hosts that are gone for good.
-GRACE = 30
+# Seconds that a host has to answer after its deadline, so that the task can say whether it has reverted. Shorter than two attempts to
+# connect (10 s each, by Ansible's `timeout`): a host that is back may not be noticed. Longer: a play waits for hosts that are gone for good.
+GRACE = 20
 
 
 class ActionModule(ActionBase):

@@ -90,8 +90,8 @@ impl Fleet {
         let collection = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/ansible");
         let collection = collection.to_str().unwrap();
         self.run("ansible-galaxy", &["collection", "build", "--output-path", "built", collection]).fine();
-        let built = "built/udpath-udpath-0.1.0.tar.gz";
-        self.run("ansible-galaxy", &["collection", "install", "-p", "collections", built]).fine();
+        let built = format!("built/udpath-udpath-{}.tar.gz", env!("CARGO_PKG_VERSION"));
+        self.run("ansible-galaxy", &["collection", "install", "-p", "collections", &built]).fine();
     }
 
     pub(super) fn write(&self, name: &str, text: &str) {

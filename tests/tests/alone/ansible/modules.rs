@@ -1,9 +1,8 @@
 //! Each module and playbook on a few hosts: what it changes once and only once, and what it says to bad input.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use udpath_rig::{Cgroup, Run, Running, program};
+use udpath_rig::{Cgroup, Run, Running};
 
 use super::fleet::LONG;
 use super::*;
@@ -19,7 +18,7 @@ pub(super) fn playbook(name: &str) -> String {
 #[test]
 fn documentation_names_the_options_and_playbooks_are_sound() {
     udpath_lab::needs_root!();
-    let _alone = udpath_rig::alone();
+    let _together = udpath_rig::together();
     let fleet = Fleet::new("ansible-doc", 1, &BTreeMap::new());
     let modules = [
         ("boost", json!({ "port": 7 })),
@@ -52,7 +51,7 @@ fn documentation_names_the_options_and_playbooks_are_sound() {
 #[test]
 fn bad_input_is_one_sentence() {
     udpath_lab::needs_root!();
-    let _alone = udpath_rig::alone();
+    let _together = udpath_rig::together();
     let fleet = Fleet::new("ansible-bad", 1, &BTreeMap::new());
     fleet.write("broken.json", "{\"schema\":");
     fleet.write("settings.txt", "# none of them\n\neth0:chanels/combined=8\n");
@@ -199,7 +198,7 @@ fn boost_measures_and_a_loss_on_the_canary_stops_the_play() {
         real.display()
     );
     std::fs::write(&stub, script).unwrap();
-    std::fs::set_permissions(&stub, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(&stub, Permissions::from_mode(0o755)).unwrap();
     let programs: BTreeMap<usize, PathBuf> = [(1, stub)].into();
     let fleet = Fleet::new("ansible-boost", 3, &programs);
 
