@@ -139,6 +139,23 @@ scene_fleet() {
     each "udpath lab exec $lab/client --" "$@"
 }
 
+# In a folder with captures of eleven machines, one of them a result of show; two differ in what is changed below. One more is damaged.
+scene_captures() {
+    local capture=$PWD/crates/host/tests/fixtures/captured/firecracker-2-cpus.tar.gz number
+    if [ ! -d "$work/captures" ]; then
+        mkdir "$work/captures" "$work/machine"
+        tar -xzf "$capture" -C "$work/machine"
+        for number in {01..08}; do cp "$capture" "$work/captures/dns$number.tar.gz"; done
+        "$UDPATH" show --sysroot "$capture" --json > "$work/captures/dns09.json"
+        echo 8388608 > "$work/machine/now/proc/sys/net/core/rmem_max"
+        tar -czf "$work/captures/dns10.tar.gz" -C "$work/machine" .
+        echo 3 > "$work/machine/now/sys/class/net/eth0/queues/rx-0/rps_cpus"
+        tar -czf "$work/captures/dns11.tar.gz" -C "$work/machine" .
+        head -c 5000 "$capture" > "$work/captures/dns12.tar.gz"
+    fi
+    each "env -C $work" "$@"
+}
+
 # On the server: one socket, two workers, as much load as it can handle, from an engine with little overhead.
 busy() {
     two_machines

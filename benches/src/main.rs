@@ -18,6 +18,7 @@
 //! | `snapshot` | 128 CPUs, 128 queues and 10,000 sockets are read in 500 ms and 64 MiB, this machine in 50 ms |
 //! | `profile` | the process `udpath profile` costs a server under 1 % of its rate; a million samples are classed in a second |
 //! | `profile_size` | a profile of 5 s shows its first screen within 6 s and stays under 64 MiB, also with what 128 CPUs write |
+//! | `fleet` | `fleet report` reads 1,000 captures in 10 s and 256 MiB |
 //! | `looking` | `top` and `export` take under 1 % of a CPU at a look each second, also with 10,000 sockets |
 //! | `processes` | `show`, `top` and `export`: from start to last byte, and CPU time per look |
 //! | `steering` | serving a frame on another core costs under 60 ns of both cores; a given hash is cheaper than a computed one |
@@ -49,6 +50,7 @@ mod duet;
 mod engine;
 mod epoch;
 mod exhaustive;
+mod fleet;
 mod generator;
 mod ladder;
 mod looking;
@@ -96,6 +98,7 @@ const BENCHES: &[(&str, Bench)] = &[
     ("profile", profile::run),
     ("profile_size", profile_size::run),
     ("snapshot", snapshot::run),
+    ("fleet", fleet::run),
     ("looking", looking::run),
     ("processes", processes::run),
     ("ladder", ladder::run),

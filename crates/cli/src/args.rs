@@ -3,7 +3,7 @@
 //! ```text
 //! Cli ─▸ Verb ─▸ show, top, ...    a file per verb: its arguments, their defaults and help
 //!                  │
-//!                  ├─ place, settings, history::StoreArgs   arguments that several verbs share
+//!                  ├─ place, settings, nats, history::StoreArgs   arguments that several verbs share
 //!                  ├─ value             duration, rate, count, size, share, ports, address
 //!                  ├─ choice            one of several words
 //!                  └─ protocol_options  what protocols add to serve and load, from the registry
@@ -28,6 +28,7 @@ pub(crate) mod load;
 pub(crate) mod man;
 pub(crate) mod merge;
 pub(crate) mod multiply;
+pub(crate) mod nats;
 pub(crate) mod place;
 pub(crate) mod plan;
 pub(crate) mod policy;
@@ -119,6 +120,8 @@ pub(crate) enum Verb {
     Compare(compare::Args),
     /// Add up the results of load segments that ran on several machines
     Merge(merge::Args),
+    /// Many machines: what their captures have in common, and what differs
+    Fleet(fleet::Args),
     /// Show the results that were kept, and the dates at which a figure changed
     History(history::Args),
     /// Print shell completions

@@ -7,6 +7,7 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
+use udpath_fleet::machines::FolderError;
 use udpath_history::{RunError, StoreError};
 use udpath_host::namespace::NamespaceError;
 use udpath_protocols::{OptionError, StartError};
@@ -103,6 +104,15 @@ impl From<udpath_fleet::caller::Error> for Failure {
             udpath_fleet::caller::Error::Link(error) => error.into(),
             udpath_fleet::caller::Error::Plan(_) => Self::usage(error),
             error => Self::Cannot(error.into()),
+        }
+    }
+}
+
+impl From<FolderError> for Failure {
+    fn from(error: FolderError) -> Self {
+        match error {
+            FolderError::Io { .. } => Self::Cannot(error.into()),
+            error => Self::usage(error),
         }
     }
 }

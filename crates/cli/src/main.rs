@@ -55,6 +55,7 @@ fn main() -> ExitCode {
         Verb::Report(args) => verbs::report::run(&args),
         Verb::Compare(args) => verbs::compare::run(&args),
         Verb::Merge(args) => verbs::merge::run(&args),
+        Verb::Fleet(args) => verbs::fleet::run(&args),
         Verb::History(args) => verbs::history::run(&args),
         Verb::Completions(args) => verbs::completions::run(&args, &mut Cli::command()),
         Verb::Man(args) => verbs::man::run(&args, Cli::command()),

@@ -3,12 +3,12 @@
 pub(crate) mod agent;
 pub(crate) mod apply;
 pub(crate) mod boost;
-mod captured;
 pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod confirm;
 pub(crate) mod diagnose;
 pub(crate) mod export;
+pub(crate) mod fleet;
 pub(crate) mod history;
 pub(crate) mod lab;
 pub(crate) mod load;

@@ -1,4 +1,6 @@
-//! Loads from many machines: a caller announces a plan over NATS, and agents carry out its segments together.
+//! Many machines: their loads, and what their captures have in common ([`machines`]).
+//!
+//! Loads: a caller announces a plan over NATS, and agents carry out its segments together.
 //!
 //! ```text
 //!   caller (udpath load --fleet)                    NATS                     agent (udpath agent), on each machine
@@ -21,6 +23,7 @@ pub mod caller;
 mod clock;
 mod limits;
 mod link;
+pub mod machines;
 mod message;
 
 pub use clock::Offset;

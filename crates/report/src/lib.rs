@@ -6,6 +6,7 @@
 //!                                        ─▸ html       one file: charts (svg), their tables, how to read them
 //! two of them, compared                  ─▸ the same three
 //! Listing: the history of results        ─▸ terminal, with a plot
+//! FleetReport: many machines             ─▸ the same three
 //! MapResult                              ─▸ terminal, metrics, and top: live, on a whole screen
 //! Diagnosis                              ─▸ terminal, and its changes line by line
 //! what serve, lab, predict, support and the verbs of settings return ─▸ terminal
@@ -39,6 +40,7 @@ use std::path::Path;
 use udpath_advise::ProfileResult;
 use udpath_advise::comparison::CompareResult;
 use udpath_advise::result::BoostResult;
+use udpath_fleet::machines::FleetReport;
 use udpath_load::result::LoadResult;
 use udpath_profile::Profile;
 use udpath_profile::difference::Difference;
@@ -116,6 +118,20 @@ impl Render for ProfileResult {
 
     fn html(&self) -> String {
         html::profile::page(self)
+    }
+
+    fn json(&self) -> String {
+        to_json(self)
+    }
+}
+
+impl Render for FleetReport {
+    fn terminal(&self, style: &Style) -> String {
+        terminal::machines::text(self, style)
+    }
+
+    fn html(&self) -> String {
+        html::machines::page(self)
     }
 
     fn json(&self) -> String {

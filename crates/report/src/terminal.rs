@@ -12,6 +12,7 @@ pub(crate) mod fleet;
 pub(crate) mod history;
 pub(crate) mod lab;
 pub(crate) mod load;
+pub(crate) mod machines;
 pub(crate) mod map;
 pub(crate) mod multiply;
 mod plot;

@@ -4,6 +4,7 @@ pub(crate) mod compare;
 pub(crate) mod duets;
 pub(crate) mod history;
 pub(crate) mod load;
+pub(crate) mod machines;
 pub(crate) mod running;
 
 use udpath_advise::result::{

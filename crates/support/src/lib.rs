@@ -14,6 +14,7 @@
 //! Nothing is sent anywhere: the user passes the file on.
 
 mod archive;
+mod capture;
 mod identity;
 mod kept;
 mod manifest;
@@ -25,6 +26,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub use archive::{Archive, ArchiveError, Captured};
+pub use capture::{Capture, CaptureError};
 pub use identity::Identity;
 pub use kept::{KEPT, Kept};
 pub use manifest::{MANIFEST, Manifest, SCHEMA};

@@ -7,6 +7,7 @@ use udpath_fleet::{Allowed, Limits};
 
 use super::confine::UserArgs;
 use super::fleet::{self, AccessArgs};
+use super::nats::{self, AccessArgs};
 use super::value;
 
 /// Arguments of `udpath agent`.
@@ -16,7 +17,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "nats://HOST:PORT")]
     pub(crate) nats: String,
     /// This agent's name, which no other agent of the fleet has [default: the host's name]
-    #[arg(long, value_name = "NAME", value_parser = fleet::name)]
+    #[arg(long, value_name = "NAME", value_parser = nats::name)]
     pub(crate) name: Option<String>,
     /// Targets that loads may send to; repeatable
     #[arg(long, value_name = "ADDR[/PREFIX][:PORTS]", required = true)]

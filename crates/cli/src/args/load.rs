@@ -11,8 +11,8 @@ use udpath_load::Engine;
 use udpath_load::plan::{Mode, Process, Segment, Transport};
 use udpath_protocols::{PROTOCOLS, ProtocolEntry};
 
-use super::fleet::FleetArgs;
 use super::history::RecordArgs;
+use super::nats::FleetArgs;
 use super::protocol_options::LoadOptions;
 use super::{choice, value};
 

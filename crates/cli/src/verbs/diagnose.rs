@@ -21,9 +21,9 @@ use udpath_profile::facts::Focus;
 use udpath_profile::recorder::{Moment, RATE, Wanted};
 use udpath_profile::trace;
 use udpath_report::{change_json, change_text, diagnosis_text, to_json};
+use udpath_support::Capture;
 
-use super::captured::Captured;
-use super::show;
+use super::{machine, show};
 use crate::args::diagnose::Args;
 use crate::exit::{Done, Failure};
 use crate::terminal::{self, StatusLine};
@@ -34,7 +34,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Runs the verb.
 pub(crate) fn run(args: &Args) -> Done {
     if let Some(path) = &args.place.sysroot {
-        let diagnosis = of_capture(&Captured::open(path)?, args.what.as_deref())?;
+        let diagnosis = of_capture(&machine::open_capture(path)?, args.what.as_deref())?;
         return finish(&diagnosis, args.json);
     }
     let stop = Arc::new(AtomicBool::new(false));
@@ -69,7 +69,7 @@ fn finish(diagnosis: &Diagnosis, json: bool) -> Done {
     if diagnosis.has_findings() { Err(Failure::Found) } else { Ok(()) }
 }
 
-fn of_capture(captured: &Captured, what: Option<&str>) -> Result<Diagnosis, Failure> {
+fn of_capture(captured: &Capture, what: Option<&str>) -> Result<Diagnosis, Failure> {
     let now = Snapshot::read(&*captured.now());
     let earlier = captured.earlier().map(|earlier| Snapshot::read(&*earlier));
     let selection = selected(&now, what)?;

@@ -1,10 +1,12 @@
 //! The machine that a verb reads: this one, one of its network namespaces, or a capture.
 
+use std::path::Path;
+
 use udpath_host::Source;
 use udpath_host::namespace::{self, Place};
 use udpath_host::source::Folder;
+use udpath_support::Capture;
 
-use super::captured::Captured;
 use crate::args::place::{NamespaceArgs, PlaceArgs};
 use crate::exit::{Done, Failure};
 
@@ -27,7 +29,12 @@ pub(crate) fn look<T: Send>(
     look: impl FnOnce(&dyn Source) -> T + Send,
 ) -> Result<T, Failure> {
     match &args.sysroot {
-        Some(path) => Ok(look(&*Captured::open(path)?.now())),
+        Some(path) => Ok(look(&*open_capture(path)?.now())),
         None => look_live(&args.namespace, look),
     }
+}
+
+/// Opens the capture given to `--sysroot`.
+pub(crate) fn open_capture(path: &Path) -> Result<Capture, Failure> {
+    Capture::open(path).map_err(|error| Failure::Usage(format!("--sysroot {}: {error}", path.display())))
 }

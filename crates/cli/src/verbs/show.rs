@@ -12,7 +12,6 @@ use udpath_host::process;
 use udpath_host::sockets::Socket;
 use udpath_report::{Extent, map_text, to_json};
 
-use super::captured::Captured;
 use super::machine;
 use crate::args::place::PlaceArgs;
 use crate::args::show::Args;
@@ -106,7 +105,7 @@ fn snapshots(place: &PlaceArgs, interval: Option<Duration>) -> Result<(Option<Sn
             (earlier, Snapshot::read(source))
         });
     };
-    let captured = Captured::open(path)?;
+    let captured = machine::open_capture(path)?;
     let now = Snapshot::read(&*captured.now());
     if interval.is_none() {
         return Ok((None, now));

@@ -1,5 +1,6 @@
 //! The program from the command line: all tests of this crate from outside, in one program.
 
+mod fleet;
 mod lab;
 mod load;
 mod report;

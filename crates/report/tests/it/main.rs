@@ -2,6 +2,7 @@
 
 mod compare;
 mod fixture;
+mod fleet_report;
 mod html;
 mod json;
 #[path = "../../../host/tests/machines/mod.rs"]
