@@ -37,8 +37,10 @@ package linux-image-6.12.99-amd64 6.12.99-1
 # Not compressed.
 kernel_package 6.1.0-99
 mkdir -p "$work/prometheus/usr/bin"
-printf '#!/bin/sh\n' > "$work/prometheus/usr/bin/promtool"
-chmod 755 "$work/prometheus/usr/bin/promtool"
+for name in prometheus promtool; do
+    printf '#!/bin/sh\n' > "$work/prometheus/usr/bin/$name"
+    chmod 755 "$work/prometheus/usr/bin/$name"
+done
 package prometheus 2.42.0
 mkdir -p "$work/kubernetes-client/usr/bin"
 printf '#!/bin/sh\n' > "$work/kubernetes-client/usr/bin/kubectl"
@@ -134,6 +136,7 @@ touch "$log.offline"
 said=$(scripts/setup.sh 2>&1) && fail "test: succeeds without a network"
 case $said in
     "setup: missing: "*"kernel kernel-6.1 promtool kubectl sshd chronyd snmpd freeradius nfdump; apt's sources cannot be read") ;;
+    "setup: missing: "*"kernel kernel-6.1 prometheus promtool chronyd snmpd freeradius nfdump; apt's sources cannot be read") ;;
     *) fail "test: without a network it says: $said" ;;
 esac
 [ ! -e /var/cache/udpath ] || fail "test: leaves $(ls /var/cache/udpath) without a network"
@@ -141,6 +144,7 @@ rm "$log.offline"
 : > "$log"
 
 # For tests: also the peers, the kernels, promtool, kubectl, sshd, chronyd, snmpd, nfdump, and freeradius with its modules.
+# For tests: also the peers, the kernels, prometheus, promtool, chronyd, snmpd, nfdump, and freeradius with its modules.
 (umask 077 && scripts/setup.sh) 2>"$work/said" || fail "test: exit $?: $(cat "$work/said")"
 grep -q '^apt-get update' "$log" || fail "test: installs without an update of the lists: $(cat "$log")"
 for name in iproute2 qemu-system-x86 nsd chromium; do
@@ -157,6 +161,7 @@ for each in "kernel 6.12.99" "kernel-6.1 6.1.0-99"; do
     [ "$(stat -c %a $name)" = 755 ] || fail "the folder of $name is closed to others"
 done
 for name in promtool kubectl sshd; do
+for name in prometheus promtool; do
     [ -x $name ] || fail "no $name in $(pwd)"
 done
 [ -x chronyd ] || fail "no chronyd in $(pwd)"
@@ -166,6 +171,7 @@ done
 [ -x snmpd ] || fail "no snmpd in $(pwd)"
 [ -x nfdump/usr/bin/nfcapd ] || fail "no nfcapd in $(pwd)"
 [ "$(echo *)" = "chronyd freeradius kernel kernel-6.1 kubectl nfdump promtool snmpd sshd" ] || fail "leaves behind: $(echo *)"
+[ "$(echo *)" = "chronyd freeradius kernel kernel-6.1 nfdump prometheus promtool snmpd" ] || fail "leaves behind: $(echo *)"
 cd - >/dev/null
 
 # If nothing is missing, nothing is run or printed.

@@ -2,12 +2,14 @@
 # Installs the missing Debian packages of a level, and prints their names.
 #
 #     scripts/setup.sh build    for building and for the lab: `make demo`
-#     scripts/setup.sh test     also test peers, a kernel to boot and promtool: `make test`, `make check` (default)
+#     scripts/setup.sh test     also test peers, a kernel to boot and Prometheus: `make test`, `make check` (default)
 #     scripts/setup.sh bench    also packages that only `make bench` needs
 #     scripts/setup.sh dist     also packages that only `make dist` needs
 #
 # The kernels for the tests' emulated machine, promtool, kubectl, sshd, chronyd, snmpd, freeradius and nfdump are unpacked below
 # /var/cache/udpath, not installed. If nothing is missing, nothing is changed. Needs root only to install.
+# The kernels for the tests' emulated machine, prometheus, promtool, chronyd, snmpd, freeradius and nfdump are unpacked below /var/cache/udpath, not
+# installed. If nothing is missing, nothing is changed. Needs root only to install.
 set -euo pipefail
 
 levels=(build test bench dist)
@@ -131,6 +133,9 @@ fetch_kernel() (
 # at each boot (promtool checks files in tests), so would openssh-server and snmpd, chrony would replace the machine's time daemon, and
 # kubernetes-client a newer kubectl. freeradius and nfdump, which would start servers too, are more than one program: all files of their
 # packages are extracted.
+# at each boot (tests start it themselves, and promtool checks files), so would snmpd, and chrony would replace the machine's time daemon. freeradius and nfdump,
+# which would start servers too, are more than one program: all files of their packages are extracted.
+prometheus=$caches/prometheus
 promtool=$caches/promtool
 kubectl=$caches/kubectl
 sshd=$caches/sshd
@@ -165,6 +170,7 @@ fetch_package() (
     chmod 755 "$2"
 )
 
+fetch_prometheus() { fetch_program prometheus usr/bin/prometheus "$prometheus"; }
 fetch_promtool() { fetch_program prometheus usr/bin/promtool "$promtool"; }
 fetch_kubectl() { fetch_program kubernetes-client usr/bin/kubectl "$kubectl"; }
 fetch_sshd() { fetch_program openssh-server usr/sbin/sshd "$sshd"; }
@@ -183,6 +189,7 @@ if [ "$level" != build ]; then
     while read -r name _; do
         [ -z "$name" ] || [ -d "$caches/$name" ] || unpack+=("$name")
     done <<< "$kernels"
+    [ -x "$prometheus" ] || unpack+=(prometheus)
     [ -x "$promtool" ] || unpack+=(promtool)
     [ -x "$kubectl" ] || unpack+=(kubectl)
     [ -x "$sshd" ] || unpack+=(sshd)
@@ -213,6 +220,7 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 for name in "${unpack[@]}"; do
     case $name in
+        prometheus) fetch_prometheus ;;
         promtool) fetch_promtool ;;
         kubectl) fetch_kubectl ;;
         sshd) fetch_sshd ;;

@@ -3,6 +3,7 @@
 
 mod accounting;
 mod ansible;
+mod alerts;
 mod bad_input;
 mod boost;
 mod diagnose;
