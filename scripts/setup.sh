@@ -6,10 +6,8 @@
 #     scripts/setup.sh bench    also packages that only `make bench` needs
 #     scripts/setup.sh dist     also packages that only `make dist` needs
 #
-# The kernels for the tests' emulated machine, promtool, kubectl, sshd, chronyd, snmpd, freeradius and nfdump are unpacked below
-# /var/cache/udpath, not installed. If nothing is missing, nothing is changed. Needs root only to install.
-# The kernels for the tests' emulated machine, prometheus, promtool, chronyd, snmpd, freeradius and nfdump are unpacked below /var/cache/udpath, not
-# installed. If nothing is missing, nothing is changed. Needs root only to install.
+# The kernels for the tests' emulated machine, prometheus, promtool, kubectl, sshd, chronyd, snmpd, freeradius and nfdump are unpacked
+# below /var/cache/udpath, not installed. If nothing is missing, nothing is changed. Needs root only to install.
 set -euo pipefail
 
 levels=(build test bench dist)
@@ -130,11 +128,9 @@ fetch_kernel() (
 )
 
 # Programs whose packages would change the machine, so that only the program is extracted: prometheus would start a server
-# at each boot (promtool checks files in tests), so would openssh-server and snmpd, chrony would replace the machine's time daemon, and
-# kubernetes-client a newer kubectl. freeradius and nfdump, which would start servers too, are more than one program: all files of their
-# packages are extracted.
-# at each boot (tests start it themselves, and promtool checks files), so would snmpd, and chrony would replace the machine's time daemon. freeradius and nfdump,
-# which would start servers too, are more than one program: all files of their packages are extracted.
+# at each boot (tests start it themselves, and promtool checks files), so would openssh-server and snmpd, chrony would replace the
+# machine's time daemon, and kubernetes-client a newer kubectl. freeradius and nfdump, which would start servers too, are more than one
+# program: all files of their packages are extracted.
 prometheus=$caches/prometheus
 promtool=$caches/promtool
 kubectl=$caches/kubectl

@@ -2,8 +2,8 @@
 //! measure, or check that nothing is left on it. Those of `bad_input` run with each other (`udpath_rig::together`).
 
 mod accounting;
-mod ansible;
 mod alerts;
+mod ansible;
 mod bad_input;
 mod boost;
 mod diagnose;

@@ -6,7 +6,6 @@ use std::time::Duration;
 use udpath_fleet::{Allowed, Limits};
 
 use super::confine::UserArgs;
-use super::fleet::{self, AccessArgs};
 use super::nats::{self, AccessArgs};
 use super::value;
 
