@@ -40,11 +40,13 @@ pub(crate) enum Error {
     Read { path: PathBuf, source: io::Error },
     #[error("no user `{0}` in /etc/passwd: expected the name of a user, a number, or `root` to stay root")]
     NoUser(String),
-    #[error("cannot become user `{0}`: only root can; leave --user away to stay the user that started it")]
+    #[error(
+        "cannot become user `{0}`: only root can (CAP_SETUID, CAP_SETGID); leave --user away to stay the user that started it"
+    )]
     NotRoot(String),
     #[error("cannot become user {name} ({uid})")]
     User { name: String, uid: u32, source: io::Error },
-    #[error("cannot drop capabilities")]
+    #[error("cannot read or drop capabilities")]
     Capabilities(#[source] io::Error),
     #[error("cannot ask for a signal when the parent ends")]
     DeathSignal(#[source] io::Error),

@@ -63,7 +63,8 @@ impl Template for Echo {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let (Some(target), Some(rate), Some(seconds)) = (arguments.next(), arguments.next(), arguments.next()) else {
+    let (Some(target), Some(rate), Some(seconds)) = (arguments.next(), arguments.next(), arguments.next())
+    else {
         return Err("usage: load_echo ADDR:PORT RATE SECONDS".into());
     };
     let plan = Plan {

@@ -16,7 +16,8 @@ const ENTRIES: usize = 128;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let (Some(client), Some(server), Some(queues)) = (arguments.next(), arguments.next(), arguments.next()) else {
+    let (Some(client), Some(server), Some(queues)) = (arguments.next(), arguments.next(), arguments.next())
+    else {
         return Err("usage: which_queue CLIENT SERVER:PORT QUEUES".into());
     };
     let (client, server): (IpAddr, SocketAddr) = (client.parse()?, server.parse()?);

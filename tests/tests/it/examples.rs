@@ -7,11 +7,7 @@ use udpath_rig::{Run, TIMEOUT, client_and_server, program};
 
 fn example(package: &str, name: &str) -> PathBuf {
     let example = program().with_file_name("examples").join(name);
-    assert!(
-        example.is_file(),
-        "no {}: run `cargo build -p {package} --examples` first",
-        example.display()
-    );
+    assert!(example.is_file(), "no {}: run `cargo build -p {package} --examples` first", example.display());
     example
 }
 

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 use udpath_rig::{Run, Running, TIMEOUT, awaited, client_and_server, one_sentence};
@@ -115,6 +116,24 @@ fn a_user_can_be_chosen_and_bad_ones_are_refused() {
     one_sentence("cannot become user `root`", &refused.err);
 }
 
+/// Such as a container's root with few capabilities.
+#[test]
+fn root_that_cannot_become_another_user_drops_its_capabilities() {
+    udpath_lab::needs_root!();
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-all,+net_admin,+sys_ptrace,+dac_read_search", "--inh-caps=-all"]);
+    command.arg(udpath_rig::program()).args(["export", "--listen", "127.0.0.1:0"]);
+    let mut exporter = Run::of(command, "export with three capabilities").start();
+    let address = metrics_of(&mut exporter);
+    let answer = scrape(&address);
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let answering = children(exporter.pid())[0];
+    assert_eq!(threads(answering, "CapEff:"), BTreeSet::from(["0000000000000000".to_owned()]));
+    assert_eq!(threads(answering, "Seccomp:"), BTreeSet::from(["2".to_owned()]));
+    exporter.signal(Signal::TERM);
+    assert_eq!(exporter.finish().code(), Some(0));
+}
+
 /// The files of an unprivileged server are those that its user may read.
 #[test]
 fn a_reload_that_the_user_may_not_read_is_said_and_changes_nothing() {
@@ -144,7 +163,7 @@ fn a_reload_that_the_user_may_not_read_is_said_and_changes_nothing() {
     .start();
     let bind = bind_of(&mut server);
     let serial = || {
-        let mut dig = std::process::Command::new("dig");
+        let mut dig = Command::new("dig");
         dig.args(["+short", "+tries=1", "@127.0.0.1", "-p", &bind.port().to_string(), "x.test", "SOA"]);
         let said = String::from_utf8(dig.output().unwrap().stdout).unwrap();
         said.split_whitespace().nth(2).unwrap_or_default().to_owned()
@@ -169,6 +188,12 @@ fn children(pid: u32) -> Vec<u32> {
     listed.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
 }
 
+fn metrics_of(exporter: &mut Running) -> String {
+    let said = exporter.says("/metrics\n");
+    let address = |line: &str| Some(line.strip_prefix("ready http://")?.strip_suffix("/metrics")?.to_owned());
+    said.lines().find_map(address).unwrap()
+}
+
 fn scrape(address: &str) -> String {
     let mut client = TcpStream::connect(address).unwrap();
     client.set_read_timeout(Some(TIMEOUT)).unwrap();
@@ -186,10 +211,7 @@ fn of_an_exporter_one_process_answers_and_the_other_keeps_what_reading_takes() {
     let own = format!("process=\"{}\"", fs::read_to_string("/proc/self/comm").unwrap().trim());
     for signal in [Signal::TERM, Signal::KILL] {
         let mut exporter = Run::new(&["export", "--listen", "127.0.0.1:0", "--sockets", "1000"]).start();
-        let said = exporter.says("/metrics\n");
-        let address =
-            |line: &str| Some(line.strip_prefix("ready http://")?.strip_suffix("/metrics")?.to_owned());
-        let address = said.lines().find_map(address).unwrap();
+        let address = metrics_of(&mut exporter);
         // It has given up before it answers.
         let answer = scrape(&address);
         let answering = children(exporter.pid());

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use rustix::thread::CapabilitySet;
+
 use super::Error;
 
 /// Made by the Debian package.
@@ -38,9 +40,10 @@ impl Choice {
         let root = rustix::process::geteuid().is_root();
         match asked {
             Some("root" | "0") if root => Ok(Self::Root),
-            Some(name) if !root => Err(Error::NotRoot(name.to_owned())),
+            Some(name) if !root || !may_change()? => Err(Error::NotRoot(name.to_owned())),
             Some(name) => find(&read("/etc/passwd")?, name).map(Self::Becomes),
-            None if !root => Ok(Self::Stays),
+            // Also a container's root that was left without these capabilities.
+            None if !root || !may_change()? => Ok(Self::Stays),
             // Root of a user namespace that knows no other user.
             None if !maps(&read("/proc/self/uid_map")?, NOBODY) => Ok(Self::Stays),
             None => {
@@ -63,6 +66,13 @@ impl Choice {
             Self::Root | Self::Stays => None,
         }
     }
+}
+
+/// Whether this thread has the capabilities to become another user.
+fn may_change() -> Result<bool, Error> {
+    let has =
+        rustix::thread::capabilities(None).map_err(|error| Error::Capabilities(error.into()))?.effective;
+    Ok(has.contains(CapabilitySet::SETUID | CapabilitySet::SETGID))
 }
 
 fn read(path: &str) -> Result<String, Error> {
