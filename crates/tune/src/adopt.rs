@@ -167,6 +167,7 @@ mod tests {
                 namespace: context::namespace().unwrap(),
                 confirm: None,
                 temporary: false,
+                persists: Vec::new(),
             };
             let (_, mut writing) = lock.begin(begun).unwrap();
             let all =

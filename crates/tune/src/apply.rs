@@ -151,6 +151,7 @@ pub fn apply_until(
         namespace,
         confirm: confirm.map(|confirm| confirm.as_secs()),
         temporary: false,
+        persists: plan.persists(),
     })?;
     let prepared = keep(machine, &mut writing, plan).map_err(|error| Report::new(error).to_string());
     if let Err(why) = prepared.and_then(|()| armed(id)) {

@@ -250,6 +250,18 @@ impl Plan {
         self.changes.iter().map(|change| &change.setting).chain(already)
     }
 
+    /// What its files keep across boots, as `SETTING=VALUE`: all its settings, if it has any files.
+    pub(crate) fn persists(&self) -> Vec<String> {
+        let is_file = |setting: &Setting| matches!(setting, Setting::File(_));
+        if !self.changes.iter().any(|change| is_file(&change.setting)) {
+            return Vec::new();
+        }
+        let changed = self.changes.iter().map(|change| (&change.setting, &change.to));
+        let all = changed.chain(self.already.iter().map(|(setting, value)| (setting, value)));
+        let named = all.filter(|(setting, _)| !is_file(setting));
+        named.filter_map(|(setting, value)| Some(format!("{setting}={}", Setting::encode(value)?))).collect()
+    }
+
     /// The JSON form.
     #[must_use]
     pub fn document(&self) -> Document {

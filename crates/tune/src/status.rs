@@ -1,16 +1,18 @@
 //! Applied changes, and which of them are still in effect.
 
 use std::cell::OnceCell;
+use std::collections::BTreeMap;
 
 use error_reporter::Report;
 use serde::Serialize;
 
 use crate::conflicts::Running;
 use crate::context;
-use crate::journal::{Contents, Entry, Journal, JournalError, State, attended};
+use crate::journal::{Contents, Entry, Intent, Journal, JournalError, State, attended};
 use crate::machine::Machine;
+use crate::plan::Plan;
 use crate::restore::AfterBoot;
-use crate::settings::{Phase, Scope};
+use crate::settings::{Phase, Scope, Setting, Value};
 use udpath_host::namespace::Place;
 
 /// Version of the JSON form. Incremented when a field is removed or changes meaning, but not when a field is added.
@@ -28,6 +30,18 @@ pub struct Status {
     pub reverted: Vec<Reverted>,
     /// Unreadable journal entries.
     pub unreadable: Vec<Unreadable>,
+    /// Settings that a boot keeps, by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub persisted: Vec<Persisted>,
+}
+
+/// A setting that a boot keeps: by the files of the last apply that has any for it, if all of those are as written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Persisted {
+    /// Its name.
+    pub setting: String,
+    /// Its value, as in a plan's JSON.
+    pub applied: String,
 }
 
 /// An apply that was rolled back because it was not confirmed.
@@ -157,7 +171,18 @@ impl Status {
         let running = OnceCell::new();
         let applies =
             entries.iter().map(|entry| standing(machine, journal, entry, &entries, &running)).collect();
-        Ok(Self { schema: SCHEMA, applies, reverted, unreadable })
+        Ok(Self { schema: SCHEMA, applies, reverted, unreadable, persisted: persisted(machine, &entries) })
+    }
+
+    /// Does a plan change nothing, and does a boot keep all of it already?
+    #[must_use]
+    pub fn persists(&self, plan: &Plan) -> bool {
+        let kept = |(setting, value): &(Setting, Value)| {
+            let name = setting.to_string();
+            let own = self.persisted.iter().find(|own| own.setting == name);
+            own.is_some_and(|own| Setting::encode(value).is_some_and(|value| value == own.applied))
+        };
+        plan.changes.is_empty() && plan.already.iter().all(kept)
     }
 
     /// Settings that another program has changed, or that are gone.
@@ -165,6 +190,22 @@ impl Status {
         let held = self.applies.iter().flat_map(|apply| &apply.settings);
         held.filter(|held| held.state.is_lost())
     }
+}
+
+/// See [`Status::persisted`].
+fn persisted(machine: &dyn Machine, entries: &[Entry]) -> Vec<Persisted> {
+    let is_written = |intent: &Intent| {
+        let Ok((file @ Setting::File(_), _, written)) = intent.parsed() else { return true };
+        !intent.restored && machine.read(&file).is_ok_and(|now| now.is(&written))
+    };
+    let kept = entries.iter().filter(|entry| entry.state == State::Applied);
+    let kept = kept.filter(|entry| entry.intents.iter().all(is_written));
+    let named = kept.flat_map(|entry| &entry.begun.persists).filter_map(|text| text.split_once('='));
+    let last: BTreeMap<&str, &str> = named.collect();
+    let persisted = last
+        .into_iter()
+        .map(|(setting, applied)| Persisted { setting: setting.to_owned(), applied: applied.to_owned() });
+    persisted.collect()
 }
 
 fn standing(

@@ -77,6 +77,7 @@ impl<'a> Temporary<'a> {
             namespace,
             confirm: None,
             temporary: true,
+            persists: Vec::new(),
         })?;
         Ok(Self {
             machine,

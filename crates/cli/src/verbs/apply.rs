@@ -68,6 +68,9 @@ fn make(args: &Args) -> Done {
             _ => return adopt(args, &machine, &lock, id, &plan),
         }
     }
+    if args.persist && Status::of(&machine, &journal)?.persists(&plan) {
+        return show(args, &plan, None, None);
+    }
     for prepared in &wanted {
         prepared.check()?;
     }
@@ -147,7 +150,8 @@ fn show(args: &Args, plan: &Plan, applied: Option<&Applied>, reverter: Option<&R
         return terminal::print(&to_pretty_json(&document));
     }
     let Some(applied) = applied else {
-        eprintln!("nothing to do: {} settings already have these values", plan.already.len());
+        let kept = if args.persist { ", and a boot keeps them" } else { "" };
+        eprintln!("nothing to do: {} settings already have these values{kept}", plan.already.len());
         return Ok(());
     };
     terminal::print(&applied_text(applied))?;

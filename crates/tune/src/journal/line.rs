@@ -125,6 +125,10 @@ pub struct Begun {
     /// The changes last as long as the program that made them ([`crate::temporary`]).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub temporary: bool,
+    /// With files that keep it across boots: each setting that they keep, with those that had their values already, as
+    /// `SETTING=VALUE`. Empty: there are none, or an earlier version has written the entry.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub persists: Vec<String>,
 }
 
 /// A value before an operation that may lose it.

@@ -123,6 +123,7 @@ mod tests {
             namespace: Namespace { device: 1, inode: 2, cookie: None },
             confirm: None,
             temporary: false,
+            persists: Vec::new(),
         };
         let intents = vec![Intent { restored: undoing.is_some(), ..intent }];
         Entry {

@@ -7,6 +7,7 @@ mod docs;
 mod door;
 #[path = "../lab/mod.rs"]
 mod lab;
+mod persisted;
 mod process;
 mod selection;
 mod services;
