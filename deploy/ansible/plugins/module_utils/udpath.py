@@ -38,6 +38,12 @@ class Udpath(AnsibleModule):
         """Its JSON document."""
         return json.loads(self.text(*arguments, "--json", accept=accept))
 
+    def is_kept(self, plan, *place):
+        """Does a boot keep all settings of a plan that changes none?"""
+        status = self.json("status", *place, accept=(0, FINDINGS))
+        persisted = {entry["setting"]: entry["applied"] for entry in status.get("persisted", [])}
+        return all(persisted.get(entry["setting"]) == entry["to"] for entry in plan.get("already", []))
+
 
 def sentence(err):
     """Why udpath failed: the last line that it wrote to stderr in its own name."""

@@ -28,8 +28,7 @@ options:
     default: present
   persist:
     description:
-      - Keep changed options across boots.
-      - Options that have their values already are left alone, whether a boot keeps them or not.
+      - Keep the options across boots.
     type: bool
     default: false
   reason:
@@ -88,7 +87,8 @@ def present(udpath):
     target, more = udpath.params["target"], flags(udpath.params, persist="--persist", reason="--reason")
     options = [f"{name}={word(value)}" for name, value in udpath.params["options"].items()]
     wanted = [argument for option in options for argument in ("--set", f"policy:{target}/{option}")]
-    result = {"changed": bool(udpath.json("plan", *wanted)["changes"])}
+    plan = udpath.json("plan", *wanted)
+    result = {"changed": bool(plan["changes"]) or (udpath.params["persist"] and not udpath.is_kept(plan))}
     if udpath._diff:
         result["diff"] = {"prepared": udpath.text("plan", *wanted)}
     if result["changed"] and not udpath.check_mode:

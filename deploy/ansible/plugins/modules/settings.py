@@ -36,8 +36,7 @@ options:
     default: 60
   persist:
     description:
-      - Keep changed settings across boots, with C(udpath apply --persist), once they are confirmed.
-      - Settings that have their values already are left alone, whether a boot keeps them or not.
+      - Keep the settings across boots, with C(udpath apply --persist), once they are confirmed.
     type: bool
     default: false
   reason:
@@ -195,8 +194,14 @@ def main():
     result = {"changed": bool(plan["changes"]), "plan": plan}
     if udpath._diff:
         result["diff"] = {"prepared": udpath.text("plan", *request)}
-    if result["changed"] and not udpath.check_mode:
-        result["job"] = start(udpath, request)
+    if result["changed"]:
+        if not udpath.check_mode:
+            result["job"] = start(udpath, request)
+    elif udpath.params["persist"] and not udpath.is_kept(plan, *flags(udpath.params, netns="--netns")):
+        # Files only, which cut nothing off.
+        result["changed"] = True
+        if not udpath.check_mode:
+            result["apply"] = udpath.json("apply", *request, "--persist")["id"]
     udpath.exit_json(**result)
 
 

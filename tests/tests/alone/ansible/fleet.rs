@@ -98,19 +98,19 @@ impl Fleet {
         fs::write(self.folder.path().join(name), text).unwrap();
     }
 
-    /// Runs a program of Ansible's on the controller, in the folder.
+    /// Runs a program of Ansible's on the controller.
     pub(super) fn run(&self, what: &str, arguments: &[&str]) -> Said {
         let mut command = self.lab.machine("controller").unwrap().command("timeout");
-        command
-            .arg(LONG.as_secs().to_string())
-            .arg(what)
-            .args(arguments)
-            .current_dir(self.folder.path())
-            .stdin(Stdio::null());
+        command.arg(LONG.as_secs().to_string()).arg(what).args(arguments);
+        self.ended(command)
+    }
+
+    /// Runs a command in the folder, with Ansible's configuration, until it ends.
+    pub(super) fn ended(&self, mut command: Command) -> Said {
         // Without a terminal; HOME for what Ansible caches.
         command.env("HOME", self.folder.path()).env("ANSIBLE_NOCOLOR", "1").env("LC_ALL", "C.UTF-8");
         command.env("ANSIBLE_CONFIG", self.folder.path().join("ansible.cfg"));
-        Said::from(command.output().unwrap())
+        Said::from(command.current_dir(self.folder.path()).stdin(Stdio::null()).output().unwrap())
     }
 
     /// Runs a module of the collection as root on `hosts`; returns each host's result, with `failed` and `skipped`.

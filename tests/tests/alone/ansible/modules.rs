@@ -1,6 +1,7 @@
 //! Each module and playbook on a few hosts: what it changes once and only once, and what it says to bad input.
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use udpath_rig::{Cgroup, Run, Running};
 
@@ -132,6 +133,10 @@ fn plans_and_policies_are_applied_once_and_captures_are_fetched() {
     assert_eq!((&kept["failed"], &kept["changed"]), (&json!(true), &json!(true)));
     assert_eq!(fleet.sys("host-1", "class/net/eth0/tx_queue_len"), "3000");
 
+    // The next run does not take it for kept.
+    let again = fleet.module_on("host-1", "settings", &request, &[]);
+    assert!(again["msg"].as_str().unwrap().starts_with("cannot persist settings of this"), "{again}");
+
     // A policy of a cgroup.
     let cgroup = Cgroup::new();
     let target = format!("/{}", cgroup.path("").file_name().unwrap().display());
@@ -167,6 +172,34 @@ fn plans_and_policies_are_applied_once_and_captures_are_fetched() {
         let map: Value = serde_json::from_str(&shown.out).unwrap_or_else(|_| panic!("{}", shown.err));
         assert!(map["interfaces"].to_string().contains("\"eth0\""), "{map}");
     }
+}
+
+/// Three runs on this machine itself, which has boots that could keep something; what they write is gone with their mount namespace.
+/// Prints how many files keep it after each.
+const KEEPING: &str = r#"
+for folder in /etc/sysctl.d /var/lib; do mount -n -t tmpfs test $folder; done
+setting=sysctl:net.core.optmem_max=$(cat /proc/sys/net/core/optmem_max)
+settings() {
+    ansible localhost --connection local --one-line "$@" -m udpath.udpath.settings \
+        -a "{\"settings\": [\"$setting\"], \"persist\": true, \"program\": \"$PROGRAM\"}" | cut -d' ' -f3
+    find /etc/sysctl.d -type f | wc -l
+}
+settings --check
+settings
+settings
+"#;
+
+#[test]
+fn settings_are_kept_across_boots_once() {
+    udpath_lab::needs_root!();
+    let _together = udpath_rig::together();
+    let fleet = Fleet::new("ansible-keep", 1, &BTreeMap::new());
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "--propagation", "private", "sh", "-e", "-c", KEEPING])
+        .env("PROGRAM", program());
+    let said = fleet.ended(command);
+    assert_eq!(said.fine().out, "CHANGED\n0\nCHANGED\n1\nSUCCESS\n1\n", "{}", said.err);
 }
 
 /// A load on a server of a host, from the controller.
