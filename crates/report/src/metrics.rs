@@ -2,21 +2,23 @@
 //! OpenMetrics text format, or in Prometheus' older one, the only one that node_exporter's textfile collector and
 //! promtool read.
 //!
+//! ```text
+//! map, findings, applied changes ─▸ families (family.rs) ─▸ OpenMetrics, and the older format
+//!                                                         └▸ OTLP (otlp.rs)
+//! ```
 //! The number of series is bounded by the machine, not by its clients: only the sockets with the most drops are
 //! included, ports from [`EPHEMERAL`] on count as one, and queues are left out unless requested.
 
 mod applied;
 mod family;
+mod otlp;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use udpath_advise::{Finding, MapResult};
 use udpath_host::cpus::CpuTicks;
@@ -25,11 +27,15 @@ use udpath_host::udp::UdpCounters;
 
 pub use applied::Applied;
 use applied::Counted;
-use family::{Series, family};
+use family::{Family, Kind, Number, Series};
+pub use otlp::{OTLP_CONTENT_TYPE, OtlpOrigin, rejected as otlp_rejected};
 
 /// The first ephemeral port (`net.ipv4.ip_local_port_range`). From here on, a port does not identify a service, and a
 /// client opens thousands.
 const EPHEMERAL: u16 = 32_768;
+
+/// What the name of each metric begins with.
+const PREFIX: &str = "udpath";
 
 /// What is exported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,13 +74,8 @@ pub fn map_metrics(
     options: MetricsOptions,
     format: MetricsFormat,
 ) -> String {
-    let mut registry = Registry::with_prefix("udpath");
-    registry.register_collector(Box::new(Metrics {
-        map: result.map.clone(),
-        findings: result.findings.clone(),
-        applied: Counted::of(applied),
-        options,
-    }));
+    let mut registry = Registry::with_prefix(PREFIX);
+    registry.register_collector(Box::new(Metrics::new(result, applied, options)));
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = encode(&mut text, &registry);
@@ -82,6 +83,19 @@ pub fn map_metrics(
         MetricsFormat::OpenMetrics => text,
         MetricsFormat::Text => older(&text),
     }
+}
+
+/// The same metrics as an OTLP request: a protobuf message `ExportMetricsServiceRequest` (opentelemetry-proto,
+/// collector/metrics/v1), as `POST /v1/metrics` takes it. Names and labels are those of the text, without the suffix `_total` and the
+/// unit, which OTLP has in fields of their own.
+#[must_use]
+pub fn map_metrics_otlp(
+    result: &MapResult,
+    applied: Applied<'_>,
+    options: MetricsOptions,
+    origin: &OtlpOrigin,
+) -> Vec<u8> {
+    otlp::encoded(&Metrics::new(result, applied, options).families(), origin)
 }
 
 /// Converts OpenMetrics to Prometheus' older format: there, a family has the name of its samples, and there is no
@@ -123,19 +137,35 @@ struct Metrics {
 
 impl Collector for Metrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let encoder = &mut encoder;
-        self.devices(encoder)?;
-        self.cpus(encoder)?;
-        self.udp(encoder)?;
-        self.sockets(encoder)?;
-        self.applied.encode(encoder)?;
-        self.findings(encoder)
+        self.families().iter().try_for_each(|family| family.encode(&mut encoder))
     }
 }
 
 impl Metrics {
-    fn devices(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let counter = MetricType::Counter;
+    fn new(result: &MapResult, applied: Applied<'_>, options: MetricsOptions) -> Self {
+        Self {
+            map: result.map.clone(),
+            findings: result.findings.clone(),
+            applied: Counted::of(applied),
+            options,
+        }
+    }
+
+    /// All families that have series.
+    fn families(&self) -> Vec<Family> {
+        let mut families = Vec::new();
+        self.devices(&mut families);
+        self.cpus(&mut families);
+        self.udp(&mut families);
+        self.sockets(&mut families);
+        self.applied.families(&mut families);
+        self.findings(&mut families);
+        families.retain(|family| !family.series.is_empty());
+        families
+    }
+
+    fn devices(&self, families: &mut Vec<Family>) {
+        let counter = Kind::Counter;
         let of = |count: fn(&udpath_host::map::InterfaceMap) -> Option<u64>| -> Vec<Series> {
             let one = |device| Some((vec![("device", name(device))], count(device)?));
             self.map.interfaces.iter().filter_map(one).collect()
@@ -143,18 +173,17 @@ impl Metrics {
         fn name(device: &udpath_host::map::InterfaceMap) -> String {
             device.name.clone()
         }
-        family(encoder, "device_receive_packets", "Packets received", counter, &of(|d| d.packets))?;
+        families.push(Family::new("device_receive_packets", "Packets received", counter, &of(|d| d.packets)));
         let missed = "Packets that the device or its driver lost before the kernel saw them";
-        family(encoder, "device_receive_missed", missed, counter, &of(|d| Some(d.missed)))?;
-        family(
-            encoder,
+        families.push(Family::new("device_receive_missed", missed, counter, &of(|d| Some(d.missed))));
+        families.push(Family::new(
             "device_receive_dropped",
             "Packets the stack dropped",
             counter,
             &of(|d| Some(d.dropped)),
-        )?;
+        ));
         if !self.options.queues {
-            return Ok(());
+            return;
         }
         let of = |count: fn(&udpath_host::map::QueueMap) -> Option<u64>| -> Vec<Series> {
             let queues =
@@ -163,43 +192,57 @@ impl Metrics {
                 |device: &str, queue: u32| vec![("device", device.to_owned()), ("queue", queue.to_string())];
             queues.filter_map(|(d, queue)| Some((labels(&d.name, queue.queue), count(queue)?))).collect()
         };
-        family(encoder, "queue_receive_packets", "Packets received, by queue", counter, &of(|q| q.packets))?;
-        family(encoder, "queue_receive_drops", "Packets lost, by queue", counter, &of(|q| q.drops))?;
-        family(encoder, "queue_interrupts", "Interrupts, by queue", counter, &of(|q| q.interrupts))
+        families.push(Family::new(
+            "queue_receive_packets",
+            "Packets received, by queue",
+            counter,
+            &of(|q| q.packets),
+        ));
+        families.push(Family::new(
+            "queue_receive_drops",
+            "Packets lost, by queue",
+            counter,
+            &of(|q| q.drops),
+        ));
+        families.push(Family::new(
+            "queue_interrupts",
+            "Interrupts, by queue",
+            counter,
+            &of(|q| q.interrupts),
+        ));
     }
 
-    fn cpus(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let counter = MetricType::Counter;
+    fn cpus(&self, families: &mut Vec<Family>) {
+        let counter = Kind::Counter;
         let of = |count: fn(&udpath_host::softnet::SoftnetCpu) -> Option<u32>| -> Vec<Series> {
             let one = |cpu: &udpath_host::map::CpuMap| {
                 Some((vec![("cpu", cpu.cpu.to_string())], u64::from(count(cpu.softnet.as_ref()?)?)))
             };
             self.map.cpus.iter().filter_map(one).collect()
         };
-        family(encoder, "softnet_processed", "Packets processed", counter, &of(|s| Some(s.processed)))?;
+        families.push(Family::new(
+            "softnet_processed",
+            "Packets processed",
+            counter,
+            &of(|s| Some(s.processed)),
+        ));
         let dropped = "Packets dropped because the CPU's backlog was full";
-        family(encoder, "softnet_dropped", dropped, counter, &of(|s| Some(s.dropped)))?;
+        families.push(Family::new("softnet_dropped", dropped, counter, &of(|s| Some(s.dropped))));
         let squeezed = "Times the softirq gave up with work left";
-        family(encoder, "softnet_squeezed", squeezed, counter, &of(|s| Some(s.time_squeeze)))?;
+        families.push(Family::new("softnet_squeezed", squeezed, counter, &of(|s| Some(s.time_squeeze))));
         let steered = "Interrupts from other CPUs that steered packets here";
-        family(encoder, "softnet_received_rps", steered, counter, &of(|s| s.received_rps))?;
-        family(
-            encoder,
+        families.push(Family::new("softnet_received_rps", steered, counter, &of(|s| s.received_rps)));
+        families.push(Family::new(
             "softnet_backlog_packets",
             "Packets in the backlog now",
-            MetricType::Gauge,
+            Kind::Gauge,
             &of(|s| s.backlog),
-        )?;
-        self.cpu_time(encoder)
+        ));
+        self.cpu_time(families);
     }
 
-    fn cpu_time(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        if self.map.cpus.iter().all(|cpu| cpu.ticks.is_none()) {
-            return Ok(());
-        }
-        let help = "How the CPU spent its time";
-        let unit = Unit::Seconds;
-        let mut metric = encoder.encode_descriptor("cpu", help, Some(&unit), MetricType::Counter)?;
+    fn cpu_time(&self, families: &mut Vec<Family>) {
+        let mut series = Vec::new();
         for (cpu, ticks) in self.map.cpus.iter().filter_map(|cpu| Some((cpu.cpu, cpu.ticks?))) {
             let modes = [
                 ("user", ticks.user + ticks.nice),
@@ -209,27 +252,27 @@ impl Metrics {
                 ("steal", ticks.steal),
                 ("idle", ticks.idle + ticks.iowait),
             ];
-            for (mode, ticks) in modes {
-                let labels = [("cpu", cpu.to_string()), ("mode", mode.to_owned())];
-                let seconds = ticks as f64 / CpuTicks::PER_SECOND as f64;
-                ConstCounter::new(seconds).encode(metric.encode_family(&labels)?)?;
-            }
+            series.extend(modes.map(|(mode, ticks)| {
+                let labels = vec![("cpu", cpu.to_string()), ("mode", mode.to_owned())];
+                (labels, Number::Float(ticks as f64 / CpuTicks::PER_SECOND as f64))
+            }));
         }
-        Ok(())
+        let (name, help, unit) = ("cpu", "How the CPU spent its time", Some(Unit::Seconds));
+        families.push(Family { name, help, unit, kind: Kind::Counter, series });
     }
 
-    fn udp(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let families = [("4", self.map.udp.v4), ("6", self.map.udp.v6)];
+    fn udp(&self, families: &mut Vec<Family>) {
+        let versions = [("4", self.map.udp.v4), ("6", self.map.udp.v6)];
         let present: Vec<(&str, UdpCounters)> =
-            families.into_iter().filter_map(|(family, udp)| Some((family, udp?))).collect();
+            versions.into_iter().filter_map(|(version, udp)| Some((version, udp?))).collect();
         let labelled =
             |label: &'static str, values: fn(&UdpCounters) -> Vec<(&'static str, u64)>| -> Vec<Series> {
-                let of = |(family, udp): &(&str, UdpCounters)| {
-                    let family = (*family).to_owned();
+                let of = |(version, udp): &(&str, UdpCounters)| {
+                    let version = (*version).to_owned();
                     values(udp)
                         .into_iter()
                         .map(move |(value, count)| {
-                            (vec![("ip", family.clone()), (label, value.to_owned())], count)
+                            (vec![("ip", version.clone()), (label, value.to_owned())], count)
                         })
                         .collect::<Vec<_>>()
                 };
@@ -237,14 +280,13 @@ impl Metrics {
             };
         let datagrams =
             labelled("direction", |udp| vec![("in", udp.in_datagrams), ("out", udp.out_datagrams)]);
-        let counter = MetricType::Counter;
-        family(
-            encoder,
+        let counter = Kind::Counter;
+        families.push(Family::new(
             "udp_datagrams",
             "Datagrams delivered to and sent by applications",
             counter,
             &datagrams,
-        )?;
+        ));
         let errors = labelled("reason", |udp| {
             let mut reasons = vec![
                 ("no_port", udp.no_ports),
@@ -255,13 +297,23 @@ impl Metrics {
             reasons.extend(udp.in_csum_errors.map(|count| ("checksum", count)));
             reasons
         });
-        family(encoder, "udp_errors", "Datagrams not delivered or not sent, by reason", counter, &errors)?;
+        families.push(Family::new(
+            "udp_errors",
+            "Datagrams not delivered or not sent, by reason",
+            counter,
+            &errors,
+        ));
         let memory: Vec<Series> =
             self.map.udp.memory.iter().map(|memory| (Vec::new(), memory.used)).collect();
-        family(encoder, "udp_memory_pages", "Memory of all UDP sockets, in pages", MetricType::Gauge, &memory)
+        families.push(Family::new(
+            "udp_memory_pages",
+            "Memory of all UDP sockets, in pages",
+            Kind::Gauge,
+            &memory,
+        ));
     }
 
-    fn sockets(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    fn sockets(&self, families: &mut Vec<Family>) {
         // Already sorted by drops. Sockets with the same labels are summed.
         let mut sums = BTreeMap::<Vec<(&'static str, String)>, [u64; 3]>::new();
         for socket in self.map.sockets.iter().take(self.options.sockets) {
@@ -273,10 +325,10 @@ impl Metrics {
         let of = |at: usize| -> Vec<Series> {
             sums.iter().map(|(labels, sum)| (labels.clone(), sum[at])).collect()
         };
-        family(encoder, "socket_drops", "Datagrams dropped at sockets", MetricType::Counter, &of(0))?;
+        families.push(Family::new("socket_drops", "Datagrams dropped at sockets", Kind::Counter, &of(0)));
         let queued = "Bytes that wait to be received, by the kernel's accounting";
-        family(encoder, "socket_queued_bytes", queued, MetricType::Gauge, &of(1))?;
-        family(encoder, "sockets", "Sockets", MetricType::Gauge, &of(2))
+        families.push(Family::new("socket_queued_bytes", queued, Kind::Gauge, &of(1)));
+        families.push(Family::new("sockets", "Sockets", Kind::Gauge, &of(2)));
     }
 
     fn labels(&self, socket: &SocketMap) -> Vec<(&'static str, String)> {
@@ -291,7 +343,7 @@ impl Metrics {
     }
 
     /// By the names used in dashboards: a finding's id is a `rule`, its severity a `weight`.
-    fn findings(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    fn findings(&self, families: &mut Vec<Family>) {
         let mut counts = BTreeMap::<(&str, &str), u64>::new();
         for finding in &self.findings {
             *counts.entry((&finding.id, finding.severity.name())).or_default() += 1;
@@ -300,10 +352,9 @@ impl Metrics {
             |id: &str, severity: &str| vec![("id", id.to_owned()), ("severity", severity.to_owned())];
         let series: Vec<Series> =
             counts.into_iter().map(|((id, severity), count)| (labels(id, severity), count)).collect();
-        family(encoder, "findings", "Findings of `udpath show`, by id", MetricType::Gauge, &series)?;
-        let info = encoder.encode_descriptor("build", "The program", None, MetricType::Info)?;
-        let version = [("version", env!("CARGO_PKG_VERSION"))];
-        Info::new(version).encode(info)
+        families.push(Family::new("findings", "Findings of `udpath show`, by id", Kind::Gauge, &series));
+        let version = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
+        families.push(Family::new("build", "The program", Kind::Info, &[(version, 1)]));
     }
 }
 

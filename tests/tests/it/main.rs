@@ -13,6 +13,7 @@ mod inside;
 mod load_lab;
 mod mix;
 mod ntp;
+mod otlp;
 mod peers;
 mod predict;
 mod privileges;

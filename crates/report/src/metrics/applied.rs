@@ -1,14 +1,10 @@
 //! Applied changes as metrics: settings, applies and reverts by state. An unreadable journal or entry is also a series,
 //! so that alerts do not fall silent.
 
-use std::fmt;
-
-use prometheus_client::encoding::DescriptorEncoder;
-use prometheus_client::metrics::MetricType;
 use udpath_tune::journal::State;
 use udpath_tune::status::{Hold, Standing, Status};
 
-use super::family::{Series, family};
+use super::family::{Family, Kind, Series};
 
 /// The known state of the applied changes.
 #[derive(Debug, Clone, Copy)]
@@ -42,22 +38,24 @@ impl Counted {
         }
     }
 
-    pub(super) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    pub(super) fn families(&self, families: &mut Vec<Family>) {
         let readable = match self {
-            Self::Absent => return Ok(()),
+            Self::Absent => return,
             Self::Unreadable => 0,
             Self::Known { .. } => 1,
         };
-        let gauge = MetricType::Gauge;
+        let mut add = |name, help, series: &[Series]| {
+            families.push(Family::new(name, help, Kind::Gauge, series));
+        };
         let help = "Whether the journal of what was applied can be read";
-        family(encoder, "journal_readable", help, gauge, &[(Vec::new(), readable)])?;
-        let Self::Known { settings, applies, reverts } = self else { return Ok(()) };
+        add("journal_readable", help, &[(Vec::new(), readable)]);
+        let Self::Known { settings, applies, reverts } = self else { return };
         let help = "Settings that were applied and not undone, by whether they are in effect";
-        family(encoder, "settings", help, gauge, &labelled("state", settings))?;
+        add("settings", help, &labelled("state", settings));
         let help = "Applies that were not undone, by state";
-        family(encoder, "applies", help, gauge, &labelled("state", applies))?;
+        add("applies", help, &labelled("state", applies));
         let help = "Applies reverted because they were not confirmed: the last apply, and those not restored completely";
-        family(encoder, "reverted_applies", help, gauge, &labelled("outcome", reverts))
+        add("reverted_applies", help, &labelled("outcome", reverts));
     }
 }
 
