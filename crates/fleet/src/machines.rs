@@ -37,7 +37,7 @@ use compare::compare;
 /// they compete for the CPUs of a small machine, and each adds the memory of a capture.
 const WORKERS: usize = 2;
 
-/// Reads the captures and the JSON of `udpath show` in a folder, and compares the machines. Files that are neither are named in
+/// Reads the captures and the JSON of `udpath show --json` in a folder, and compares the machines. Files that are neither are named in
 /// the report. `progress` is called from several threads with the number of files read so far, and of all.
 ///
 /// # Errors
@@ -70,6 +70,20 @@ pub fn report(folder: &Path, progress: &(dyn Fn(usize, usize) + Sync)) -> Result
         return Err(FolderError::nothing(folder, &unread));
     }
     Ok(compare(machines, unread))
+}
+
+/// Compares machines by documents of `udpath show --json`, each with the machine's name. What is no such document is named in the report.
+/// `None` if none is.
+#[must_use]
+pub fn of_json(documents: &[(&str, &[u8])]) -> Option<FleetReport> {
+    let (mut machines, mut unread) = (Machines::default(), Vec::new());
+    for (name, text) in documents {
+        match input::of_json(text) {
+            Ok(seen) => machines.add(&files::Entry::named(name), seen),
+            Err(why) => unread.push(Unread { file: (*name).to_owned(), why: why.to_string() }),
+        }
+    }
+    (!machines.is_empty()).then(|| compare(machines, unread))
 }
 
 #[cfg(test)]

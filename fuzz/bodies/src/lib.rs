@@ -15,6 +15,7 @@ mod cpu_set;
 mod cpu_times;
 mod dns;
 mod dns_reply;
+mod fleet;
 mod host;
 mod host_text;
 mod ntp;
@@ -35,6 +36,7 @@ pub use cpu_set::cpu_set;
 pub use cpu_times::cpu_times;
 pub use dns::dns_query;
 pub use dns_reply::dns_reply;
+pub use fleet::fleet_json;
 pub use host::{host_answers, host_packet_sockets};
 pub use host_text::host_text;
 pub use ntp::{ntp_reply, ntp_request};
@@ -53,7 +55,7 @@ pub use wire::{wire_build, wire_parse, wire_reply};
 pub type Body = fn(&[u8]);
 
 /// Every function with its name, which is also the name of its target and of its seeds' folder.
-pub const BODIES: [(&str, Body); 31] = [
+pub const BODIES: [(&str, Body); 32] = [
     ("archive", archive),
     ("capture", capture),
     ("cpu_set", cpu_set),
@@ -61,6 +63,7 @@ pub const BODIES: [(&str, Body); 31] = [
     ("dns_query", dns_query),
     ("dns_reply", dns_reply),
     ("echo_reply", echo_reply),
+    ("fleet_json", fleet_json),
     ("host_answers", host_answers),
     ("host_packet_sockets", host_packet_sockets),
     ("host_text", host_text),

@@ -165,6 +165,13 @@ impl Interfaces {
     }
 }
 
+/// The values of a fact, and the last machine that reported it.
+#[derive(Default)]
+struct Reported {
+    last: Option<usize>,
+    values: HashMap<Text, Set>,
+}
+
 /// The values of each fact, by its name.
 fn gather<'a>(
     machines: &'a Machines,
@@ -172,12 +179,13 @@ fn gather<'a>(
     interfaces: &Interfaces,
 ) -> BTreeMap<String, Values<'a>> {
     // By numbers first: a name is put together once, not for each machine.
-    let mut facts: HashMap<(Option<Text>, Text), HashMap<Text, Set>> = HashMap::new();
+    let mut facts: HashMap<(Option<Text>, Text), Reported> = HashMap::new();
     let mut links: BTreeMap<Text, Set> = BTreeMap::new();
     for (at, machine) in newest.iter().enumerate() {
         for (own, _) in &machine.interfaces {
             let name = interfaces.name(at, *own);
-            name.into_iter().for_each(|name| links.entry(name).or_default().push(at));
+            let with = name.map(|name| links.entry(name).or_default());
+            with.into_iter().filter(|with| with.last() != Some(&at)).for_each(|with| with.push(at));
         }
         for fact in &machine.facts {
             let interface = match fact.interface {
@@ -187,18 +195,21 @@ fn gather<'a>(
                     name => name,
                 },
             };
-            let values = facts.entry((interface, fact.name)).or_default();
-            let set = values.entry(fact.value).or_default();
-            // A fact that a file has twice counts once.
-            if set.last() != Some(&at) {
-                set.push(at);
+            let reported = facts.entry((interface, fact.name)).or_default();
+            // Of a fact that a file has twice, the first counts.
+            if reported.last != Some(at) {
+                reported.last = Some(at);
+                reported.values.entry(fact.value).or_default().push(at);
             }
         }
     }
     let mut named: BTreeMap<String, Values<'a>> = BTreeMap::new();
-    for ((interface, name), values) in facts {
+    for ((interface, name), reported) in facts {
         let what = what(interface.map(|interface| machines.text(interface)), machines.text(name));
-        named.insert(what, values.into_iter().map(|(value, set)| (machines.text(value), set)).collect());
+        named.insert(
+            what,
+            reported.values.into_iter().map(|(value, set)| (machines.text(value), set)).collect(),
+        );
     }
     for (interface, with) in links {
         let without: Set = (0..newest.len()).filter(|at| with.binary_search(at).is_err()).collect();

@@ -27,6 +27,13 @@ pub(super) struct Entry {
     pub(super) machine: String,
 }
 
+impl Entry {
+    /// What is in no file.
+    pub(super) fn named(machine: &str) -> Self {
+        Self { path: PathBuf::new(), shown: machine.to_owned(), machine: machine.to_owned() }
+    }
+}
+
 /// Why a folder has no report.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {

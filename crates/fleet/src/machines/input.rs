@@ -1,4 +1,7 @@
-//! One file: a capture, or JSON that `udpath show` printed.
+//! One file: a capture, or JSON that `udpath show --json` printed.
+//!
+//! JSON of `show --snapshot` is not read: the rules that make findings of a snapshot rely on what its readers guarantee, which no one does
+//! for a file.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,7 +11,6 @@ use serde::Deserialize;
 use udpath_advise::{Finding, MAP_SCHEMA, MapResult};
 use udpath_host::Snapshot;
 use udpath_host::map::{Map, Selection};
-use udpath_host::snapshot::SCHEMA as SNAPSHOT_SCHEMA;
 use udpath_support::{Capture, CaptureError};
 
 use super::facts::{self, Facts};
@@ -17,6 +19,8 @@ use super::result::Source;
 /// Largest JSON, bytes. That of 128 queues and 10,000 sockets takes 8 MiB. Lower: such a machine is refused. Higher: a wrong file uses
 /// more memory before it is refused; there are two at once.
 const LARGEST: u64 = 32 << 20;
+/// Most characters of an error that quotes the file: a line or two.
+const QUOTED: usize = 200;
 /// The first bytes of gzip (RFC 1952).
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
@@ -42,19 +46,15 @@ pub(super) enum InputError {
     Capture(#[from] CaptureError),
     #[error("it is empty")]
     Empty,
-    #[error("it is neither a capture (.tar.gz) nor JSON of `udpath show`")]
+    #[error("it is neither a capture (.tar.gz) nor JSON of `udpath show --json`")]
     Foreign,
-    #[error("it has more than {} MiB, which no JSON of `udpath show` has", LARGEST >> 20)]
+    #[error("it has more than {} MiB, which no JSON of `udpath show --json` has", LARGEST >> 20)]
     TooLarge,
-    #[error("it is not whole JSON of `udpath show`: {0}")]
+    #[error("it is not whole JSON of `udpath show --json`: {0}")]
     Json(String),
-    #[error(
-        "it has the schema \"{0}\": expected {MAP_SCHEMA} (`udpath show --json`) or {SNAPSHOT_SCHEMA} (`--snapshot`)"
-    )]
+    #[error("it has the schema \"{0}\": expected {MAP_SCHEMA} (`udpath show --json`)")]
     Schema(String),
-    #[error(
-        "it has no \"schema\" field: expected {MAP_SCHEMA} (`udpath show --json`) or {SNAPSHOT_SCHEMA} (`--snapshot`)"
-    )]
+    #[error("it has no \"schema\" field: expected {MAP_SCHEMA} (`udpath show --json`)")]
     NoSchema,
 }
 
@@ -89,21 +89,18 @@ pub(super) fn read(path: &Path) -> Result<Seen, InputError> {
 fn of_capture(capture: &Capture) -> Seen {
     let now = Snapshot::read(&*capture.now());
     let earlier = capture.earlier().map(|earlier| Snapshot::read(&*earlier));
-    of_snapshot(&now, earlier.as_ref(), Source::Capture)
-}
-
-fn of_snapshot(now: &Snapshot, earlier: Option<&Snapshot>, source: Source) -> Seen {
     // The whole of a machine is always there.
-    let (map, findings) = match MapResult::new(now, earlier, &Selection::All) {
+    let (map, findings) = match MapResult::new(&now, earlier.as_ref(), &Selection::All) {
         Ok(MapResult { map, findings, .. }) => (map, findings),
-        Err(_) => (Map::whole(now, earlier), Vec::new()),
+        Err(_) => (Map::whole(&now, earlier.as_ref()), Vec::new()),
     };
     let mut facts = facts::of_map(&map);
-    facts.add_snapshot(now);
-    Seen { taken: now.taken, source, facts, findings }
+    facts.add_snapshot(&now);
+    Seen { taken: now.taken, source: Source::Capture, facts, findings }
 }
 
-fn of_json(text: &[u8]) -> Result<Seen, InputError> {
+/// Reads JSON.
+pub(super) fn of_json(text: &[u8]) -> Result<Seen, InputError> {
     if text.trim_ascii().is_empty() {
         return Err(InputError::Empty);
     }
@@ -116,14 +113,15 @@ fn of_json(text: &[u8]) -> Result<Seen, InputError> {
             let MapResult { map, findings, .. } = parsed(text)?;
             Ok(Seen { taken: map.taken, source: Source::Map, facts: facts::of_map(&map), findings })
         }
-        Some(SNAPSHOT_SCHEMA) => Ok(of_snapshot(&parsed(text)?, None, Source::Snapshot)),
         Some(other) => Err(InputError::Schema(other.chars().take(64).filter(|c| !c.is_control()).collect())),
         None => Err(InputError::NoSchema),
     }
 }
 
 fn parsed<T: for<'a> Deserialize<'a>>(text: &[u8]) -> Result<T, InputError> {
-    // The error quotes the file: without control characters.
-    let plain = |error: serde_json::Error| error.to_string().replace(|c: char| c.is_control(), " ");
+    // The error quotes the file: not all of it, and without control characters.
+    let plain = |error: serde_json::Error| -> String {
+        error.to_string().chars().take(QUOTED).map(|c| if c.is_control() { ' ' } else { c }).collect()
+    };
     serde_json::from_slice(text).map_err(|error| InputError::Json(plain(error)))
 }

@@ -57,10 +57,8 @@ pub struct MachineSummary {
 pub enum Source {
     /// A capture of `udpath support`.
     Capture,
-    /// JSON of `udpath show`, which has fewer facts.
+    /// JSON of `udpath show --json`, which has fewer facts.
     Map,
-    /// JSON of `udpath show --snapshot`.
-    Snapshot,
 }
 
 /// Machines that differ from the norm in the same way.

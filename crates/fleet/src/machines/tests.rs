@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use udpath_advise::{Finding, Severity};
+use udpath_advise::{Finding, MapResult, Severity};
 use udpath_host::Snapshot;
-use udpath_host::map::Map;
+use udpath_host::map::{Map, Selection};
 use udpath_support::Capture;
 use udpath_tune::Setting;
 
@@ -310,7 +310,7 @@ fn a_folder_is_read_and_what_is_foreign_is_named() {
     for (line, says) in unread.iter().zip([
         "cut.tar.gz: cannot read it",
         "empty.json: it is empty",
-        "half.json: it is not whole JSON of `udpath show`: EOF while parsing",
+        "half.json: it is not whole JSON of `udpath show --json`: EOF while parsing",
         "list.json: it is neither a capture (.tar.gz) nor JSON",
         "load.json: it has the schema \"udpath.load/1\": expected udpath.map/2",
         "notes.txt: it is neither a capture",
@@ -339,4 +339,31 @@ fn a_folder_without_a_machine_says_what_its_files_are() {
     let huge = fs::OpenOptions::new().write(true).open(folder.path().join("huge.json")).unwrap();
     huge.set_len(1 << 40).unwrap();
     assert!(said(folder.path()).contains("huge.json: it has more than 32 MiB"));
+}
+
+#[test]
+fn of_a_fact_that_a_file_has_twice_the_first_counts() {
+    let twice = [("@:mtu", "1500"), ("@:mtu", "9000")];
+    let report = compared([machine("a", "eth0", &twice), machine("b", "eth0", &twice)]);
+    assert_eq!(report.alike, 2);
+    assert!(report.mixed.is_empty(), "{:?}", report.mixed);
+    assert!(report.common.contains(&Common { what: "eth0:mtu".into(), value: "1500".into(), machines: 2 }));
+}
+
+#[test]
+fn documents_are_compared_without_files() {
+    let document = |cpus: u32| {
+        let capture = Capture::open(&captured(CAPTURES[1])).unwrap();
+        let now = Snapshot::read(&*capture.now());
+        let mut result = MapResult::new(&now, None, &Selection::All).unwrap();
+        result.map.cpus_online = cpus as usize;
+        serde_json::to_vec(&result).unwrap()
+    };
+    let (two, four) = (document(2), document(4));
+    let all: [(&str, &[u8]); 4] = [("a", &two), ("b", &two), ("c", &four), ("d", b"{}")];
+    let report = of_json(&all).unwrap();
+    assert_eq!((report.machines.len(), report.alike, report.unread.len()), (3, 2, 1));
+    assert_eq!(report.groups[0].machines, ["c"]);
+    assert_eq!(report.groups[0].variations[0].what, "cpus");
+    assert_eq!(of_json(&[("d", b"{}")]), None);
 }

@@ -142,7 +142,6 @@ fn machine(machine: &MachineSummary) -> MachineRow {
         source: match machine.source {
             Source::Capture => "capture",
             Source::Map => "show --json",
-            Source::Snapshot => "show --snapshot",
         },
         taken: units::date(machine.taken / 1000),
         differences: machines::count(machine.differences),

@@ -15,8 +15,10 @@ pub(crate) fn headline(report: &FleetReport) -> String {
     let all = report.machines.len();
     match (all, report.alike) {
         (1, _) => "1 machine: nothing to compare it with".to_owned(),
-        (all, alike) if alike == all && report.mixed.is_empty() => format!("all {all} machines are alike"),
-        (all, alike) if alike == all => format!("none of {all} machines differs from the others"),
+        (all, alike) if alike == all && report.mixed.is_empty() => {
+            format!("all {} machines are alike", count(all))
+        }
+        (all, alike) if alike == all => format!("{} machines; {}", count(all), without_norm(report)),
         (all, alike) => format!("{} of {} machines are alike", count(alike), count(all)),
     }
 }
@@ -45,14 +47,17 @@ pub(crate) fn differing(report: &FleetReport) -> String {
         let more = report.groups.len() - GROUPS;
         parts.push(format!("{more} more {}", if more == 1 { "group differs" } else { "groups differ" }));
     }
-    if !report.mixed.is_empty() && report.machines.len() > 1 {
-        let facts = report.mixed.len();
-        parts.push(format!(
-            "{facts} {} no value that most have",
-            if facts == 1 { "fact has" } else { "facts have" }
-        ));
+    // Without a group the headline says it.
+    if !report.mixed.is_empty() && !report.groups.is_empty() {
+        parts.push(without_norm(report));
     }
     parts.join("; ")
+}
+
+/// How many facts have no norm.
+fn without_norm(report: &FleetReport) -> String {
+    let facts = report.mixed.len();
+    format!("{} {} no value that most have", count(facts), if facts == 1 { "fact has" } else { "facts have" })
 }
 
 const fn differences(count: usize) -> &'static str {

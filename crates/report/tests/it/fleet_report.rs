@@ -122,6 +122,8 @@ fn fleets_without_differences_say_so() {
     report.alike = 400;
     let first = |report: &FleetReport| report.terminal(&Style::default()).lines().next().unwrap().to_owned();
     assert_eq!(first(&report), "all 400 machines are alike");
+    report.mixed = fleet().mixed;
+    assert_eq!(first(&report), "400 machines; 1 fact has no value that most have");
     report.machines.truncate(1);
     report.alike = 1;
     assert_eq!(first(&report), "1 machine: nothing to compare it with");
