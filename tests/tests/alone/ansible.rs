@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use udpath_rig::program;
+use udpath_rig::{Run, program};
 
 use fleet::{Fleet, Results, host};
 
@@ -68,6 +68,16 @@ fn of_twenty_hosts_those_that_cannot_be_reached_after_their_change_revert_it() {
         assert_eq!(udpath["status"]["applies"], json!([]), "{name}");
         assert_eq!(result["changed"], false, "{name}");
     }
+
+    // What `--tree` wrote of them is read as a fleet.
+    let tree = fleet.folder.path().join("facts");
+    std::fs::create_dir(&tree).unwrap();
+    for (name, result) in &facts {
+        std::fs::write(tree.join(name), result.to_string()).unwrap();
+    }
+    let report = Run::new(&["fleet", "report", tree.to_str().unwrap()]).finish();
+    assert_eq!(report.code(), Some(0), "{}", report.err);
+    assert!(report.out.contains(&format!("ll {HOSTS} machines are alike")), "{}", report.out);
 
     // Check mode: the plan of each, and nothing changes.
     let list = json!({ "udpath_settings": [SETTING] }).to_string();

@@ -1,4 +1,4 @@
-//! One file: a capture, or JSON that `udpath show --json` printed.
+//! One file: a capture, or JSON that `udpath show --json` printed, alone or among the facts that Ansible's `--tree` writes.
 //!
 //! JSON of `show --snapshot` is not read: the rules that make findings of a snapshot rely on what its readers guarantee, which no one does
 //! for a file.
@@ -8,6 +8,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use udpath_advise::{Finding, MAP_SCHEMA, MapResult};
 use udpath_host::Snapshot;
 use udpath_host::map::{Map, Selection};
@@ -62,6 +63,23 @@ pub(super) enum InputError {
 #[derive(Deserialize)]
 struct Head {
     schema: Option<String>,
+    ansible_facts: Option<IgnoredAny>,
+}
+
+/// What Ansible writes of the module `udpath.udpath.facts` (`ansible ... --tree DIR`).
+#[derive(Deserialize)]
+struct Gathered {
+    ansible_facts: Named,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    udpath: Whole,
+}
+
+#[derive(Deserialize)]
+struct Whole {
+    map: MapResult,
 }
 
 /// Reads a file, or the folder of a capture.
@@ -109,13 +127,19 @@ pub(super) fn of_json(text: &[u8]) -> Result<Seen, InputError> {
     }
     let head: Head = parsed(text)?;
     match head.schema.as_deref() {
-        Some(MAP_SCHEMA) => {
-            let MapResult { map, findings, .. } = parsed(text)?;
-            Ok(Seen { taken: map.taken, source: Source::Map, facts: facts::of_map(&map), findings })
-        }
+        Some(MAP_SCHEMA) => Ok(of_map(parsed(text)?)),
         Some(other) => Err(InputError::Schema(other.chars().take(64).filter(|c| !c.is_control()).collect())),
+        None if head.ansible_facts.is_some() => {
+            let gathered: Gathered = parsed(text)?;
+            Ok(of_map(gathered.ansible_facts.udpath.map))
+        }
         None => Err(InputError::NoSchema),
     }
+}
+
+fn of_map(result: MapResult) -> Seen {
+    let MapResult { map, findings, .. } = result;
+    Seen { taken: map.taken, source: Source::Map, facts: facts::of_map(&map), findings }
 }
 
 fn parsed<T: for<'a> Deserialize<'a>>(text: &[u8]) -> Result<T, InputError> {

@@ -360,7 +360,14 @@ fn documents_are_compared_without_files() {
         serde_json::to_vec(&result).unwrap()
     };
     let (two, four) = (document(2), document(4));
-    let all: [(&str, &[u8]); 4] = [("a", &two), ("b", &two), ("c", &four), ("d", b"{}")];
+    // As Ansible writes it.
+    let gathered = [
+        &br#"{"ansible_facts":{"udpath":{"version":"0.1.0","map":"#[..],
+        &two,
+        &br#"}},"changed":false}"#[..],
+    ]
+    .concat();
+    let all: [(&str, &[u8]); 4] = [("a", &two), ("b", &gathered), ("c", &four), ("d", b"{}")];
     let report = of_json(&all).unwrap();
     assert_eq!((report.machines.len(), report.alike, report.unread.len()), (3, 2, 1));
     assert_eq!(report.groups[0].machines, ["c"]);
