@@ -23,6 +23,9 @@ FUZZ_SECONDS ?= 600
 # Each test binary runs in a root as new as that of a fresh machine.
 FRESH_ROOT := $(CURDIR)/scripts/fresh-root.sh
 
+# The first build takes minutes: cargo shows on a terminal how far it is.
+QUIET := $(if $(MAKE_TERMERR),,--quiet)
+
 .PHONY: demo test check loom bench figures soak fuzz captures setup build lint docs rustdoc book transcripts unit deny
 
 demo: build
@@ -49,7 +52,7 @@ miri:
 
 bench: build
 	@scripts/setup.sh bench
-	@cargo build --release --locked --quiet -p udpath-bench
+	@cargo build --release --locked $(QUIET) -p udpath-bench
 	@unshare --mount sh -c 'mountpoint -q /sys/fs/bpf || mount -t bpf bpf /sys/fs/bpf; exec target/release/udpath-bench $(BENCH)' || [ $$? -eq 1 ]
 
 figures:
@@ -77,7 +80,8 @@ setup:
 
 build:
 	@scripts/setup.sh build
-	@cargo build --release --locked --quiet
+	@[ -x target/release/udpath ] || echo "building udpath: some ten minutes on two cores"
+	@cargo build --release --locked $(QUIET)
 
 lint:
 	cargo fmt --all --check
