@@ -19,6 +19,7 @@ use crate::bed::udpath;
 use crate::claim::{Bound, Claim, Unit};
 use crate::results::Results;
 use crate::snapshot::open_sockets;
+use crate::testpmd::cpu_time_of;
 
 /// Duration of each measurement: long enough for some complete updates. And the time before it starts.
 const RUN: Duration = Duration::from_secs(15);
@@ -172,7 +173,7 @@ impl Drop for Ended {
     }
 }
 
-/// The share of one CPU that the process uses while `ask` is called once per second, per cent.
+/// The share of one CPU that the process, and those it has started, use while `ask` is called once per second, per cent.
 fn share(pid: u32, mut ask: impl FnMut() -> Result<()>) -> Result<f64> {
     let mut watch = |run: Duration| -> Result<()> {
         let begin = Instant::now();
@@ -185,16 +186,21 @@ fn share(pid: u32, mut ask: impl FnMut() -> Result<()>) -> Result<f64> {
     watch(FIRST)?;
     let (then, begin) = (cpu_time(pid)?, Instant::now());
     watch(RUN)?;
-    let used = cpu_time(pid)? - then;
-    Ok(100.0 * used / begin.elapsed().as_secs_f64())
+    let used = cpu_time(pid)?.saturating_sub(then);
+    Ok(100.0 * used.as_secs_f64() / begin.elapsed().as_secs_f64())
 }
 
-/// CPU time of all threads of a process, seconds (`/proc/PID/task/TID/schedstat`, its first number).
-fn cpu_time(pid: u32) -> Result<f64> {
-    let mut nanoseconds = 0;
-    for thread in fs::read_dir(format!("/proc/{pid}/task")).context("the process has ended")? {
-        let text = fs::read_to_string(thread?.path().join("schedstat"))?;
-        nanoseconds += text.split(' ').next().and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
+/// CPU time of a process and of those it has started, as `export` has.
+fn cpu_time(pid: u32) -> Result<Duration> {
+    let mut time = cpu_time_of(pid)?;
+    for process in fs::read_dir("/proc").context("cannot read /proc")?.flatten() {
+        let Some(process) = process.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        // Others may end at any moment.
+        let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+        if parent.and_then(|parent| parent.trim().parse().ok()) == Some(pid) {
+            time += cpu_time_of(process)?;
+        }
     }
-    Ok(nanoseconds as f64 / 1e9)
+    Ok(time)
 }

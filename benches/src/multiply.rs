@@ -184,11 +184,11 @@ fn measure(results: &mut Results, server: &Server<'_>, folder: &Path) -> Result<
     let (one, two) = (quantile(one, 0.5), quantile(two, 0.5));
     results.add(&scaling(server.id, server.what, &ratio, (one, two), "every request answered once"));
 
-    let counts = while_changing(bed, target, LOAD * one, &*protocol())?;
+    let (counts, changes) = while_changing(bed, target, LOAD * one, &*protocol())?;
     let what = format!("{}, instances added and removed at 80 % load: answered once / sent", server.what);
     let answered = (counts.ok + counts.late).saturating_sub(counts.duplicate) as f64 / counts.sent as f64;
     let detail = format!("{} sent, {} lost, {} duplicate", counts.sent, counts.lost, counts.duplicate);
-    results.add(&kept(server.id, &what, answered, &detail));
+    results.add(&kept(server.id, &what, answered, &detail, changes));
     instances.end()
 }
 
@@ -200,11 +200,10 @@ fn scaling(id: &str, what: &str, ratio: &Ratio, (one, two): (f64, f64), detail: 
 }
 
 /// The claim that nothing is lost while instances change; `share`: of what was sent.
-fn kept(id: &str, what: &str, share: f64, detail: &str) -> Claim {
+fn kept(id: &str, what: &str, share: f64, detail: &str, changes: usize) -> Claim {
     let id = format!("multiply.{id}_changed");
-    let at_most = CHANGED.as_millis() / CHANGE.as_millis();
     Claim::new(&id, what.to_owned(), share, Unit::Ratio, Bound::AtLeast(1.0))
-        .with(format!("{detail}, up to {at_most} changes"))
+        .with(format!("{detail}, {changes} changes"))
 }
 
 /// A run in which every request had exactly one right reply.
@@ -233,7 +232,12 @@ fn load(bed: &Bed, plan: &Plan, engine: Engine, protocol: &dyn Protocol) -> Resu
 }
 
 /// Random arrivals at a rate, while the number of instances changes between one and two.
-fn while_changing(bed: &Bed, target: SocketAddr, rate: f64, protocol: &dyn Protocol) -> Result<Counts> {
+fn while_changing(
+    bed: &Bed,
+    target: SocketAddr,
+    rate: f64,
+    protocol: &dyn Protocol,
+) -> Result<(Counts, usize)> {
     let plan = Plan {
         flows: CHANGED_FLOWS,
         arrivals: Arrivals::Open { rate, process: Process::Poisson },
@@ -242,27 +246,31 @@ fn while_changing(bed: &Bed, target: SocketAddr, rate: f64, protocol: &dyn Proto
         timeout: Duration::from_secs(2),
         ..Plan::new(target)
     };
-    Ok(changing(|| load(bed, &plan, Engine::Socket, protocol))?.counts)
+    let (result, changes) = changing(|| load(bed, &plan, Engine::Socket, protocol))?;
+    Ok((result.counts, changes))
 }
 
-/// Does `work` while the number of instances changes between one and two.
-fn changing<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+/// Does `work` while the number of instances changes between one and two; with how often it changed.
+fn changing<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, usize)> {
     let ended = AtomicBool::new(false);
     thread::scope(|scope| {
-        let changes = scope.spawn(|| -> Result<()> {
+        let changes = scope.spawn(|| -> Result<usize> {
+            let mut changes = 0;
             for count in [1, 2].into_iter().cycle() {
                 thread::sleep(CHANGE);
                 if ended.load(Ordering::Relaxed) {
                     break;
                 }
                 set_count(count)?;
+                changes += 1;
             }
-            Ok(())
+            Ok(changes)
         });
         let result = work();
         ended.store(true, Ordering::Relaxed);
-        changes.join().ok().context("the changes panicked")??;
-        result
+        let changes = changes.join().ok().context("the changes panicked")??;
+        ensure!(changes > 0, "the work ended before the number of instances changed");
+        Ok((result?, changes))
     })
 }
 

@@ -63,7 +63,7 @@ pub(super) fn measure(results: &mut Results, folder: &Path) -> Result<()> {
     let (one, two) = (quantile(one, 0.5), quantile(two, 0.5));
     ensure!(load.drops()? == 0, "the sockets have dropped datagrams");
     let before = load.sent.load(Ordering::Relaxed);
-    changing(|| load.paced(LOAD * one))?;
+    let ((), changes) = changing(|| load.paced(LOAD * one))?;
     let sent = load.sent.load(Ordering::Relaxed);
     instances.end()?;
 
@@ -84,6 +84,7 @@ pub(super) fn measure(results: &mut Results, folder: &Path) -> Result<()> {
         "nfcapd, instances added and removed at 80 % load: written once / sent",
         share,
         &detail,
+        changes,
     ));
     ensure!(found == expected || lost > 0, "records were written more than once: {found:?} of {expected:?}");
     Ok(())
