@@ -6,8 +6,9 @@
 //! ```
 //! The time is translated to the monotonic clock late, because the two drift apart while the machine's clock is being
 //! corrected (by up to 500 ppm, adjtimex(2)). Threads sleep with a timer slack of a nanosecond and do not poll: of many senders
-//! on one machine, those that poll would delay the others by more than a wake-up takes. How far the start was off by the machine's clock is measured and in the
-//! result; how far that clock itself is off, the kernel states as a bound if something synchronises it.
+//! on one machine, those that poll would delay the others by more than a wake-up takes. How far the start was off by the
+//! machine's clock is measured and in the result; how far that clock itself is off, the kernel states as a bound if something
+//! synchronises it.
 
 mod sys;
 
