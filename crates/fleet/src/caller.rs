@@ -3,8 +3,8 @@
 //! ```text
 //!   gather ─▸ compare clocks ─▸ prepare ─▸ follow: beats, deaths, stop ─▸ results ─▸ merge
 //! ```
-//! An agent is dead once nothing was heard from it for [`SILENCE`], with a connection that long: while the server is away, nobody
-//! is. The others' results count; the sum says which segments are missing.
+//! An agent is dead once nothing was heard from it for [`SILENCE`] of a connection that held; while the server is away, agents are
+//! only silent. The others' results count; the sum says which segments are missing.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -338,13 +338,13 @@ impl Caller<'_> {
                 self.to_all(&ToAgent::Stop { run: self.run.clone() });
             }
             if connected && now - since >= SILENCE {
-                self.bury(|agent| now - agent.heard >= SILENCE, "nothing was heard from it for 5 s");
+                self.give_up(|agent| now - agent.heard >= SILENCE, "nothing was heard from it for 5 s");
             }
             if connected && now - begun >= end.saturating_add(away) {
-                self.bury(|_| true, "it sent no result in time");
+                self.give_up(|_| true, "it sent no result in time");
             }
             if !connected && now - since >= RECONNECTION {
-                self.bury(|_| true, "the NATS server did not come back");
+                self.give_up(|_| true, "the NATS server did not come back");
             }
             if now - viewed >= VIEW_INTERVAL {
                 viewed += VIEW_INTERVAL;
@@ -377,7 +377,7 @@ impl Caller<'_> {
     }
 
     /// Gives up agents that have no result yet.
-    fn bury(&mut self, dead: impl Fn(&Agent) -> bool, why: &str) {
+    fn give_up(&mut self, dead: impl Fn(&Agent) -> bool, why: &str) {
         for (name, agent) in self.agents.iter_mut().filter(|(_, agent)| agent.end.is_none() && dead(agent)) {
             agent.end = Some(Err(why.to_owned()));
             (self.inform)(Event::Lost(name.clone(), why.to_owned()));

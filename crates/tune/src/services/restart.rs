@@ -21,7 +21,7 @@ const COMMAND: Duration = Duration::from_secs(100);
 const ANSWERS: Duration = Duration::from_secs(15);
 /// Pause between two looks at a running command.
 const POLL: Duration = Duration::from_millis(20);
-/// Most bytes of a program's last words that are shown.
+/// Most bytes that are shown of what a program printed last.
 const WORDS: usize = 600;
 /// Most bytes of a program's output that are read: systemctl writes some kB.
 const OUTPUT: u64 = 1 << 20;
@@ -59,7 +59,7 @@ impl Restart {
     /// only reloads keeps its sockets and threads.
     ///
     /// # Errors
-    /// The command failed, with its last words; or the server does not answer; or it was not restarted.
+    /// The command failed (what it printed last); or the server does not answer; or it was not restarted.
     pub fn run(&self) -> Result<(), String> {
         let before = self.serving();
         let mut shell = Command::new("/bin/sh");

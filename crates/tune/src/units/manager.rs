@@ -14,7 +14,7 @@ const COMMAND: Duration = Duration::from_secs(240);
 /// Runs `systemctl` with these arguments until it has ended.
 ///
 /// # Errors
-/// It failed, with its last words.
+/// It failed: what it printed last.
 pub fn systemctl(arguments: &[&str]) -> Result<(), String> {
     let said = || format!("systemctl {}", arguments.join(" "));
     let mut command = Command::new("systemctl");
