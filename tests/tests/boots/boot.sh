@@ -63,8 +63,8 @@ begin() {
     [ -e /lib/systemd/system ] || { mkdir -p /lib/systemd && ln -sf /usr/lib/systemd/system /lib/systemd/system; }
     for part in systemd-udevd systemd-sysctl; do ln -sf /usr/lib/systemd/$part /lib/systemd/$part; done
     echo 0123456789abcdef0123456789abcdef > /etc/machine-id
-    printf 'root:x:0:0::/root:/bin/sh\nnsd:x:100:100::/var/lib/nsd:/bin/sh\n_chrony:x:101:101::/:/bin/sh\n' > /etc/passwd
-    printf 'root:x:0:\nnsd:x:100:\n_chrony:x:101:\n' > /etc/group
+    printf 'root:x:0:0::/root:/bin/sh\nnsd:x:100:100::/var/lib/nsd:/bin/sh\n_chrony:x:101:101::/:/bin/sh\nudpath:x:102:102::/:/bin/sh\n' > /etc/passwd
+    printf 'root:x:0:\nnsd:x:100:\n_chrony:x:101:\nudpath:x:102:\n' > /etc/group
     # As Debian's package leaves it, but its log goes to the console, and it has no certificates for remote control.
     mkdir -p /etc/nsd/nsd.conf.d /var/lib/nsd /var/tmp /home && chown 100:100 /var/lib/nsd
     printf 'server:\n    verbosity: 1\nremote-control:\n    control-enable: no\ninclude: "/etc/nsd/nsd.conf.d/*.conf"\n' > /etc/nsd/nsd.conf
@@ -93,6 +93,10 @@ PrivateTmp=yes
 Restart=on-failure
 UNIT
     ln -sf /etc/systemd/system/ntp-server.service /etc/systemd/system/multi-user.target.wants/ntp-server.service
+    # The exporter, as its package has it, and enabled.
+    ln -sf /usr/lib/systemd/system/udpath-export.service /etc/systemd/system/multi-user.target.wants/udpath-export.service
+    mkdir -p /etc/systemd/system/udpath-export.service.d
+    printf '[Service]\nStandardError=truncate:/tmp/exporter\n' > /etc/systemd/system/udpath-export.service.d/log.conf
     # The operator's configuration of this machine: a sysctl, MTUs, the kernel's interface names.
     echo net.core.rmem_max=300000 > /etc/sysctl.conf
     printf '[Link]\nNamePolicy=keep kernel\nMTUBytes=1400\n' > /etc/systemd/network/99-default.link.d/50-site.conf
@@ -312,6 +316,25 @@ multiply_removed() {
     step multiply-undo udpath undo --state $multiply_state
 }
 
+# The exporter's processes: what each is called and may do, and what it answers.
+scraped() {
+    wget -q -O - http://127.0.0.1:9453/metrics
+}
+exporters() {
+    for pid in $(cat /sys/fs/cgroup/system.slice/udpath-export.service/cgroup.procs); do
+        tr '\0' ' ' < /proc/$pid/cmdline
+        awk '/^(Uid|CapEff|NoNewPrivs|Seccomp):/ { printf "%s%s ", $1, $2 }' /proc/$pid/status
+        echo
+    done
+}
+exporter() {
+    awaited scraped
+    step export-said cat /tmp/exporter
+    step export-active systemctl is-active udpath-export.service
+    step export-processes exporters
+    step export-metrics scraped
+}
+
 first() {
     # Each in a place where another user can change it.
     mkdir -m 777 /tmp/open && cp /usr/sbin/udpath /tmp/open/udpath
@@ -334,6 +357,7 @@ first() {
     policy
     spread
     multiply
+    exporter
     step entries entries
     awaited reverted
     step reverted udpath status --state $doomed_state
@@ -343,6 +367,7 @@ booted() {
     policy_booted
     spread_booted
     multiply_booted
+    exporter
     step unit systemctl status udpath-2.service --no-pager
     step booted look
     step status-json udpath status --json

@@ -113,6 +113,8 @@ fn boot(folder: &Path, name: &str) {
     spec.files.extend(rules.map(|path| (path.clone(), path.to_str().unwrap().to_owned())));
     // Where an operator installs it, writable only by root.
     spec.files.push((program(), "/usr/sbin/udpath".into()));
+    let export = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/systemd/udpath-export.service");
+    spec.files.push((export, "/usr/lib/systemd/system/udpath-export.service".into()));
     spec.files.push((PathBuf::from(CHRONYD), "/usr/sbin/chronyd".into()));
     let vm = spec.boot(&["sh".into(), "/files/boot.sh".into(), name.into()]).unwrap();
     let (mut out, mut err) = (Vec::new(), Vec::new());

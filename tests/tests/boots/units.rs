@@ -101,6 +101,30 @@ fn one_flow_is_spread_over_the_sockets_of_a_unit_after_a_boot() {
     ended(boot, "spread-none", 0, "no policy");
 }
 
+/// Under the unit of udpath's own package, in its sandbox: one process reads with three capabilities, the other answers with none.
+#[test]
+fn the_exporter_is_started_by_systemd_and_may_do_little() {
+    udpath_lab::needs_root!();
+    for boot in &*BOOTS {
+        assert_eq!(boot["export-active"].1, "active\n", "{}", fine(boot, "export-said"));
+        let mut processes: Vec<&str> = fine(boot, "export-processes").lines().map(str::trim).collect();
+        processes.sort_unstable();
+        let process = |name: &str, capabilities: u64| {
+            format!("{name} Uid:102 CapEff:{capabilities:016x} NoNewPrivs:1 Seccomp:2")
+        };
+        // CAP_DAC_READ_SEARCH, CAP_NET_ADMIN and CAP_SYS_PTRACE.
+        let reader = process("udpath export --listen 127.0.0.1:9453 --queues", 1 << 2 | 1 << 12 | 1 << 19);
+        assert_eq!(processes, [process("/proc/self/exe export-answer", 0), reader]);
+        let metrics = fine(boot, "export-metrics");
+        // Of the collector, which is another user's process, and of the journal, which is root's.
+        let [sockets, journal] = [
+            "udpath_sockets{address=\"127.0.0.1\",port=\"2055\",process=\"udpath\"} 4\n",
+            "udpath_journal_readable{} 1\n",
+        ];
+        assert!(metrics.contains(sockets) && metrics.contains(journal), "{metrics}");
+    }
+}
+
 /// What `udpath multiply` sets of the time server's unit.
 const SETTING: &str = "unit:ntp-server.service/instances";
 
