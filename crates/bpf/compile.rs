@@ -13,8 +13,10 @@ pub(crate) fn compile(programs: &[&str], sources: &Path, headers: &Path) {
     }
     println!("cargo::rerun-if-env-changed=CLANG");
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang".into());
-    // Debian keeps asm/types.h in a per-architecture folder that -target bpf does not search.
-    let arch = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets the target");
+    // Debian keeps asm/types.h in a per-architecture folder that -target bpf does not search. It is that of the machine that
+    // builds: its integers and byte order are those of BPF, whatever the program is built for.
+    let host = env::var("HOST").expect("cargo sets the host");
+    let (arch, _) = host.split_once('-').expect("a target begins with its architecture");
     for program in programs {
         let source = sources.join(format!("{program}.bpf.c"));
         let object = out.join(format!("{program}.o"));

@@ -4,6 +4,7 @@
 //! [`Command`] knows its size, so that the buffer always has room for everything the kernel may write.
 #![allow(unsafe_code, reason = "ioctl with a structure of the caller's, setsockopt at SOL_NETLINK")]
 
+use std::ffi::c_char;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
@@ -195,7 +196,7 @@ fn call(
         return Err(io::Error::from_raw_os_error(libc::ENODEV));
     }
     for (to, from) in ifreq.ifr_name.iter_mut().zip(interface.bytes()) {
-        *to = from.cast_signed();
+        *to = c_char::from_ne_bytes([from]);
     }
     ifreq.ifr_ifru.ifru_data = structure.as_mut_ptr().cast();
     // SAFETY: the request points to a live buffer with room for all the kernel may write, as the two callers ensure.
