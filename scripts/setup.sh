@@ -7,7 +7,7 @@
 #     scripts/setup.sh dist     also packages that only `make dist` needs
 #
 # The kernels for the tests' emulated machine, prometheus, promtool, kubectl, sshd, chronyd, snmpd, freeradius and nfdump are unpacked
-# below /var/cache/udpath, not installed. If nothing is missing, nothing is changed. Needs root only to install.
+# below /var/cache/udpath, not installed; so are musl's headers for aarch64. If nothing is missing, nothing is changed. Needs root only to install.
 set -euo pipefail
 
 levels=(build test bench dist)
@@ -67,6 +67,8 @@ test     tmux                a terminal to draw on
 test     chromium            opens the HTML report
 bench    dpdk-dev            testpmd, a baseline; a large package
 dist     musl-tools          compiles C for the static program
+dist     gcc-aarch64-linux-gnu  compiles C for the one of aarch64, and links it
+dist     qemu-user-static    runs that
 dist     dpkg-dev            finds the libraries that a package depends on
 dist     lintian             checks the package
 dist     mmdebstrap          makes the Debian that the package is installed in
@@ -139,6 +141,7 @@ chronyd=$caches/chronyd
 snmpd=$caches/snmpd
 freeradius=$caches/freeradius
 nfdump=$caches/nfdump
+musl=$caches/musl-aarch64
 
 # Extracts the file $2 of the package $1 as $3.
 fetch_program() (
@@ -165,6 +168,17 @@ fetch_package() (
     mv all "$2"
     chmod 755 "$2"
 )
+
+# Extracts musl's headers for another architecture, whose packages apt here does not know.
+fetch_musl() {
+    echo "setup: unpacking musl-dev into $musl" >&2
+    mmdebstrap --quiet --architecture=arm64 --variant=extract --include=musl-dev bookworm "$musl.new.tar" < /dev/null
+    rm -rf "$musl.new"
+    mkdir "$musl.new"
+    tar -C "$musl.new" --strip-components=4 -xf "$musl.new.tar" ./usr/include/aarch64-linux-musl
+    rm "$musl.new.tar"
+    mv "$musl.new" "$musl"
+}
 
 fetch_prometheus() { fetch_program prometheus usr/bin/prometheus "$prometheus"; }
 fetch_promtool() { fetch_program prometheus usr/bin/promtool "$promtool"; }
@@ -193,6 +207,10 @@ if [ "$level" != build ]; then
     [ -x "$snmpd" ] || unpack+=(snmpd)
     [ -x "$freeradius/usr/sbin/freeradius" ] || unpack+=(freeradius)
     [ -x "$nfdump/usr/bin/nfcapd" ] || unpack+=(nfdump)
+fi
+
+if [ "$level" = dist ]; then
+    [ -d "$musl" ] || unpack+=(musl)
 fi
 
 if [ ${#missing[@]} -eq 0 ] && [ ${#unpack[@]} -eq 0 ]; then
@@ -224,6 +242,7 @@ for name in "${unpack[@]}"; do
         freeradius) fetch_freeradius ;;
         nfdump) fetch_nfdump ;;
         snmpd) fetch_snmpd ;;
+        musl) fetch_musl ;;
         # shellcheck disable=SC2046
         *) fetch_kernel $(grep "^$name " <<< "$kernels") ;;
     esac
