@@ -91,6 +91,16 @@ for name; do :; done
 [ -e "$packages/$name.installed" ] || exit 1
 echo installed
 STUB
+# mmdebstrap ... SUITE TAR
+cat > "$work/bin/mmdebstrap" <<'STUB'
+#!/bin/sh
+for tar; do :; done
+work=$(mktemp -d)
+mkdir -p "$work/usr/include/aarch64-linux-musl"
+echo header > "$work/usr/include/aarch64-linux-musl/stdio.h"
+tar -C "$work" -cf "$tar" ./usr
+rm -r "$work"
+STUB
 chmod 755 "$work"/bin/*
 
 # Without root and with something missing: it prints one line with the command to run, and changes
@@ -184,4 +194,7 @@ for name in lintian mmdebstrap buildah; do
     installed | grep -qx "$name" || fail "dist does not install $name: $(installed | xargs)"
 done
 ! installed | grep -qx dpdk-dev || fail "dist installs dpdk-dev"
+[ "$(cat /var/cache/udpath/musl-aarch64/stdio.h)" = header ] || fail "dist: no headers for aarch64"
+left=$(ls -d /var/cache/udpath/musl*)
+[ "$left" = /var/cache/udpath/musl-aarch64 ] || fail "dist leaves behind: $left"
 rm -rf "$work"

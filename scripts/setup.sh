@@ -174,7 +174,7 @@ fetch_musl() {
     echo "setup: unpacking musl-dev into $musl" >&2
     mmdebstrap --quiet --architecture=arm64 --variant=extract --include=musl-dev bookworm "$musl.new.tar" < /dev/null
     rm -rf "$musl.new"
-    mkdir "$musl.new"
+    mkdir -m 755 "$musl.new"
     tar -C "$musl.new" --strip-components=4 -xf "$musl.new.tar" ./usr/include/aarch64-linux-musl
     rm "$musl.new.tar"
     mv "$musl.new" "$musl"
