@@ -22,7 +22,7 @@ umask 022
 tools=$PWD/target/tools
 # tool NAME VERSION: built once, like those of scripts/deny.sh.
 tool() {
-    [ "$("$tools/bin/$1" --version 2>/dev/null | grep -o "$2")" = "$2" ] && return
+    [ "$("$tools/bin/$1" "${1#cargo-}" --version 2>/dev/null | grep -o "$2")" = "$2" ] && return
     echo "dist: building $1 $2" >&2
     CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
         cargo install "$1" --version "=$2" --locked --quiet --root "$tools" --target-dir "$tools/build"

@@ -19,6 +19,7 @@
 //! | `profile` | the process `udpath profile` costs a server under 1 % of its rate; a million samples are classed in a second |
 //! | `profile_size` | a profile of 5 s shows its first screen within 6 s and stays under 64 MiB, also with what 128 CPUs write |
 //! | `fleet` | `fleet report` reads 1,000 captures in 10 s and 256 MiB |
+//! | `fleet_load` | a fleet's load has 0.99 of the rate of the same load without one; 64 agents start within a millisecond |
 //! | `looking` | `top` and `export` take under 1 % of a CPU at a look each second, also with 10,000 sockets |
 //! | `processes` | `show`, `top` and `export`: from start to last byte, and CPU time per look |
 //! | `steering` | serving a frame on another core costs under 60 ns of both cores; a given hash is cheaper than a computed one |
@@ -51,6 +52,7 @@ mod engine;
 mod epoch;
 mod exhaustive;
 mod fleet;
+mod fleet_load;
 mod generator;
 mod ladder;
 mod looking;
@@ -99,6 +101,7 @@ const BENCHES: &[(&str, Bench)] = &[
     ("profile_size", profile_size::run),
     ("snapshot", snapshot::run),
     ("fleet", fleet::run),
+    ("fleet_load", fleet_load::run),
     ("looking", looking::run),
     ("processes", processes::run),
     ("ladder", ladder::run),
