@@ -29,7 +29,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use udpath_bpf::ClosedLoop;
+use udpath_bpf::{ClosedLoop, Memory};
 
 use crate::plan::{Arrivals, Mode, Plan, PlanError, Transport};
 use crate::progress::Progress;
@@ -38,7 +38,7 @@ use crate::start;
 use crate::template::Protocol;
 use interface::Interface;
 use loops::{Loop, Running};
-use window::Window;
+use window::{Seconds, Window};
 
 /// Scans for stuck slots per timeout. A slot must look stuck twice in a row, so a loss is detected after at most
 /// 1 + 2/4 timeouts. Each scan walks over all slots.
@@ -137,7 +137,7 @@ pub fn run(
     let start_skew = start::skew(plan);
     let mut running = Running::start(&loops, memories, inflight)?;
 
-    let mut watch = Watch::new(plan, progress, stop);
+    let mut watch = Watch::new(plan, memories, progress, stop);
     watch.wait(&mut running, plan.warmup, false)?;
     let window = Window::open(memories);
     let cut = watch.wait(&mut running, plan.duration, true)?;
@@ -221,17 +221,26 @@ struct Watch<'a> {
     stop: &'a AtomicBool,
     tick: Duration,
     reported: (Instant, u64),
+    memories: &'a [Memory],
+    /// While the window is open.
+    seconds: Option<Seconds>,
 }
 
 impl<'a> Watch<'a> {
-    fn new(plan: &'a Plan, progress: &'a mut dyn FnMut(&Progress), stop: &'a AtomicBool) -> Self {
+    fn new(
+        plan: &'a Plan,
+        memories: &'a [Memory],
+        progress: &'a mut dyn FnMut(&Progress),
+        stop: &'a AtomicBool,
+    ) -> Self {
         let tick = (plan.timeout / SCANS_PER_TIMEOUT).clamp(POLL_INTERVAL.0, POLL_INTERVAL.1);
-        Self { plan, progress, stop, tick, reported: (Instant::now(), 0) }
+        Self { plan, progress, stop, tick, reported: (Instant::now(), 0), memories, seconds: None }
     }
 
     /// Waits for `time`, or until `stop` is set; true if it was set.
     fn wait(&mut self, running: &mut Running<'_>, time: Duration, window: bool) -> Result<bool, KernelError> {
         let begin = Instant::now();
+        self.seconds = window.then(|| Seconds::begin(self.memories));
         loop {
             let left = time.saturating_sub(begin.elapsed());
             if left.is_zero() || self.stop.load(Ordering::Relaxed) {
@@ -257,7 +266,7 @@ impl<'a> Watch<'a> {
             ok: counts.ok,
             lost: counts.lost,
             tps: counts.ok.saturating_sub(ok_then) as f64 / since.as_secs_f64(),
-            interval: None,
+            interval: self.seconds.as_mut().and_then(|seconds| seconds.report(self.memories)),
         });
         self.reported = (Instant::now(), counts.ok);
     }

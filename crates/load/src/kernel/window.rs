@@ -1,5 +1,7 @@
 //! The measured window: the difference of two readings of the loop's shared memory and of the machine's CPU times.
 
+use std::time::{Duration, Instant};
+
 use udpath_bpf::{BUCKETS, Memory, bucket_value};
 
 use super::interface::Interface;
@@ -16,6 +18,9 @@ const STARVED_IDLE: f64 = 0.15;
 const ONE_CPU: f64 = 0.95;
 /// Share of time stolen by the hypervisor above which the figures are not reliable.
 const STEAL: f64 = 0.02;
+
+/// Time between two reports of latency while the window is open.
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The readings when the window opened.
 #[derive(Debug)]
@@ -58,9 +63,39 @@ impl Window {
 fn read(in_kernel: &[Memory]) -> (Vec<u64>, Vec<u64>) {
     let cpus = in_kernel.iter().map(Memory::cpus).max().unwrap_or(0);
     let ok_on = |cpu| in_kernel.iter().map(|memory| memory.counters(cpu).ok).sum();
+    ((0..cpus).map(ok_on).collect(), latencies(in_kernel))
+}
+
+/// Replies by bucket of latency, of all loops.
+fn latencies(in_kernel: &[Memory]) -> Vec<u64> {
     let mut latency = vec![0; BUCKETS];
     in_kernel.iter().for_each(|memory| memory.add_latency(&mut latency));
-    ((0..cpus).map(ok_on).collect(), latency)
+    latency
+}
+
+/// Latency of each second of the window.
+#[derive(Debug)]
+pub(super) struct Seconds {
+    begun: Instant,
+    before: Vec<u64>,
+}
+
+impl Seconds {
+    pub(super) fn begin(in_kernel: &[Memory]) -> Self {
+        Self { begun: Instant::now(), before: latencies(in_kernel) }
+    }
+
+    /// Of the replies since the last report, if it is time for one and there are any.
+    pub(super) fn report(&mut self, in_kernel: &[Memory]) -> Option<Latency> {
+        if self.begun.elapsed() < INTERVAL {
+            return None;
+        }
+        self.begun += INTERVAL;
+        let now = latencies(in_kernel);
+        let new: Vec<u64> = now.iter().zip(&self.before).map(|(now, before)| now - before).collect();
+        self.before = now;
+        latency(&new)
+    }
 }
 
 /// The distribution in the buckets. Smallest, largest and mean are as exact as the buckets: within 1 %.

@@ -10,7 +10,7 @@ use udpath_lab::{Lab, LabBuilder, LinkSpec, NapiGuard};
 use udpath_load::plan::{Arrivals, Plan, Process};
 use udpath_load::result::LoadResult;
 use udpath_load::template::Protocol;
-use udpath_load::{Engine, Error};
+use udpath_load::{Engine, Error, Progress};
 use udpath_protocols::echo::EchoLoad;
 
 use crate::known::all_faults::{compare_late, compare_rare, rare_faults};
@@ -54,9 +54,18 @@ impl Bed {
     }
 
     pub(crate) fn load(&self, plan: &Plan, protocol: &dyn Protocol) -> Result<LoadResult, Error> {
+        self.watched(plan, protocol, &mut |_| ())
+    }
+
+    pub(crate) fn watched(
+        &self,
+        plan: &Plan,
+        protocol: &dyn Protocol,
+        progress: &mut (dyn FnMut(&Progress) + Send),
+    ) -> Result<LoadResult, Error> {
         let client = self.lab.machine("client").unwrap();
         let never = AtomicBool::new(false);
-        client.run(|| udpath_load::run(plan, Engine::Kernel, protocol, &mut |_| (), &never)).unwrap()
+        client.run(|| udpath_load::run(plan, Engine::Kernel, protocol, progress, &never)).unwrap()
     }
 }
 

@@ -97,11 +97,27 @@ fn the_latency_of_each_second_is_part_of_that_of_the_run() {
         duration: Duration::from_millis(2600),
         ..Plan::new(server.address)
     };
-    let mut seconds = Vec::new();
-    let mut progress = |now: &Progress| seconds.extend(now.interval.clone());
-    let never = AtomicBool::new(false);
-    let result = udpath_load::run(&plan, Engine::Socket, &EchoLoad::new(7), &mut progress, &never).unwrap();
+    assert_seconds(|progress| {
+        let never = AtomicBool::new(false);
+        udpath_load::run(&plan, Engine::Socket, &EchoLoad::new(7), progress, &never).unwrap()
+    });
     drop(server.stop());
+}
+
+#[test]
+fn so_is_that_of_the_kernel_engine() {
+    udpath_lab::needs_root!();
+    let bed = Bed::new("segments-seconds");
+    let server = bed.answering(false, Faults::default(), Answering::ECHO);
+    let plan = Plan { duration: Duration::from_millis(2600), ..crate::kernel::plan(server.address) };
+    assert_seconds(|progress| bed.watched(&plan, &EchoLoad::new(7), progress).unwrap());
+    drop(server.stop());
+}
+
+/// Runs a load of more than two seconds, and compares the latencies of its seconds with those of the run.
+fn assert_seconds(run: impl FnOnce(&mut (dyn FnMut(&Progress) + Send)) -> LoadResult) {
+    let mut seconds = Vec::new();
+    let result = run(&mut |now: &Progress| seconds.extend(now.interval.clone()));
     assert!(!seconds.is_empty(), "a run of 2.6 s has a first second");
     let sum = seconds.into_iter().reduce(|a, b| a.merged(&b)).unwrap();
     let all = result.intended_latency.unwrap();
