@@ -24,7 +24,7 @@ work=$(mktemp -d)
 # Mounts are in namespaces of the commands below, which end with them.
 trap 'rm -rf "$work"' EXIT
 
-lintian --fail-on error,warning --tag-display-limit 0 "$package" || failed "lintian, see above"
+lintian --allow-root --fail-on error,warning --tag-display-limit 0 "$package" || failed "lintian, see above"
 passed lintian "no error, no warning"
 
 # A Debian 12 as debootstrap makes it, kept for the next run.
@@ -45,6 +45,10 @@ in_root() {
         exec chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive LC_ALL=C "$@"
     ' sh "$root" "$@"
 }
+# apt COMMAND...: in that Debian; what it prints is shown if it fails.
+apt() {
+    in_root apt-get -qq -y --no-install-recommends "$@" > "$work/said" 2>&1 || failed "apt-get $*: $(cat "$work/said")"
+}
 # Every file, without what dpkg, apt and adduser write about themselves.
 files() {
     (cd "$root" && find . -xdev \( -path ./proc -o -path ./sys -o -path ./run -o -path ./tmp -o -path ./var/lib/dpkg \
@@ -58,12 +62,12 @@ dpkg-deb -b "$work/old" "$root/old.deb" >/dev/null
 cp "$package" "$root/new.deb"
 
 before=$(files)
-in_root apt-get install -qq -y --no-install-recommends /old.deb >/dev/null
+apt install /old.deb
 in_root udpath --version > /dev/null
 echo 'ARGS="--listen 127.0.0.1:9454"' >> "$root/etc/default/udpath-export"
 mkdir -p "$root/var/lib/udpath/journal"
 printf '%s\n' '{"begun":{}}' '"applied"' > "$root/var/lib/udpath/journal/000001.journal"
-in_root apt-get install -qq -y --no-install-recommends -o Dpkg::Options::=--force-confdef /new.deb >/dev/null
+apt install -o Dpkg::Options::=--force-confdef /new.deb
 grep -q 9454 "$root/etc/default/udpath-export" || failed "the upgrade lost a change of /etc/default/udpath-export"
 [ "$(in_root dpkg-query -W -f '${Version}' udpath)" = "$(dpkg-deb -f "$package" Version)" ] || failed "not upgraded"
 in_root udpath show > "$work/shown" || [ $? -eq 1 ] || failed "udpath show in the new Debian"
@@ -72,12 +76,12 @@ in_root sh -c 'zcat /usr/share/man/man1/udpath-show.1.gz' | grep -q '^.TH udpath
 [ -z "$(find "$root/etc/systemd" -name 'udpath*')" ] || failed "the installation enabled a unit"
 passed install "udpath show runs; the upgrade keeps a changed configuration; no unit is enabled"
 
-in_root apt-get purge -qq -y udpath >/dev/null 2>"$work/said"
+apt purge udpath
 grep -q 'stays: its journal' "$work/said" || failed "purged with applied settings without a word: $(cat "$work/said")"
 [ -e "$root/var/lib/udpath/journal/000001.journal" ] || failed "purge removed the journal of applied settings"
-in_root apt-get install -qq -y --no-install-recommends /new.deb >/dev/null
+apt install /new.deb
 echo '"undone"' >> "$root/var/lib/udpath/journal/000001.journal"
-in_root apt-get purge -qq -y udpath >/dev/null
+apt purge udpath
 left=$(comm -13 <(echo "$before") <(files))
 [ -z "$left" ] || failed "purge leaves: $left"
 [ -z "$(in_root getent passwd udpath || true)" ] || failed "purge leaves the user udpath"

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
-use udpath_lab::{Lab, LabBuilder, LinkSpec};
+use udpath_lab::Lab;
 
-use crate::bed::{Running, lines_of, serve, udpath};
+use crate::bed::{self, Running, lines_of, udpath};
 use crate::claim::{Bound, Claim, Unit};
 use crate::race::{quantile, race};
 use crate::results::Results;
@@ -25,8 +25,8 @@ const AT_LEAST: f64 = 0.99;
 /// Sufficient half-width of its interval, and most blocks of four loads. Fewer: the interval is wider than what is asked.
 const WIDTH: f64 = 0.004;
 const BLOCKS: usize = 16;
-/// The compared load, of the socket engine: an agent that may use the kernel's would have to stay root.
-const LOAD: [&str; 8] = ["--flows", "64", "--inflight", "4", "--threads", "1", "-d", "2s"];
+/// The compared load. The kernel engine's rate varies least, and every interruption of the CPUs lowers it.
+const LOAD: [&str; 8] = ["--engine", "kernel", "--flows", "64", "--inflight", "4", "-d", "2s"];
 /// Agents that start together, how often, and how late the last may start, milliseconds.
 const AGENTS: usize = 64;
 const STARTS: usize = 3;
@@ -40,7 +40,7 @@ pub(crate) fn run(results: &mut Results) -> Result<()> {
     let announced = ["--fleet", &bed.nats, "--agents", "1"];
     let by_fleet = [&alone[..], &announced[..]].concat();
     {
-        let _agent = bed.agent(0)?;
+        let _agent = bed.agent(0, true)?;
         let rate = |arguments: &[&str]| {
             let result = bed.result(arguments)?;
             result["tps"].as_f64().context("the load has no rate")
@@ -49,7 +49,7 @@ pub(crate) fn run(results: &mut Results) -> Result<()> {
         let what = "load by a fleet of one / without a fleet, transactions per second";
         results.add(&Claim::ratio("fleet_load.rate", what, &ratio, Bound::AtLeast(AT_LEAST)));
     }
-    let _agents: Vec<_> = (0..AGENTS).map(|number| bed.agent(number)).collect::<Result<_>>()?;
+    let _agents: Vec<_> = (0..AGENTS).map(|number| bed.agent(number, false)).collect::<Result<_>>()?;
     let count = AGENTS.to_string();
     let together =
         ["load", "echo", &bed.target, "--flows", &count, "--rate", "6400", "-d", "500ms", "--json"];
@@ -74,7 +74,7 @@ pub(crate) fn run(results: &mut Results) -> Result<()> {
 
 /// The lab with a server of the load, and one of NATS.
 struct Bed {
-    lab: Lab,
+    bed: bed::Bed,
     program: String,
     target: String,
     nats: String,
@@ -83,28 +83,30 @@ struct Bed {
 
 impl Bed {
     fn new() -> Result<Self> {
-        let lab = LabBuilder::new("bench-fleet").machine("client").machine("server");
-        let lab = lab.link("client", "server", &LinkSpec::default()).up()?;
-        let (program, ip) = (udpath()?, lab.address_of("server", "client")?.ipv4.to_string());
+        let bed = bed::Bed::new(true)?;
+        let (program, ip) = (udpath()?, bed.server(0)?.ip().to_string());
         let (target, nats) = (format!("{ip}:7"), format!("nats://{ip}:4222"));
-        let echo = serve(&lab, "server", &program, &["serve", "echo", "--bind", &target])?;
-        let (mut server, lines) = started(&lab, "server", "nats-server", &["-a", &ip, "-p", "4222"])?;
+        let echo = bed.serve(&program, &["serve", "echo", "--bind", &target])?;
+        let (mut server, lines) = started(&bed.lab, "server", "nats-server", &["-a", &ip, "-p", "4222"])?;
         awaited(&mut server, &lines, "Server is ready")?;
-        Ok(Self { lab, program, target, nats, _servers: [echo, Running::new(server)] })
+        Ok(Self { bed, program, target, nats, _servers: [echo, Running::new(server)] })
     }
 
-    fn agent(&self, number: usize) -> Result<Running> {
+    /// `root`: it may use the kernel engine.
+    fn agent(&self, number: usize, root: bool) -> Result<Running> {
         let name = format!("a{number:02}");
         let arguments =
             ["agent", "--nats", &self.nats, "--name", &name, "--allow", &self.target, "--max-rate", "none"];
-        let (mut agent, lines) = started(&self.lab, "client", &self.program, &arguments)?;
+        let user: &[&str] = if root { &["--user", "root"] } else { &[] };
+        let arguments = [&arguments[..], user].concat();
+        let (mut agent, lines) = started(&self.bed.lab, "client", &self.program, &arguments)?;
         awaited(&mut agent, &lines, "ready for loads")?;
         Ok(Running::new(agent))
     }
 
     /// The result of a load.
     fn result(&self, arguments: &[&str]) -> Result<Value> {
-        let mut command = self.lab.machine("client")?.command(&self.program);
+        let mut command = self.bed.lab.machine("client")?.command(&self.program);
         let output = command.args(arguments).stdin(Stdio::null()).output().context("cannot run the load")?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "udpath {}: {}", arguments.join(" "), said.trim());
