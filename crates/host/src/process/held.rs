@@ -42,19 +42,18 @@ impl Process {
     /// The process's socket descriptors, and their inodes.
     pub(super) fn sockets(&self) -> Result<Vec<(u32, u32)>, Error> {
         let folder = format!("/proc/{}/fd", self.pid);
-        let what = || format!("list the descriptors of process {}", self.pid);
         let entries = match fs::read_dir(&folder) {
             Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {
                 return Err(Error::NoProcess { pid: self.pid });
             }
-            entries => entries.map_err(|cause| Error::answered(what(), cause, NEEDS))?,
+            entries => entries.map_err(|cause| self.not_listed(cause))?,
         };
         let mut found = Vec::new();
         for entry in entries.flatten() {
             let target = match fs::read_link(entry.path()) {
                 // Closed while the list was read.
                 Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => continue,
-                target => target.map_err(|cause| Error::answered(what(), cause, NEEDS))?,
+                target => target.map_err(|cause| self.not_listed(cause))?,
             };
             let inode = target.to_str().and_then(socket_inode);
             let fd = entry.file_name().to_str().and_then(|name| name.parse().ok());
@@ -62,6 +61,15 @@ impl Process {
         }
         found.sort_unstable();
         Ok(found)
+    }
+
+    /// Why its descriptors cannot be listed. Of a process that ends meanwhile, /proc says ESRCH on the way to a file and EACCES at a link.
+    fn not_listed(&self, cause: std::io::Error) -> Error {
+        let ended = || matches!(Self::open(self.pid), Err(Error::NoProcess { .. }));
+        if cause.raw_os_error() == Some(libc::ESRCH) || ended() {
+            return Error::NoProcess { pid: self.pid };
+        }
+        Error::answered(format!("list the descriptors of process {}", self.pid), cause, NEEDS)
     }
 
     /// A duplicate of a descriptor. `None` if it has just been closed. Must not be kept: see the module's header.
@@ -119,4 +127,30 @@ pub fn identify(pid: u32, inode: u32) -> Result<SocketId, Error> {
 /// `socket:[4026]`.
 pub(super) fn socket_inode(target: &str) -> Option<u32> {
     target.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// On a busy machine processes end at any moment of a scan.
+    #[test]
+    fn a_process_that_ends_meanwhile_is_no_process() {
+        for _ in 0..300 {
+            let mut child = Command::new("true").spawn().unwrap();
+            let pid = child.id();
+            std::thread::scope(|scope| {
+                scope.spawn(move || child.wait().unwrap());
+                loop {
+                    match Process::open(pid).and_then(|process| process.sockets()) {
+                        Ok(_) => {}
+                        Err(Error::NoProcess { .. }) => break,
+                        Err(other) => panic!("{other}"),
+                    }
+                }
+            });
+        }
+    }
 }
