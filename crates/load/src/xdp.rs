@@ -31,6 +31,7 @@ mod lane;
 mod live;
 mod mailbox;
 mod open;
+mod progress;
 mod routes;
 mod table;
 mod transmit;

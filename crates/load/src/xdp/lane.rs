@@ -5,6 +5,8 @@ use udpath_stack::frame::{BURST, Burst, Frame};
 use udpath_stack::port::xdp::XdpPort;
 use udpath_stack::port::{Completions, Port};
 
+use super::progress::SendProgress;
+
 /// A request in a frame that the port has not taken yet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Staged {
@@ -20,29 +22,7 @@ pub(super) struct Lane {
     free: Burst,
     frames: Burst,
     staged: ArrayVec<Staged, BURST>,
-    progress: SendProgress,
     completions: Completions,
-}
-
-/// The port's counts at the last check.
-#[derive(Debug, Clone, Copy, Default)]
-struct SendProgress {
-    /// Calls that failed, and requests that the queue dropped.
-    trouble: u64,
-    /// Requests that left, and were not dropped.
-    gone: u64,
-}
-
-impl SendProgress {
-    /// Adopts the counts of `now`. Returns whether sending failed since the last check and no request left.
-    ///
-    /// A dropped frame counts as trouble at once, and as sent until it is collected. So `gone` may be too low for a
-    /// while, and only a new maximum means that something left.
-    fn advance(&mut self, now: Self) -> bool {
-        let stuck = now.trouble > self.trouble && now.gone <= self.gone;
-        *self = Self { trouble: now.trouble, gone: now.gone.max(self.gone) };
-        stuck
-    }
 }
 
 impl Lane {
@@ -52,7 +32,6 @@ impl Lane {
             free: Burst::new(),
             frames: Burst::new(),
             staged: ArrayVec::new(),
-            progress: SendProgress::default(),
             completions: Completions::default(),
         }
     }
@@ -101,15 +80,14 @@ impl Lane {
         self.completions.clear();
     }
 
-    /// Whether, since the last check, sending failed and no request left. Makes a system call.
-    pub(super) fn is_stuck(&mut self) -> bool {
+    /// What it has sent so far. Makes a system call.
+    pub(super) fn progress(&mut self) -> SendProgress {
         let statistics = self.port.statistics();
         let left = self.port.counts().transmitted - self.port.sending() as u64;
-        let now = SendProgress {
+        SendProgress {
             trouble: statistics.link_down + statistics.failed + statistics.dropped_sending,
             gone: left.saturating_sub(statistics.dropped_sending),
-        };
-        self.progress.advance(now)
+        }
     }
 
     /// Returns all frames; returns how many requests were never sent.
@@ -117,22 +95,5 @@ impl Lane {
         self.port.recycle(&mut self.free);
         self.port.recycle(&mut self.frames);
         self.staged.drain(..).count() as u64
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A link went down after 100 requests: at each check some of the dropped frames are not collected yet.
-    #[test]
-    fn dropped_frames_never_count_as_sent() {
-        let mut progress = SendProgress { trouble: 0, gone: 100 };
-        let stuck = [97, 100, 92, 99, 95]
-            .map(|gone| progress.advance(SendProgress { trouble: progress.trouble + 7, gone }));
-        assert_eq!(stuck, [true; 5]);
-        // It is up again: neither single drops nor silence matter then.
-        assert!(!progress.advance(SendProgress { trouble: 36, gone: 101 }));
-        assert!(!progress.advance(SendProgress { trouble: 36, gone: 101 }));
     }
 }

@@ -16,13 +16,14 @@ use super::Sums;
 use super::lane::{Lane, Staged};
 use super::live::Live;
 use super::mailbox::{JudgedReply, Mailboxes};
+use super::progress::{SendProgress, Since};
 use super::table::Table;
 use crate::transmit::{Ledger, Transmit};
 
 /// Interval between checks that requests leave at all, nanoseconds: a system call per port each. Longer: a link that
 /// went down is noticed later.
 const CHECK_INTERVAL: u64 = 100_000_000;
-/// A thread whose ports have sent nothing for this long despite attempts gives up, nanoseconds. Shorter: a link that
+/// A thread that has sent nothing for this long despite attempts gives up, nanoseconds. Shorter: a link that
 /// flaps ends the run. Longer: a run over a removed interface wastes its whole window.
 const STUCK_TIMEOUT: u64 = 1_000_000_000;
 
@@ -51,6 +52,7 @@ pub(super) struct Frames<'a> {
     replies: Burst,
     judged: ArrayVec<JudgedReply, BURST>,
     check_at: u64,
+    progress: SendProgress,
     stuck_since: Option<u64>,
     /// This thread no longer waits for replies.
     finished: bool,
@@ -85,6 +87,7 @@ impl<'a> Frames<'a> {
             replies: Burst::new(),
             judged: ArrayVec::new(),
             check_at: CHECK_INTERVAL,
+            progress: SendProgress::default(),
             stuck_since: None,
             finished: false,
             strangers: 0,
@@ -229,10 +232,16 @@ impl Transmit for Frames<'_> {
             return;
         }
         self.check_at = now + CHECK_INTERVAL;
-        let stuck = self.lanes.iter_mut().fold(0, |stuck, lane| stuck + usize::from(lane.is_stuck()));
-        if stuck == 0 {
-            self.stuck_since = None;
-            return;
+        let live = SendProgress { trouble: self.live_dropped, gone: self.live_sent - self.live_dropped };
+        let mut sent = live;
+        self.lanes.iter_mut().for_each(|lane| sent += lane.progress());
+        match self.progress.advance(sent) {
+            Since::Left => {
+                self.stuck_since = None;
+                return;
+            }
+            Since::Idle => return,
+            Since::Failed => {}
         }
         let since = *self.stuck_since.get_or_insert(now);
         if now - since > STUCK_TIMEOUT {

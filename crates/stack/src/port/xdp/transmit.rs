@@ -88,8 +88,12 @@ impl XdpPort {
         if waiting == 0 || !self.socket.transmit.needs_wakeup() {
             return false;
         }
-        // In copy mode each call sends a batch; call as often as needed for all of them, and no more in any case.
-        for _ in 0..=waiting.div_ceil(KERNEL_BATCH) {
+        // In copy mode each call sends a batch; call as often as needed for all of them, and no more in any case. A dropped
+        // packet ends its call. Those behind it must not be left to poll(2), which sends them too, but does not say
+        // what it dropped (`xsk_poll` in net/xdp/xsk.c).
+        let mut calls = waiting.div_ceil(KERNEL_BATCH) + 1;
+        while calls > 0 {
+            calls -= 1;
             self.statistics.kicks += 1;
             match sys::kick_transmit(self.socket.as_fd()) {
                 Ok(()) => {}
@@ -97,7 +101,7 @@ impl XdpPort {
                     self.note_sent();
                     return true;
                 }
-                Err(_) => {}
+                Err(cause) => calls += u32::from(cause.raw_os_error() == Some(libc::EBUSY)),
             }
             let left = self.note_sent();
             self.unsent = left > 0;
