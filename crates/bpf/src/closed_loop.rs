@@ -35,7 +35,9 @@ pub use samples::{Judged, MAX_SAMPLE_LEN, Sample, Samples};
 pub const BUCKETS: usize = SUB * 28;
 
 /// Lost requests per slot whose late replies are still distinguished from duplicates.
-const REMEMBERED: u64 = 4;
+const REMEMBERED: usize = 4;
+/// The first word of a slot that has their numbers: `given_up` in closed_loop.h.
+const GIVEN_UP: usize = 4;
 const SUB: usize = 128;
 const POLL_ENDED: &str = "poll_ended";
 const TRACEPOINT: &str = "napi_poll";
@@ -359,7 +361,9 @@ impl Memory {
             return false;
         }
         // Recorded first: a reply that arrives right after the exchange must be found late, not a duplicate.
-        let remembered = &words[4 + (seq % REMEMBERED) as usize];
+        // It replaces one that has been answered since (0), otherwise the oldest.
+        let place = (GIVEN_UP..GIVEN_UP + REMEMBERED).min_by_key(|place| words[*place].load(Acquire));
+        let remembered = &words[place.unwrap_or(GIVEN_UP)];
         let before = remembered.swap(seq + 1, AcqRel);
         let won = words[0].compare_exchange(seq, seq + 1, AcqRel, Acquire).is_ok();
         if won {

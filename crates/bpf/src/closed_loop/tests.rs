@@ -288,16 +288,27 @@ fn foreign_payloads_on_our_ports_are_corrupt() {
 fn the_last_four_requests_given_up_are_remembered() {
     udpath_lab::needs_root!();
     let bench = Bench::new();
+    let reply = |seq| bench.run(&frame(false, PORTS[0], &bench.payload(0, seq))).0;
     let mut lost = Vec::new();
-    for _ in 0..5 {
-        let seq = bench.launch(0);
+    for round in 0..5 {
+        let mut seq = bench.launch(0);
+        // Answered requests in between, so that the numbers of the lost ones are not consecutive.
+        for _ in 0..[3, 0, 3, 7, 4][round] {
+            assert_eq!(reply(seq), XDP_TX);
+            seq += 1;
+        }
         assert!(bench.memory.give_up(0, seq));
-        lost.push(frame(false, PORTS[0], &bench.payload(0, seq)));
+        lost.push(seq);
     }
-    for reply in &lost {
-        assert_eq!(bench.run(reply).0, XDP_DROP);
+    for seq in &lost {
+        assert_eq!(reply(*seq), XDP_DROP);
     }
-    assert_eq!(bench.counters(), Counters { late: 4, duplicate: 1, received: 5, ..Counters::default() });
+    let (ok, late, duplicate) = (17, 4, 1);
+    let expected = Counters { ok, sent: ok, late, duplicate, received: ok + 5, ..Counters::default() };
+    assert_eq!(Counters { reordered: 0, ..bench.counters() }, expected);
+    // It is the oldest that was forgotten: its second reply is a duplicate as well.
+    assert_eq!(reply(lost[0]), XDP_DROP);
+    assert_eq!(bench.counters().duplicate, 2);
 }
 
 #[test]
