@@ -8,6 +8,9 @@
 # make bench   every performance claim, measured again here; writes benches/results/MACHINE-DATE.json; a bound that is missed is
 #              a result (the last line counts them), a benchmark that cannot run is an error; make bench BENCH=ladder: one
 # make figures the newest results of make bench, copied into README and docs
+# make experiments  the published experiments, repeated: out/experiments.html, out/experiments.json; as root, some 20 minutes;
+#              make experiments EXPERIMENT="ladder rps": those; make experiment-docs: that result committed, and its pages of the book
+# make schemas  docs/schemas, from the types that print the documents
 # make soak    every test with its campaigns whole; writes benches/results/soak.txt; an hour and more
 # make fuzz    every parser under the fuzzer with AddressSanitizer, until FUZZ_EXECUTIONS each, for FUZZ_SECONDS at most this time;
 #              counts in fuzz/executions.tsv, and goes on from there
@@ -26,15 +29,19 @@ FRESH_ROOT := $(CURDIR)/scripts/fresh-root.sh
 # The first build takes minutes: cargo shows on a terminal how far it is.
 QUIET := $(if $(MAKE_TERMERR),,--quiet)
 
-.PHONY: demo test check loom bench figures soak fuzz captures setup build lint docs rustdoc book transcripts unit deny
+.PHONY: demo test check loom bench figures schemas soak fuzz captures setup build lint docs rustdoc book transcripts unit deny
 
 demo: build
 	@mkdir -p out
 	@target/release/udpath boost --lab --duration 120ms --bound 2.5 --blocks 7 --report out/boost.html
 
-test: setup lint rustdoc loom
+# What tests need is fetched while the lints use the CPUs. Not $(MAKE), which `make -n` runs.
+test:
+	@scripts/setup.sh build
+	@scripts/setup.sh test & setup=$$!; make --no-print-directory lint rustdoc loom; status=$$?; wait $$setup && exit $$status
 	bash scripts/check-habits.sh
 	scripts/deny.sh --no-install
+	scripts/check-packages.sh
 	$(FRESH_ROOT) scripts/check-setup.sh
 	bash scripts/test.sh
 
@@ -57,6 +64,16 @@ bench: build
 
 figures:
 	@scripts/figures.sh
+
+.PHONY: experiments experiment-docs
+experiments: build
+	@scripts/experiments.sh run $(EXPERIMENT)
+
+experiment-docs: build
+	@scripts/experiments.sh docs
+
+schemas:
+	UDPATH_WRITE_SCHEMAS=1 cargo test -p udpath --bin udpath --locked -- schemas
 
 soak: setup
 	bash scripts/soak.sh

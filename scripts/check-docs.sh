@@ -4,6 +4,7 @@
 #   book         pages in docs/ link to pages in docs/ only; docs/SUMMARY.md lists each of them once
 #   transcripts  a block that shows a shell prompt has a marker for scripts/transcripts.sh
 #   figures      the blocks of scripts/figures.sh are those of the newest results of make bench
+#   experiments  the pages that `make experiment-docs` writes name the digest of the committed result
 #   tests        a test that a page names as `path/file.rs::name` exists
 #   words        no word that hides who does what (see CONTRIBUTING.md, English)
 #
@@ -91,6 +92,16 @@ tests() {
     done < <(grep -noE '`[a-z0-9_/]+\.rs::[a-z0-9_]+`' "$1" || true)
 }
 
+# The contents of these pages are compared by a test of the crate report, which needs a build.
+experiments() {
+    local page digest result=benches/results/experiments.json
+    [ -e "$result" ] || return 0
+    digest=$(printf '%s' "$(cat "$result")" | sha256sum | cut -d ' ' -f 1)
+    while IFS= read -r page; do
+        head -n 1 "$page" | grep -qF "sha256 $digest:" || complain "$page is not written from $result as it is; run make experiment-docs"
+    done < <(printf '%s\n' "${pages[@]}" | grep -E '^docs/experiments(/.*)?\.md$')
+}
+
 summary() {
     local page count
     [ -e docs/SUMMARY.md ] || return 0
@@ -120,6 +131,7 @@ check() {
         case $page in CHANGELOG.md | */tests/*) ;; *) words "$page" ;; esac
     done
     summary
+    experiments
     ROOT=. "$figures" --check || complain "figures of README.md or docs/ differ from the results of make bench"
     return $status
 }
@@ -137,7 +149,10 @@ prove() {
         ROOT=$work "$figures" 2>/dev/null
         printf 'fn good() {}\n' > "$work/test.rs"
         printf '# Page\n## A heading\n`test.rs::good` shows it.\n<!-- transcript host: true -->\n```\n$ true\n```\n' > "$work/docs/page.md"
-        printf -- '- [page](page.md)\n' > "$work/docs/SUMMARY.md"
+        printf -- '- [page](page.md)\n- [run](experiments.md)\n' > "$work/docs/SUMMARY.md"
+        printf '{"schema":"udpath.experiment/1"}\n' > "$work/benches/results/experiments.json"
+        printf '<!-- sha256 %s: do not edit -->\n# Run\n' "$(printf '{"schema":"udpath.experiment/1"}' | sha256sum | cut -d ' ' -f 1)" \
+            > "$work/docs/experiments.md"
     }
     sound
     "$script" "$work" || { echo "check-docs: rejects a sound tree" >&2; return 1; }
@@ -164,6 +179,7 @@ docs/page.md|`gone.rs::good` is missing\n
 docs/page.md|The user is told.\n
 docs/SUMMARY.md|- [again](page.md)\n
 docs/unlisted.md|# Unlisted\n
+benches/results/experiments.json|{"another":"result"}\n
 FAULTS
 }
 

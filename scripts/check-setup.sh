@@ -67,6 +67,12 @@ mkdir -p "$work/nfdump/usr/bin"
 printf '#!/bin/sh\n' > "$work/nfdump/usr/bin/nfcapd"
 chmod 755 "$work/nfdump/usr/bin/nfcapd"
 package nfdump 1.7.1
+mkdir -p "$work"/{slurm-client/usr/bin,slurmctld/usr/sbin,slurmd/usr/sbin,slurm-wlm-basic-plugins/usr/lib,libhwloc15/usr/lib}
+printf '#!/bin/sh\n' > "$work/slurm-client/usr/bin/srun"
+chmod 755 "$work/slurm-client/usr/bin/srun"
+for name in slurm-client slurmctld slurmd slurm-wlm-basic-plugins libhwloc15; do
+    package $name 22.05.8
+done
 
 cat > "$work/bin/apt-get" <<'STUB'
 #!/bin/sh
@@ -74,7 +80,7 @@ echo "apt-get $*" >> "$log"
 case $1 in
     update) [ ! -e "$log.offline" ] ;;
     install) for name; do touch "$packages/$name.installed"; done ;;
-    download) for name; do :; done; cp "$packages/$name"_*.deb . ;;
+    download) shift; for name; do case $name in -* | *=*) ;; *) cp "$packages/$name"_*.deb . ;; esac; done ;;
     *) exit 100 ;;
 esac
 STUB
@@ -130,7 +136,7 @@ scripts/setup.sh build 2>"$work/said" || fail "build: exit $?: $(cat "$work/said
 for name in clang libbpf-dev gcc; do
     installed | grep -qx "$name" || fail "build does not install $name: $(installed | xargs)"
 done
-for name in chromium nsd qemu-system-x86 socat tmux dpdk-dev; do
+for name in chromium nsd qemu-system-x86 socat tmux dpdk-dev sockperf; do
     ! installed | grep -qx "$name" || fail "build installs $name"
 done
 [ ! -e /var/cache/udpath ] || fail "build unpacks $(ls /var/cache/udpath)"
@@ -145,20 +151,20 @@ said=$(scripts/setup.sh build 2>&1) || fail "build, the second run: exit $?"
 touch "$log.offline"
 said=$(scripts/setup.sh 2>&1) && fail "test: succeeds without a network"
 case $said in
-    "setup: missing: "*"kernel kernel-6.1 prometheus promtool kubectl sshd chronyd snmpd freeradius nfdump; apt's sources cannot be read") ;;
+    "setup: missing: "*"kernel kernel-6.1 prometheus promtool kubectl sshd chronyd snmpd freeradius nfdump slurm; apt's sources cannot be read") ;;
     *) fail "test: without a network it says: $said" ;;
 esac
 [ ! -e /var/cache/udpath ] || fail "test: leaves $(ls /var/cache/udpath) without a network"
 rm "$log.offline"
 : > "$log"
 
-# For tests: also the peers, the kernels, prometheus, promtool, kubectl, sshd, chronyd, snmpd, nfdump, and freeradius with its modules.
+# For tests: also the peers, the kernels, prometheus, promtool, kubectl, sshd, chronyd, snmpd, nfdump, Slurm, and freeradius with its modules.
 (umask 077 && scripts/setup.sh) 2>"$work/said" || fail "test: exit $?: $(cat "$work/said")"
 grep -q '^apt-get update' "$log" || fail "test: installs without an update of the lists: $(cat "$log")"
 for name in iproute2 qemu-system-x86 nsd chromium; do
     installed | grep -qx "$name" || fail "test does not install $name: $(cat "$log")"
 done
-for name in clang dpdk-dev; do
+for name in clang dpdk-dev iperf3 sockperf; do
     ! installed | grep -qx "$name" || fail "test installs $name"
 done
 cd /var/cache/udpath
@@ -177,23 +183,26 @@ done
 [ "$(stat -c %a freeradius)" = 755 ] || fail "the folder of freeradius is closed to others"
 [ -x snmpd ] || fail "no snmpd in $(pwd)"
 [ -x nfdump/usr/bin/nfcapd ] || fail "no nfcapd in $(pwd)"
-[ "$(echo *)" = "chronyd freeradius kernel kernel-6.1 kubectl nfdump prometheus promtool snmpd sshd" ] || fail "leaves behind: $(echo *)"
+[ -x slurm/usr/bin/srun ] && [ -d slurm/usr/sbin ] && [ -d slurm/usr/lib ] || fail "no Slurm in $(pwd)"
+[ "$(echo *)" = "chronyd freeradius kernel kernel-6.1 kubectl nfdump prometheus promtool slurm snmpd sshd" ] || fail "leaves behind: $(echo *)"
 cd - >/dev/null
 
 # If nothing is missing, nothing is run or printed.
 : > "$log"
 said=$(scripts/setup.sh test 2>&1) || fail "test, the second run: exit $?"
 [ -z "$said" ] && [ ! -s "$log" ] || fail "test, the second run is not silent: $said $(cat "$log")"
-# Benchmarks need a large package as well.
+# Benchmarks also need the programs that they compare with.
 scripts/setup.sh bench 2>/dev/null || fail "bench: exit $?"
-[ "$(installed)" = dpdk-dev ] || fail "bench installs $(installed | xargs)"
+[ "$(installed | xargs)" = "dpdk-dev iperf3 sockperf" ] || fail "bench installs $(installed | xargs)"
 # What is published needs its own tools, and not those of benchmarks.
 : > "$log"
 scripts/setup.sh dist 2>/dev/null || fail "dist: exit $?"
 for name in lintian mmdebstrap buildah; do
     installed | grep -qx "$name" || fail "dist does not install $name: $(installed | xargs)"
 done
-! installed | grep -qx dpdk-dev || fail "dist installs dpdk-dev"
+for name in dpdk-dev iperf3 sockperf; do
+    ! installed | grep -qx $name || fail "dist installs $name"
+done
 [ "$(cat /var/cache/udpath/musl-aarch64/stdio.h)" = header ] || fail "dist: no headers for aarch64"
 left=$(ls -d /var/cache/udpath/musl*)
 [ "$left" = /var/cache/udpath/musl-aarch64 ] || fail "dist leaves behind: $left"

@@ -6,7 +6,7 @@
 #     scripts/setup.sh bench    also packages that only `make bench` needs
 #     scripts/setup.sh dist     also packages that only `make dist` needs
 #
-# The kernels for the tests' emulated machine, prometheus, promtool, kubectl, sshd, chronyd, snmpd, freeradius and nfdump are unpacked
+# The kernels for the tests' emulated machine, prometheus, promtool, kubectl, sshd, chronyd, snmpd, freeradius, nfdump and Slurm are unpacked
 # below /var/cache/udpath, not installed; so are musl's headers for aarch64. If nothing is missing, nothing is changed. Needs root only to install.
 set -euo pipefail
 
@@ -66,6 +66,8 @@ test     tcpdump             packet sockets for udpath to find
 test     tmux                a terminal to draw on
 test     chromium            opens the HTML report
 bench    dpdk-dev            testpmd, a baseline; a large package
+bench    sockperf            transactions, to compare load's rates with
+bench    iperf3              streams, to compare load's rates with
 dist     musl-tools          compiles C for the static program
 dist     gcc-aarch64-linux-gnu  compiles C for the one of aarch64, and links it
 dist     qemu-user-static    runs that
@@ -131,8 +133,8 @@ fetch_kernel() (
 
 # Programs whose packages would change the machine, so that only the program is extracted: prometheus would start a server
 # at each boot (tests start it themselves, and promtool checks files), so would openssh-server and snmpd, chrony would replace the
-# machine's time daemon, and kubernetes-client a newer kubectl. freeradius and nfdump, which would start servers too, are more than one
-# program: all files of their packages are extracted.
+# machine's time daemon, and kubernetes-client a newer kubectl. freeradius, nfdump and Slurm, which would start servers too, are more than
+# one program: all files of their packages are extracted.
 prometheus=$caches/prometheus
 promtool=$caches/promtool
 kubectl=$caches/kubectl
@@ -141,6 +143,7 @@ chronyd=$caches/chronyd
 snmpd=$caches/snmpd
 freeradius=$caches/freeradius
 nfdump=$caches/nfdump
+slurm=$caches/slurm
 musl=$caches/musl-aarch64
 
 # Extracts the file $2 of the package $1 as $3.
@@ -155,18 +158,22 @@ fetch_program() (
     mv "all/$2" "$3"
 )
 
-# Extracts the package $1 as the folder $2.
-fetch_package() (
-    echo "setup: unpacking $1 into $2" >&2
-    mkdir -p "$(dirname "$2")"
-    work=$(mktemp -d "$2.XXXXXX")
+# fetch_packages FOLDER PACKAGE...: extracts the packages into the folder.
+fetch_packages() (
+    folder=$1
+    shift
+    echo "setup: unpacking $* into $folder" >&2
+    mkdir -p "$(dirname "$folder")"
+    work=$(mktemp -d "$folder.XXXXXX")
     trap "rm -rf '$work'" EXIT
     cd "$work"
-    apt-get download -qq -o APT::Sandbox::User=root "$1" >/dev/null
-    dpkg-deb -x "$1"_*.deb all
-    rm -rf "$2"
-    mv all "$2"
-    chmod 755 "$2"
+    apt-get download -qq -o APT::Sandbox::User=root "$@" >/dev/null
+    for package in *.deb; do
+        dpkg-deb -x "$package" all
+    done
+    rm -rf "$folder"
+    mv all "$folder"
+    chmod 755 "$folder"
 )
 
 # Extracts musl's headers for another architecture, whose packages apt here does not know.
@@ -186,8 +193,10 @@ fetch_kubectl() { fetch_program kubernetes-client usr/bin/kubectl "$kubectl"; }
 fetch_sshd() { fetch_program openssh-server usr/sbin/sshd "$sshd"; }
 fetch_chronyd() { fetch_program chrony usr/sbin/chronyd "$chronyd"; }
 fetch_snmpd() { fetch_program snmpd usr/sbin/snmpd "$snmpd"; }
-fetch_freeradius() { fetch_package freeradius "$freeradius"; }
-fetch_nfdump() { fetch_package nfdump "$nfdump"; }
+fetch_freeradius() { fetch_packages "$freeradius" freeradius; }
+fetch_nfdump() { fetch_packages "$nfdump" nfdump; }
+# With the library that only they need.
+fetch_slurm() { fetch_packages "$slurm" slurmctld slurmd slurm-client slurm-wlm-basic-plugins libhwloc15; }
 
 missing=()
 for package in "${wanted[@]}"; do
@@ -207,6 +216,7 @@ if [ "$level" != build ]; then
     [ -x "$snmpd" ] || unpack+=(snmpd)
     [ -x "$freeradius/usr/sbin/freeradius" ] || unpack+=(freeradius)
     [ -x "$nfdump/usr/bin/nfcapd" ] || unpack+=(nfdump)
+    [ -x "$slurm/usr/bin/srun" ] || unpack+=(slurm)
 fi
 
 if [ "$level" = dist ]; then
@@ -241,6 +251,7 @@ for name in "${unpack[@]}"; do
         chronyd) fetch_chronyd ;;
         freeradius) fetch_freeradius ;;
         nfdump) fetch_nfdump ;;
+        slurm) fetch_slurm ;;
         snmpd) fetch_snmpd ;;
         musl) fetch_musl ;;
         # shellcheck disable=SC2046

@@ -3,28 +3,39 @@
 # of a fresh machine (fresh-root.sh).
 #
 #   all others        one binary after the other: a test may need the machine for itself
-#   v*                emulated machines: each keeps one CPU busy, so they run beside each other
-#   b*
-#   documentation
+#   boots, vm         emulated machines: each keeps one CPU busy, so they run at the same time
+#   beside            waits for other programs most of the time: beside them
+#   documentation     the same
 #
 # Cargo selects test binaries by name or pattern, and has no "all but": so they are told apart by their first letter.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export UDPATH_REQUIRE_ALL=1
+# Tests of one binary at the same time. As many as CPUs, the harness's default, leave them idle: most tests wait for programs.
+# More: those that share the CPUs take longer than they may.
+export RUST_TEST_THREADS=$((2 * $(nproc)))
 fresh="target.'cfg(all())'.runner = '$PWD/scripts/fresh-root.sh'"
 # udpath-bench has no tests; a harness of it would be built all the same.
-tests() { cargo test --workspace --exclude udpath-bench --locked --no-fail-fast --config "$fresh" "$@"; }
+tests() { "${prefix[@]}" cargo test --workspace --exclude udpath-bench --locked --no-fail-fast --config "$fresh" "$@"; }
 
+prefix=()
 tests --no-run || exit
 status=0
 tests --lib --bins --test '[!bv]*' || status=$?
 
-output=$(mktemp)
-trap 'rm -f "$output"' EXIT
-tests --test 'b*' > "$output" 2>&1 & beside=$!
-tests --test 'v*' || status=$?
-wait "$beside" || status=$?
-cat "$output"
-
-tests --doc || status=$?
+output=$(mktemp -d)
+trap 'rm -rf "$output"' EXIT
+declare -A lanes
+lane() { local name=$1; shift; tests "$@" > "$output/$name" 2>&1 & lanes[$name]=$!; }
+lane beside --test beside
+# Those wait for answers, these only compute.
+prefix=(nice -n 10)
+lane boots --test boots
+lane doc --doc
+# Each takes a CPU, so that more of them at once only take longer.
+tests --test vm -- --test-threads="$(nproc)" || status=$?
+for name in "${!lanes[@]}"; do
+    wait "${lanes[$name]}" || status=$?
+    cat "$output/$name"
+done
 exit "$status"

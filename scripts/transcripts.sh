@@ -449,7 +449,7 @@ CONFIG
     for number in {01..20}; do
         name=host$number
         unshare --net --mount --propagation slave sh -c 'mount -n -t sysfs sysfs /sys; exec "$@"' sh \
-            tests/tests/alone/ansible/target.sh "$folder" "$UDPATH" > "$work/$name" 2>&1 &
+            tests/tests/beside/ansible/target.sh "$folder" "$UDPATH" > "$work/$name" 2>&1 &
         background+=($!)
         until [ "$(readlink /proc/$!/ns/net)" != "$(readlink /proc/self/ns/net)" ]; do sleep 0.1; done
         ip link add "$name" netns "$controller" numrxqueues 2 numtxqueues 2 type veth peer name eth0 netns $! numrxqueues 2 numtxqueues 2

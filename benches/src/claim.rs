@@ -69,6 +69,8 @@ impl Unit {
 pub(crate) enum Bound {
     AtLeast(f64),
     Below(f64),
+    /// From the first to the second, both included.
+    Within(f64, f64),
     /// Nothing: it is shown for comparison.
     Shown,
 }
@@ -137,6 +139,7 @@ impl Claim {
         let holds = match self.bound {
             Bound::AtLeast(least) => self.value >= least,
             Bound::Below(most) => self.value < most,
+            Bound::Within(least, most) => (least..=most).contains(&self.value),
             Bound::Shown => return Verdict::Shown,
         };
         if holds && self.unmet.is_none() { Verdict::Held } else { Verdict::Missed }
@@ -165,6 +168,9 @@ impl Claim {
         match self.bound {
             Bound::AtLeast(least) => format!(">= {}{}", plain(least), self.unit.symbol()),
             Bound::Below(most) => format!("< {}{}", plain(most), self.unit.symbol()),
+            Bound::Within(least, most) => {
+                format!("{} to {}{}", plain(least), plain(most), self.unit.symbol())
+            }
             Bound::Shown => String::new(),
         }
     }

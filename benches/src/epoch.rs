@@ -9,27 +9,23 @@ mod sys;
 
 use std::cell::RefCell;
 use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Barrier, RwLock};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use udpath_advise::result::Ratio;
+use udpath_experiment::readers::{Burst, read};
 use udpath_stack::epoch::{Domain, Table};
 
 use crate::claim::{Bound, Claim, Unit};
-use crate::race::{cpu_time, pin, quantile, race, words};
+use crate::race::{quantile, race, words};
 use crate::results::Results;
 
-/// Packets looked up under one announcement.
-const BURST: usize = 32;
 /// Readers, each on its own CPU.
 const READERS: usize = 2;
 /// Length of one trial. Shorter: the start of the threads is significant. Longer: fewer blocks in the same time.
 const TRIAL: Duration = Duration::from_millis(40);
-/// Interval between replacements: far shorter than between changes of routes or sockets, so that the writer's cost
-/// counts too.
-const PUBLISH_EVERY: Duration = Duration::from_millis(1);
 
 /// Most that an epoch may add to a lookup, nanoseconds.
 const MOST_ADDED: f64 = 1.5;
@@ -58,9 +54,6 @@ impl Ports {
         self.sockets[usize::from(port)]
     }
 }
-
-/// Looks up a burst of ports; returns a result, so that the compiler cannot remove the lookup.
-type Burst<'s> = Box<dyn FnMut(&[u16; BURST]) -> u32 + Send + 's>;
 
 pub(crate) fn run(results: &mut Results) -> Result<()> {
     let plain = Ports::new(0);
@@ -200,48 +193,6 @@ pub(crate) fn run(results: &mut Results) -> Result<()> {
 }
 
 /// Packets per second of a reader's CPU time, while all readers work and `publish` is called with new versions.
-fn rate<'s>(mut reader: impl FnMut(usize) -> Burst<'s>, publish: impl Fn(u32)) -> Result<f64> {
-    let start = Barrier::new(READERS + 1);
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..READERS)
-            .map(|number| {
-                let mut look_up = reader(number);
-                let (start, stop) = (&start, &stop);
-                scope.spawn(move || -> Result<f64> {
-                    let pinned = pin(number);
-                    start.wait();
-                    pinned?;
-                    let began = cpu_time();
-                    let mut bursts = 0_u64;
-                    let mut ports = [0_u16; BURST];
-                    while !stop.load(Ordering::Relaxed) {
-                        // A hundred bursts between two checks of the flag.
-                        for _ in 0..100 {
-                            for (port, n) in ports.iter_mut().zip(0_u64..) {
-                                *port = ((bursts * 7 + n * 31) & 1023) as u16;
-                            }
-                            black_box(look_up(black_box(&ports)));
-                            bursts += 1;
-                        }
-                    }
-                    Ok((bursts * BURST as u64) as f64 / (cpu_time() - began).as_secs_f64())
-                })
-            })
-            .collect();
-        start.wait();
-        let end = Instant::now() + TRIAL;
-        let mut version = 0;
-        while Instant::now() < end {
-            std::thread::sleep(PUBLISH_EVERY);
-            version += 1;
-            publish(version);
-        }
-        stop.store(true, Ordering::Relaxed);
-        let mut sum = 0.0;
-        for thread in threads {
-            sum += thread.join().ok().context("a reader panicked")??;
-        }
-        Ok(sum / READERS as f64)
-    })
+fn rate<'s>(reader: impl FnMut(usize) -> Burst<'s>, publish: impl Fn(u32)) -> Result<f64> {
+    Ok(read(READERS, TRIAL, reader, publish)?.per_cpu_second)
 }

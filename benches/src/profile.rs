@@ -1,8 +1,8 @@
-//! The cost of profiling: a server's rate while `udpath profile` runs as a user runs it, and the time to resolve and classify
-//! samples.
+//! The cost of watching a server: its rate while `udpath profile`, or `udpath diagnose`, runs as a user runs it, and the time to
+//! resolve and classify samples.
 //!
-//! The process runs with its defaults: sampling, traced locks and drops, symbols, snapshots, the text at the end. Its whole
-//! life counts, from its start to its exit; the periods without it have the same length. Sampling alone is shown beside it.
+//! The processes run with their defaults: sampling, traced locks and drops, symbols, snapshots, the text at the end. Their whole
+//! life counts, from start to exit; the periods without them have the same length. Sampling alone is shown beside them.
 
 use std::cell::Cell;
 use std::process::{Command, Stdio};
@@ -26,16 +26,18 @@ use crate::race::race;
 use crate::results::Results;
 use crate::steady::Steady;
 
-/// The server's rate with sampling over that without.
+/// The server's rate while it is watched over that without.
 const WITHIN: f64 = 0.99;
 /// Length of alternating periods with and without sampling: about as long as the recorder leaves records in the rings.
 const MOMENT: Duration = Duration::from_millis(200);
 /// Sufficient half-width of the interval, and most blocks of four periods.
 const WIDTH: f64 = 0.002;
 const BLOCKS: usize = 200;
-/// The same for the process, whose periods take its default length, and a first period until that is known.
+/// The same for a process, whose periods take its default length, and a first period until that is known. All blocks of
+/// `diagnose`, which watches for 10 s, take 480 s: no more fit into one load.
 const PROCESS_WIDTH: f64 = 0.003;
-const PROCESS_BLOCKS: usize = 16;
+const PROFILE_BLOCKS: usize = 16;
+const DIAGNOSE_BLOCKS: usize = 12;
 const FIRST_PERIOD: Duration = Duration::from_secs(6);
 /// Samples to classify, how many of them are different, and frames of each.
 const SAMPLES: usize = 1_000_000;
@@ -46,10 +48,19 @@ const SECONDS: f64 = 1.0;
 
 pub(crate) fn run(results: &mut Results) -> Result<()> {
     let steady = Steady::start(7400)?;
-    let whole = process(&steady)?;
+    let whole = process(&steady, &["profile"], "CPU time by", PROFILE_BLOCKS)?;
     let what = "transactions while `udpath profile` runs, with its defaults / while it does not";
     results.add(&Claim::ratio("profile.process", what, &whole, Bound::AtLeast(WITHIN)));
     // A new load: one lasts ten minutes at most.
+    drop(steady);
+    let steady = Steady::start(7402)?;
+    let server = steady.server().to_string();
+    let target = format!("pid:{server}");
+    let whole =
+        process(&steady, &["diagnose", &target, "--pid", &server], "should carry about", DIAGNOSE_BLOCKS)?;
+    let what =
+        "transactions while `udpath diagnose` watches the server, with its defaults / while it does not";
+    results.add(&Claim::ratio("profile.diagnose", what, &whole, Bound::AtLeast(WITHIN)));
     drop(steady);
     let steady = Steady::start(7401)?;
     let sampling = sampling(&steady)?;
@@ -62,9 +73,10 @@ pub(crate) fn run(results: &mut Results) -> Result<()> {
     Ok(())
 }
 
-/// The server's rate while the process runs, over that in periods of the same length without it.
-fn process(steady: &Steady) -> Result<Ratio> {
+/// The server's rate while `udpath VERB` runs, over that in periods of the same length without it. `part` is what it prints.
+fn process(steady: &Steady, verb: &[&str], part: &str, blocks: usize) -> Result<Ratio> {
     let udpath = udpath()?;
+    let name = format!("udpath {}", verb[0]);
     let length = Cell::new(FIRST_PERIOD);
     let plain = || {
         steady.tps_while(|| {
@@ -72,20 +84,20 @@ fn process(steady: &Steady) -> Result<Ratio> {
             Ok(())
         })
     };
-    let profiled = || {
+    let watched = || {
         steady.tps_while(|| {
             let begin = Instant::now();
-            let output = Command::new(&udpath).arg("profile").stdin(Stdio::null()).output();
-            let output = output.context("cannot start udpath profile")?;
+            let output = Command::new(&udpath).args(verb).stdin(Stdio::null()).output();
+            let output = output.with_context(|| format!("cannot start {name}"))?;
             length.set(begin.elapsed());
             let text = String::from_utf8_lossy(&output.stdout);
             // It exits with 1 if it has findings.
-            let done = matches!(output.status.code(), Some(0 | 1)) && text.contains("CPU time by");
-            ensure!(done, "udpath profile printed: {text}{}", String::from_utf8_lossy(&output.stderr));
+            let done = matches!(output.status.code(), Some(0 | 1)) && text.contains(part);
+            ensure!(done, "{name} printed: {text}{}", String::from_utf8_lossy(&output.stderr));
             Ok(())
         })
     };
-    race("udpath profile / nothing", PROCESS_WIDTH, PROCESS_BLOCKS, plain, profiled)
+    race(&format!("{name} / nothing"), PROCESS_WIDTH, blocks, plain, watched)
 }
 
 /// The server's rate while every CPU is sampled, over that without.

@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use rustix::thread::{CpuSet, sched_setaffinity};
-use rustix::time::{ClockId, clock_gettime};
+use udpath_advise::interleave::interleave;
 use udpath_advise::result::Ratio;
-use udpath_advise::statistics::{Bound, Comparison, State};
+use udpath_advise::statistics::Bound;
+
+pub(crate) use udpath_experiment::threads::{cpu_time, pin, quantile};
 
 /// How often a race says how far it is, on stderr. More often: a log of progress. Less often: it looks stuck.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
@@ -33,23 +34,16 @@ pub(crate) fn race_of<const N: usize>(
     mut b: impl FnMut() -> Result<[f64; N]>,
 ) -> Result<[Ratio; N]> {
     let bound = Bound::new(width, blocks)?;
-    let mut comparisons: [Comparison; N] = std::array::from_fn(|_| Comparison::new(bound));
     let mut reported = Instant::now();
-    for block in 1..=blocks {
-        let trials = [a()?, b()?, b()?, a()?];
-        for (figure, comparison) in comparisons.iter_mut().enumerate() {
-            comparison.push_block(trials.map(|trial| trial[figure]))?;
-        }
+    let done = interleave(bound, &mut a, &mut b, |comparisons| {
         if reported.elapsed() >= REPORT_INTERVAL {
             let so_far = comparisons[0].interval().map(|ratio| format!(": {}", words(&ratio)));
+            let block = comparisons[0].blocks();
             eprintln!("  {what}: block {block} of at most {blocks}{}", so_far.unwrap_or_default());
             reported = Instant::now();
         }
-        if comparisons.iter().all(|comparison| matches!(comparison.state(), State::Done(_))) {
-            break;
-        }
-    }
-    let ratios: Option<Vec<Ratio>> = comparisons.iter().map(Comparison::interval).collect();
+    })?;
+    let ratios: Option<Vec<Ratio>> = done.ratios.into_iter().collect();
     let ratios = ratios.and_then(|ratios| <[Ratio; N]>::try_from(ratios).ok());
     ratios.with_context(|| format!("nothing could be measured in {blocks} blocks"))
 }
@@ -104,19 +98,6 @@ pub(crate) fn words(ratio: &Ratio) -> String {
     format!("{:.3} ({:.3}-{:.3})", ratio.ratio, ratio.low, ratio.high)
 }
 
-/// Pins the calling thread to one CPU.
-pub(crate) fn pin(cpu: usize) -> Result<()> {
-    let mut cpus = CpuSet::new();
-    cpus.set(cpu);
-    sched_setaffinity(None, &cpus).with_context(|| format!("cannot pin a thread to CPU {cpu}"))
-}
-
-/// CPU time of the calling thread so far; other threads' time on its CPU is not included.
-pub(crate) fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::try_from(time).unwrap_or_default()
-}
-
 /// The median: of an even number of values, the mean of the middle two.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
@@ -127,11 +108,4 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     } else {
         (values.get(middle.wrapping_sub(1)).copied().unwrap_or(upper) + upper) / 2.0
     }
-}
-
-/// The quantile `at` of many values, one of them.
-pub(crate) fn quantile(mut values: Vec<f64>, at: f64) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let index = (values.len() as f64 * at) as usize;
-    values.get(index).or(values.last()).copied().unwrap_or(f64::NAN)
 }

@@ -78,6 +78,7 @@ impl Results {
         let bound = match claim.bound {
             Bound::AtLeast(least) => json!({ "at_least": least }),
             Bound::Below(most) => json!({ "below": most }),
+            Bound::Within(least, most) => json!({ "at_least": least, "at_most": most }),
             Bound::Shown => Value::Null,
         };
         self.figures.push(json!({
@@ -117,21 +118,20 @@ impl Results {
         self.missed > 0
     }
 
-    /// Writes a file with the figures of `all` benchmarks: those that did not run keep what the machine's newest file says.
-    /// Returns its path; none if some did not run and there is no such file.
-    pub(crate) fn write(&self, all: &[&str]) -> Result<Option<PathBuf>> {
+    /// Writes a file with the figures of `all` benchmarks: those that did not run keep what the machine's newest file says, if
+    /// it has one. Returns its path.
+    pub(crate) fn write(&self, all: &[&str]) -> Result<PathBuf> {
         let date = self.started.split('T').next().unwrap_or_default();
         let slug = slug(&machine());
         let path = Path::new(FOLDER).join(format!("{slug}-{date}.json"));
         let mut file =
             Contents { figures: self.figures.clone(), benches: self.benches(), failed: self.failures() };
-        if self.seconds.len() < all.len() {
-            let Some(before) = newest(&slug)? else { return Ok(None) };
+        if let Some(before) = newest(&slug)?.filter(|_| self.seconds.len() < all.len()) {
             let ran = |value: &Value| self.seconds.iter().any(|(name, _)| bench(value) == Some(name));
             file.merge(Contents::read(&before)?, ran, all);
         }
         fs::write(&path, self.text(&file)).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Some(path))
+        Ok(path)
     }
 
     fn benches(&self) -> Vec<Value> {

@@ -11,8 +11,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use udpath_lab::Lab;
 use udpath_rig::DaemonProgram;
 
-/// Names that can be asked for.
-const NAMES: usize = 1_000;
+/// Names of the zone, all of which the other load asks for. Fewer: NSD answers at most 200 queries a second for each, as it is by
+/// default, and that limit is what a trial measures.
+const NAMES: usize = 5_000;
+/// How many of them the usual load asks for, whose trials are shorter.
+const USUAL: usize = 1_000;
 /// How long a server may take to start.
 const START: Duration = Duration::from_secs(20);
 
@@ -21,12 +24,9 @@ const START: Duration = Duration::from_secs(20);
 pub(super) enum Shape {
     /// 64 flows, two requests in flight each.
     Usual,
-    /// 16 flows, four requests in flight each, and of the names only a few.
+    /// 16 flows, four requests in flight each, and all names.
     Other,
 }
-
-/// How many of the names the other load asks for.
-const FEW: usize = 100;
 
 /// A running server, which a script restarts; ended when dropped.
 pub(super) struct Daemon {
@@ -47,9 +47,9 @@ impl Daemon {
         for number in 0..NAMES {
             writeln!(queries, "h{number}.example.test A")?;
         }
-        put("queries", &queries)?;
-        let few: String = queries.lines().take(FEW).flat_map(|line| [line, "\n"]).collect();
-        put("few-queries", &few)?;
+        put("all-queries", &queries)?;
+        let usual: String = queries.lines().take(USUAL).flat_map(|line| [line, "\n"]).collect();
+        put("queries", &usual)?;
         put("restart", &script(&folder, &command.join(" ")))?;
         fs::set_permissions(daemon.path("restart"), fs::Permissions::from_mode(0o755))?;
         daemon.restart(lab)?;
@@ -92,7 +92,7 @@ impl Daemon {
             }
             DaemonProgram::Chronyd => vec!["ntp".into(), target],
             _ => {
-                let names = if shape == Shape::Usual { "queries" } else { "few-queries" };
+                let names = if shape == Shape::Usual { "queries" } else { "all-queries" };
                 vec!["dns".into(), target, "--queries".into(), file(names)]
             }
         };
@@ -133,7 +133,7 @@ fn script(folder: &str, command: &str) -> String {
          \tfor i in $(seq 250); do readlink /proc/$old/exe >/dev/null 2>&1 || break; sleep 0.02; done\n\
          \tkill -9 $old 2>/dev/null\n\
          fi\n\
-         setsid {command} > {folder}/log 2>&1 < /dev/null &\n\
+         setsid $UDPATH_RUN {command} > {folder}/log 2>&1 < /dev/null &\n\
          echo $! > {folder}/pid\n"
     )
 }

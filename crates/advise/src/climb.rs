@@ -14,7 +14,7 @@ use crate::race::Entrant;
 use crate::result::{Profiles, Ratio, RungDiagnosis, RungResult, Verdict};
 use crate::server_under_test::{FAST, Home, NARROW, RSS_OFF, SERVER};
 use crate::trial::Trials;
-use crate::{Error, profiled};
+use crate::{Error, profiled, trial};
 
 /// First port of the servers: above the well-known ones, below the ephemeral range, and the lab has nothing else.
 pub(crate) const FIRST_PORT: u16 = 7000;
@@ -166,7 +166,14 @@ impl Climb<'_> {
         let (mut profiles, mut diagnoses) = (Profiles::default(), Vec::new());
         for server in [Some(first), best].into_iter().flatten().map(Entrant::server) {
             (self.watch)(&Event::Profile { name: &server.name });
-            let taken = profiled::profile(self.lab, self.config, self.protocol, server, self.stop);
+            let taken = profiled::profile(
+                self.lab,
+                self.config.engine,
+                &trial::plan(self.config, server.address),
+                self.protocol,
+                server,
+                self.stop,
+            );
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Error::Interrupted);
             }

@@ -15,6 +15,7 @@ mod profile;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use udpath_load::origin::Origin;
 use udpath_load::result::Counts;
@@ -56,7 +57,7 @@ const LOSS_ERRORS: f64 = 2.88;
 const DURATION: f64 = 0.1;
 
 /// The kind of both results.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// Climbs.
@@ -80,7 +81,7 @@ impl Kind {
 }
 
 /// Two results compared.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct CompareResult {
     /// Always [`SCHEMA`].
     pub schema: String,
@@ -99,7 +100,7 @@ pub struct CompareResult {
 }
 
 /// Something that is not the same in A and B.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Pair {
     /// What it is.
     pub what: String,
@@ -110,7 +111,7 @@ pub struct Pair {
 }
 
 /// What a figure is a number of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
     /// Per second.
@@ -122,7 +123,7 @@ pub enum Unit {
 }
 
 /// One figure of both.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Figure {
     /// What it belongs to: `rate`, `latency, sent to answered`, ...
     pub group: String,

@@ -1,7 +1,7 @@
 //! The configuration of a climb, and the progress it reports.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use udpath_load::Engine;
@@ -51,6 +51,22 @@ pub struct Config {
     pub profile: bool,
     /// The command line that repeats this climb, for the report.
     pub command: Option<String>,
+}
+
+/// How a server under test is started, besides its settings.
+pub(crate) struct Launch<'a> {
+    /// The program whose `serve` runs it.
+    pub(crate) program: &'a Path,
+    /// Options of its service.
+    pub(crate) service: &'a [OsString],
+    /// Its address is of IPv6.
+    pub(crate) ipv6: bool,
+}
+
+impl Config {
+    pub(crate) fn launch(&self) -> Launch<'_> {
+        Launch { program: &self.program, service: &self.service, ipv6: self.ipv6 }
+    }
 }
 
 /// Progress of a climb.

@@ -19,6 +19,7 @@ mod own;
 #[cfg(test)]
 mod tests;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use udpath_host::Snapshot;
 use udpath_host::map::{Map, Selection, SelectionError};
@@ -43,7 +44,7 @@ pub const DIAGNOSIS_SCHEMA: &str = "udpath.diagnosis/1";
 const WAITED: f64 = 0.25;
 
 /// What limits a machine's UDP, and why.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Diagnosis {
     /// [`DIAGNOSIS_SCHEMA`].
     pub schema: String,
@@ -73,7 +74,7 @@ pub struct Diagnosis {
 }
 
 /// A finding, with what a diagnosis adds to it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Diagnosed {
     /// The finding.
     #[serde(flatten)]

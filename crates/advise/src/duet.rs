@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use udpath_host::cpus::Cpu;
 use udpath_steer::CpuSet;
@@ -42,7 +43,7 @@ pub fn halves(cpus: &[Cpu], allowed: &CpuSet) -> Option<Sides> {
 }
 
 /// What duets were worth.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Duets {
     /// The CPUs of each side.
     pub cpus: Sides,

@@ -76,6 +76,24 @@ pub enum Error {
         #[source]
         cause: Box<udpath_lab::Error>,
     },
+    /// A calibration's trial of a single operation failed.
+    #[error("cannot time single operations on two CPUs")]
+    Operation {
+        /// The kernel's error, or what keeps the CPUs busy.
+        #[source]
+        cause: std::io::Error,
+    },
+    /// A calibration needs a profile, and there is none.
+    #[error("cannot sample {rung}: {reason}")]
+    NotSampled {
+        /// The rung.
+        rung: String,
+        /// Why.
+        reason: String,
+    },
+    /// A calibration measured no rung.
+    #[error("no rung could be measured")]
+    NothingSampled,
     /// Stopped by the caller.
     #[error("interrupted; the lab has been removed")]
     Interrupted,

@@ -3,10 +3,11 @@
 //! The only form in which udpath judges anything. [`crate::rules`] makes findings of a map and of a profile; everything
 //! else prints them.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How much a finding matters. In order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
     /// Packets are lost here.
@@ -30,7 +31,7 @@ impl Severity {
 }
 
 /// What a finding is about.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Location {
     /// An interface.
@@ -50,7 +51,7 @@ pub enum Location {
 }
 
 /// What removes the cause, or makes it cost less.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Remedy {
     /// Settings that `udpath plan` accepts.
@@ -84,7 +85,7 @@ impl Remedy {
 }
 
 /// Something that is wrong, or worth knowing.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Finding {
     /// What was found, by a name that does not change: `rss-table-short`. The same thing found in a map and in a profile
     /// has one id.

@@ -1,5 +1,6 @@
 //! A map and a profile with their findings: what `udpath show` and `udpath profile` print, plain and serialisable.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use udpath_host::Snapshot;
 use udpath_host::map::{Map, Selection, SelectionError};
@@ -15,7 +16,7 @@ pub const MAP_SCHEMA: &str = "udpath.map/2";
 pub const PROFILE_SCHEMA: &str = "udpath.profile/2";
 
 /// The path of a datagram through a machine, and what is wrong with it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct MapResult {
     /// [`MAP_SCHEMA`].
     pub schema: String,
@@ -42,7 +43,7 @@ impl MapResult {
 }
 
 /// Where CPU time goes, and what of that is remarkable.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ProfileResult {
     /// [`PROFILE_SCHEMA`].
     pub schema: String,

@@ -10,11 +10,14 @@
 //! would be measured on one core. The rung before the first real one, `one-queue`, shows what lack of RSS costs. It is
 //! a reference, never a base: every later rung spreads again.
 
+mod order;
+
 use std::borrow::Cow;
 
 use udpath_serve::Io;
 
 use crate::result::LeftOut;
+pub use order::{Place, ordered};
 
 /// Socket memory charged for a small datagram that arrived as an XDP frame: a page and its descriptor. One from a local
 /// sender is charged 832 bytes. Lower: the socket's buffer overflows and requests are lost.

@@ -23,6 +23,10 @@
 //!  result.rs      the result, plain and serialisable
 //! ```
 //! ```text
+//!  test_bed.rs    the same servers, trials and profiles in a lab that a caller has built
+//!  interleave.rs  two measurements in turn, A B B A, of whatever figures
+//! ```
+//! ```text
 //!  running.rs     the same question about a server that already runs: which changes around it help
 //!      |
 //!  search.rs      races candidates, keeps what is better, leaves each out once, measures the gain
@@ -33,17 +37,24 @@
 //!  two results of one kind ──▸ comparison/   are their loads alike? each figure with its ratio, interval and verdict
 //!                                └─ statistics/unpaired.rs: the trials of the two were not interleaved
 //! ```
+//! ```text
+//!  calibration.rs   the costs of this machine, for the crate model: trials of single operations, rungs, their fit
+//!  described.rs     a machine as the model describes it, and the costs that a profile of it shows
+//! ```
 //! A rung that does not win is undone: the next one is tried on top of the best so far, not of the last one. Nothing
 //! outside the lab stays changed: the rung `rfs` turns the machine's flow table on only during its trials.
 
 mod boost;
+pub mod calibration;
 mod climb;
 pub mod comparison;
 mod config;
+mod described;
 pub mod diagnosis;
 pub mod duet;
 mod error;
 pub mod finding;
+pub mod interleave;
 mod judged;
 pub mod ladder;
 mod machine;
@@ -57,13 +68,15 @@ mod search;
 mod server_under_test;
 pub mod statistics;
 mod summary;
+pub mod test_bed;
 mod trial;
 
 pub use boost::boost;
 pub use config::{Config, Event};
+pub use described::{DescribeError, costs_of, describe};
 pub use diagnosis::{DIAGNOSIS_SCHEMA, Diagnosis};
 pub use error::{ConfigError, Error};
 pub use finding::{Finding, Location, Remedy, Severity};
 pub use judged::{MAP_SCHEMA, MapResult, PROFILE_SCHEMA, ProfileResult};
-pub use machine::{line_rate_10g, wire_bytes};
+pub use machine::{facts as machine_facts, line_rate_10g, wire_bytes};
 pub use running::{Allow, LoadConfig, RunningConfig, RunningError, Served, Traffic, boost_running};

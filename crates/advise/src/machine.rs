@@ -9,7 +9,7 @@ use crate::result::Machine;
 
 /// The facts of this machine; one that cannot be read is left empty.
 #[must_use]
-pub(crate) fn facts(queues: u32, link: String) -> Machine {
+pub fn facts(queues: u32, link: String) -> Machine {
     let name = uname();
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();

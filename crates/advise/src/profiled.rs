@@ -20,15 +20,14 @@ use udpath_host::Snapshot;
 use udpath_host::map::Selection;
 use udpath_host::source::Folder;
 use udpath_lab::Lab;
-use udpath_load::Progress;
 use udpath_load::plan::Plan;
 use udpath_load::template::Protocol;
+use udpath_load::{Engine, Progress};
 use udpath_profile::Profile;
 use udpath_profile::facts::Focus;
 use udpath_profile::profile::Datagrams;
 use udpath_profile::recorder::{Moment, RATE, Wanted};
 
-use crate::config::Config;
 use crate::diagnosis::Diagnosis;
 use crate::judged::ProfileResult;
 use crate::server_under_test::ServerUnderTest;
@@ -47,12 +46,13 @@ const MAX_LOAD: Duration = Duration::from_secs(30);
 /// The reason why there is none; the climb is still valid. `stop` ends it early, and the caller has to check it.
 pub(crate) fn profile(
     lab: &Lab,
-    config: &Config,
+    engine: Engine,
+    plan: &Plan,
     protocol: &dyn Protocol,
     server: &ServerUnderTest,
     stop: &AtomicBool,
 ) -> Result<(ProfileResult, Option<Diagnosis>), String> {
-    let plan = Plan { duration: MAX_LOAD, ..trial::plan(config, server.address) };
+    let plan = Plan { duration: MAX_LOAD, ..plan.clone() };
     let over = &AtomicBool::new(false);
     let (opened, window) = mpsc::channel();
     let mut tally = Tally::default();
@@ -72,7 +72,7 @@ pub(crate) fn profile(
                 over.store(true, Ordering::Relaxed);
             }
         };
-        let loaded = trial::run(lab, config, &plan, protocol, server, &mut watch, over);
+        let loaded = trial::run(lab, engine, &plan, protocol, server, &mut watch, over);
         // Releases a sampler that still waits for the window.
         drop(opened);
         over.store(true, Ordering::Relaxed);

@@ -72,7 +72,7 @@ impl Climb<'_> {
         for (machine, cpus) in home.into_iter().zip(cpus) {
             let server = ServerUnderTest::start(
                 self.lab,
-                self.config,
+                &self.config.launch(),
                 self.protocol,
                 (machine, cpus),
                 &rung.name,
@@ -176,7 +176,7 @@ impl Climb<'_> {
         let (lab, config, protocol, stop) = (self.lab, self.config, self.protocol, self.stop);
         move |server| {
             let plan = trial::plan(config, server.address);
-            trial::run(lab, config, &plan, protocol, server, &mut |_: &Progress| (), stop)
+            trial::run(lab, config.engine, &plan, protocol, server, &mut |_: &Progress| (), stop)
         }
     }
 

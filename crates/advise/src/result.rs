@@ -1,5 +1,6 @@
 //! The result of a climb: every rung with its verdict.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use udpath_load::cpu::CpuUse;
 use udpath_load::origin::Origin;
@@ -14,7 +15,7 @@ use crate::judged::ProfileResult;
 pub const SCHEMA: &str = "udpath.boost/2";
 
 /// The whole climb.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct BoostResult {
     /// Always [`SCHEMA`].
     pub schema: String,
@@ -60,7 +61,7 @@ pub struct BoostResult {
 }
 
 /// What limited a rung.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct RungDiagnosis {
     /// The rung's name.
     pub rung: String,
@@ -69,7 +70,7 @@ pub struct RungDiagnosis {
 }
 
 /// A running server that was boosted from outside.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Running {
     /// The name of its program.
     pub server: String,
@@ -101,7 +102,7 @@ pub struct Running {
 }
 
 /// Settings that were applied, and end by themselves.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Fleeting {
     /// The settings.
     pub settings: Vec<String>,
@@ -112,7 +113,7 @@ pub struct Fleeting {
 }
 
 /// When a setting ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Until {
     /// When the server is restarted.
@@ -122,7 +123,7 @@ pub enum Until {
 }
 
 /// A group of settings that helps.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Helps {
     /// Its name.
     pub name: String,
@@ -138,7 +139,7 @@ pub struct Helps {
 }
 
 /// Profiles, each from an extra trial that is not scored: sampling costs CPU time.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, JsonSchema, Serialize, Deserialize)]
 pub struct Profiles {
     /// Of the first rung.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -152,7 +153,7 @@ pub struct Profiles {
 }
 
 /// Where it was measured.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Machine {
     /// Host name.
     pub hostname: String,
@@ -175,7 +176,7 @@ pub struct Machine {
 pub const LIVE: &str = "live";
 
 /// The load.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct LoadSummary {
     /// Its protocol; empty for [`LIVE`], and in results that are older than this field.
     #[serde(default)]
@@ -197,7 +198,7 @@ pub struct LoadSummary {
 }
 
 /// A rung that was not tried.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct LeftOut {
     /// Its name.
     pub name: String,
@@ -206,7 +207,7 @@ pub struct LeftOut {
 }
 
 /// Better, worse, or not shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// The first rung: nothing to compare with.
@@ -222,7 +223,7 @@ pub enum Verdict {
 }
 
 /// A ratio and its 95 % confidence interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Ratio {
     /// Point estimate.
     pub ratio: f64,
@@ -233,7 +234,7 @@ pub struct Ratio {
 }
 
 /// One rung: its configuration, its interleaved trials, its verdict.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct RungResult {
     /// Short name: `shared`, `xps`, `reuseport`, ...
     pub name: String,

@@ -16,7 +16,7 @@ use udpath_load::template::Protocol;
 use udpath_steer::CpuSet;
 
 use crate::Error;
-use crate::config::Config;
+use crate::config::Launch;
 use crate::ladder::Settings;
 
 /// A server's machine; with duets, on each side.
@@ -30,7 +30,7 @@ pub(crate) const FAST: [Home; 2] = [["fast-a", "fast-a-2"], ["fast-b", "fast-b-2
 /// Those, with a link of one queue.
 pub(crate) const NARROW: [Home; 2] = [["narrow-a", "narrow-a-2"], ["narrow-b", "narrow-b-2"]];
 /// The machine that sends the load.
-pub(crate) const CLIENT: &str = "client";
+pub const CLIENT: &str = "client";
 
 /// Limit from a server's start to its `ready` line. Its own probe gives up long before.
 const READY_TIMEOUT: Duration = Duration::from_secs(20);
@@ -41,13 +41,15 @@ const OUTPUT_LINES: usize = 20;
 
 /// A configuration and the server that runs it.
 #[derive(Debug)]
-pub(crate) struct ServerUnderTest {
+pub struct ServerUnderTest {
     pub(crate) name: String,
     pub(crate) settings: Settings,
     /// The machine it runs on.
     pub(crate) machine: &'static str,
     /// The CPUs that it and its load have for themselves, in duets.
     pub(crate) cpus: Option<CpuSet>,
+    /// The CPUs of its RPS mask, instead of all.
+    rps_cpus: Option<CpuSet>,
     pub(crate) address: SocketAddr,
     process: Child,
 }
@@ -57,7 +59,7 @@ impl ServerUnderTest {
     /// ready.
     pub(crate) fn start(
         lab: &Lab,
-        config: &Config,
+        launch: &Launch<'_>,
         protocol: &dyn Protocol,
         (machine, cpus): (&'static str, Option<&CpuSet>),
         name: &str,
@@ -65,12 +67,12 @@ impl ServerUnderTest {
         port: u16,
     ) -> Result<Self, Error> {
         let addresses = lab.address_of(machine, CLIENT)?;
-        let ip = if config.ipv6 { IpAddr::V6(addresses.ipv6) } else { IpAddr::V4(addresses.ipv4) };
+        let ip = if launch.ipv6 { IpAddr::V6(addresses.ipv6) } else { IpAddr::V4(addresses.ipv4) };
         let address = SocketAddr::new(ip, port);
-        let mut command = lab.machine(machine)?.command(&config.program);
+        let mut command = lab.machine(machine)?.command(launch.program);
         command
             .args(["serve", protocol.name(), "--json"])
-            .args(&config.service)
+            .args(launch.service)
             .args(["--bind", &address.to_string()])
             .args(["--io", settings.io.name()])
             .args(["--workers", &settings.workers.to_string()])
@@ -97,16 +99,34 @@ impl ServerUnderTest {
             end(&mut process);
             return Err(Error::NotReady { rung: name.into(), reason });
         }
-        Ok(Self { name: name.into(), settings, machine, cpus: cpus.cloned(), address, process })
+        let (name, cpus, rps_cpus) = (name.to_owned(), cpus.cloned(), None);
+        Ok(Self { name, settings, machine, cpus, rps_cpus, address, process })
+    }
+
+    /// From the next trial on, its RPS masks name these CPUs instead of all.
+    pub fn set_rps_cpus(&mut self, cpus: CpuSet) {
+        self.rps_cpus = Some(cpus);
+    }
+
+    /// The CPUs of its RPS masks; none: all.
+    pub(crate) fn rps_cpus(&self) -> Option<&CpuSet> {
+        self.rps_cpus.as_ref().or(self.cpus.as_ref())
+    }
+
+    /// Its address and port.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// Its process id.
-    pub(crate) fn pid(&self) -> u32 {
+    #[must_use]
+    pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
     /// True if the server has exited without being asked to.
-    pub(crate) fn ended(&mut self) -> bool {
+    pub fn ended(&mut self) -> bool {
         !matches!(self.process.try_wait(), Ok(None))
     }
 }

@@ -4,11 +4,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use udpath_lab::{Lab, Rps, confined, online_cpus};
-use udpath_load::Progress;
 use udpath_load::cpu::CpuUse;
 use udpath_load::plan::{Arrivals, Plan};
 use udpath_load::result::{Counts, Latency, LoadResult};
 use udpath_load::template::Protocol;
+use udpath_load::{Engine, Progress};
 use udpath_steer::CpuSet;
 
 use crate::Error;
@@ -45,7 +45,7 @@ pub(crate) fn plan(config: &Config, target: std::net::SocketAddr) -> Plan {
 /// progress a few times a second.
 pub(crate) fn run(
     lab: &Lab,
-    config: &Config,
+    engine: Engine,
     plan: &Plan,
     protocol: &dyn Protocol,
     server: &ServerUnderTest,
@@ -53,7 +53,6 @@ pub(crate) fn run(
     stop: &AtomicBool,
 ) -> Result<Option<LoadResult>, Error> {
     set_receive_steering(lab, server)?;
-    let engine = config.engine;
     let mut load = || udpath_load::run(plan, engine, protocol, watch, stop);
     let done = lab.machine(CLIENT)?.run(|| match &server.cpus {
         Some(cpus) => confined(cpus, load).map(|done| of_side(done, cpus)),
@@ -90,7 +89,7 @@ const RFS_FLOWS: u32 = 4096;
 pub(crate) fn set_receive_steering(lab: &Lab, server: &ServerUnderTest) -> Result<(), udpath_lab::Error> {
     let settings = &server.settings;
     let wanted = Rps {
-        cpus: match (&server.cpus, settings.rps) {
+        cpus: match (server.rps_cpus(), settings.rps) {
             (Some(cpus), true) => cpus.clone(),
             (None, true) => online_cpus()?,
             (_, false) => CpuSet::new(),

@@ -15,6 +15,7 @@
 pub(crate) mod agent;
 pub(crate) mod apply;
 pub(crate) mod boost;
+pub(crate) mod capacity;
 mod choice;
 pub(crate) mod compare;
 pub(crate) mod completions;
@@ -22,6 +23,7 @@ pub(crate) mod confine;
 pub(crate) mod confirm;
 pub(crate) mod diagnose;
 pub(crate) mod endpoint;
+pub(crate) mod experiment;
 pub(crate) mod export;
 pub(crate) mod fleet;
 pub(crate) mod history;
@@ -80,11 +82,15 @@ pub(crate) enum Verb {
     /// Run a UDP service over kernel sockets or AF_XDP
     Serve(serve::Args),
     /// Send transactions to a service; time and check each one
-    Load(load::Args),
+    Load(Box<load::Args>),
     /// Carry out shares of loads that `load --fleet` announces over NATS, within this machine's own limits
     Agent(agent::Args),
     /// Climb the ladder: find the fastest configuration and prove the gain
     Boost(boost::Args),
+    /// Repeat the published experiments that udpath comes from, and show published, measured and modelled figures
+    Experiment(experiment::Args),
+    /// Predict what this or another machine would carry, what limits it, and what would help next
+    Capacity(capacity::Args),
     /// Create, use and remove labs: network namespaces joined by links
     Lab(lab::Args),
     /// Show where CPU time goes: by class of work, lock, CPU and process, with a flame graph

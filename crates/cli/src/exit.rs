@@ -117,6 +117,12 @@ impl From<FolderError> for Failure {
     }
 }
 
+impl From<udpath_experiment::Error> for Failure {
+    fn from(error: udpath_experiment::Error) -> Self {
+        Self::Cannot(error.into())
+    }
+}
+
 impl From<InputError> for Failure {
     fn from(error: InputError) -> Self {
         Self::Cannot(error.into())

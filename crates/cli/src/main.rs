@@ -12,6 +12,8 @@ mod confine;
 #[cfg(test)]
 mod documented;
 mod exit;
+#[cfg(test)]
+mod schemas;
 mod terminal;
 mod verbs;
 
@@ -39,6 +41,8 @@ fn main() -> ExitCode {
         Verb::Load(args) => inside(&Place::Here, || verbs::load::run(&args)),
         Verb::Agent(args) => inside(&Place::Here, || verbs::agent::run(&args)),
         Verb::Boost(args) => verbs::boost::run(&args),
+        Verb::Experiment(args) => verbs::experiment::run(&args),
+        Verb::Capacity(args) => verbs::capacity::run(&args),
         Verb::Lab(args) => verbs::lab::run(args),
         Verb::Profile(args) => verbs::profile::run(&args),
         Verb::Predict(args) => verbs::predict::run(&args),

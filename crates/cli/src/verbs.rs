@@ -3,10 +3,12 @@
 pub(crate) mod agent;
 pub(crate) mod apply;
 pub(crate) mod boost;
+pub(crate) mod capacity;
 pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod confirm;
 pub(crate) mod diagnose;
+pub(crate) mod experiment;
 pub(crate) mod export;
 pub(crate) mod fleet;
 pub(crate) mod history;
@@ -33,3 +35,11 @@ pub(crate) mod support;
 pub(crate) mod top;
 pub(crate) mod undo;
 pub(crate) mod version;
+
+use udpath_report::shell_quoted;
+
+/// The command line of this run, quoted where a shell needs it.
+fn command() -> String {
+    let words = std::env::args_os().skip(1).map(|word| shell_quoted(&word.to_string_lossy()));
+    std::iter::once("udpath".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+}

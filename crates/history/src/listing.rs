@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use udpath_advise::comparison::{Pair, origins};
 use udpath_advise::result::{Ratio, Verdict};
@@ -19,7 +20,7 @@ pub const SCHEMA: &str = "udpath.history/1";
 pub const MAX_ANALYSED: usize = 200;
 
 /// What is searched for changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Metric {
     /// Transactions per second.
@@ -65,7 +66,7 @@ impl Metric {
 }
 
 /// The series of a history.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Listing {
     /// Always [`SCHEMA`].
     pub schema: String,
@@ -76,7 +77,7 @@ pub struct Listing {
 }
 
 /// Runs of one load on one machine.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Series {
     /// `boost`, `load` or `profile`.
     pub kind: String,
@@ -97,7 +98,7 @@ pub struct Series {
 }
 
 /// A change of level between two runs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Shift {
     /// The last run of the level before.
     pub before: i64,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use udpath_advise::ProfileResult;
@@ -14,7 +15,7 @@ use udpath_load::result::LoadResult;
 const MAX_NAME: usize = 64;
 
 /// A run of the history.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Run {
     /// Its number, which is never given again.
     pub id: i64,

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::memberships;
@@ -25,7 +26,7 @@ use known::{KNOWN, Known};
 pub use network::NetworkFile;
 
 /// Other programs that change settings.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Actors {
     /// Running daemons, and packages whose files take effect without one.
     pub list: Vec<Actor>,
@@ -48,7 +49,7 @@ impl Actors {
 }
 
 /// A program or package that changes settings.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Actor {
     /// Its name: `irqbalance`, `tuned`, ...
     pub name: String,

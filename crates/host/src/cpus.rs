@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use udpath_steer::CpuSet;
@@ -23,7 +24,7 @@ pub use power::{FrequencyPolicy, IdlePolicy, IdleState};
 pub use time::{CpuTicks, ticks};
 
 /// The processors of the machine.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Cpus {
     /// Model name.
     pub model: Option<String>,
@@ -60,7 +61,7 @@ impl Cpus {
 }
 
 /// Simultaneous multithreading, from `/sys/devices/system/cpu/smt`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Smt {
     /// `on`, `off`, `forceoff`, `notsupported`, `notimplemented`, or the number of threads per core.
     pub control: String,
@@ -69,7 +70,7 @@ pub struct Smt {
 }
 
 /// One CPU.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Cpu {
     /// Its number.
     pub number: u32,

@@ -5,10 +5,12 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A value and its source.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[schemars(rename = "Fact_of_{T}")]
 pub struct Fact<T> {
     /// The value.
     pub value: T,
@@ -24,7 +26,7 @@ impl<T> Fact<T> {
 }
 
 /// Source of a value.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Provenance {
     /// A file of procfs or sysfs, by its path.
@@ -73,7 +75,7 @@ impl fmt::Display for Provenance {
 }
 
 /// Reason for a missing value.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "kebab-case")]
 pub enum Absence {
     /// It does not exist here: no such file, no such device.
@@ -103,7 +105,7 @@ pub enum Absence {
 }
 
 /// One item that the snapshot lacks, as text.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Missing {
     /// The missing item: `owners of the UDP sockets`, `RSS table of eth0`.
     pub what: String,

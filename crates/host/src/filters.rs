@@ -25,6 +25,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::Absence;
@@ -44,7 +45,7 @@ pub struct Taken {
 }
 
 /// A rule, a chain's policy or another function of a packet filter that would have applied.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Bypassed {
     /// `nftables`, `iptables`, `ip6tables`, or `hook` for a function outside any table.
     pub filter: &'static str,
@@ -64,7 +65,7 @@ pub struct Bypassed {
 }
 
 /// Result of the evaluation.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Filters {
     /// In the order in which datagrams would have passed them, by interface.
     pub bypassed: Vec<Bypassed>,

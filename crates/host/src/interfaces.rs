@@ -1,6 +1,7 @@
 //! Network interfaces, each with everything that determines which CPU handles its packets. This module also names the
 //! types of an interface's parts that the kernel answers directly.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use udpath_steer::CpuSet;
@@ -27,7 +28,7 @@ pub use udpath_netlink::ioctl::device::Driver;
 pub use udpath_steer::rules::{FlowAction, FlowRule, Masked};
 
 /// A network interface.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Interface {
     /// Its name.
     pub name: String,
@@ -95,7 +96,7 @@ pub struct Interface {
 }
 
 /// Up, carrier, speed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct LinkState {
     /// Whether it is administratively up.
     pub up: bool,
@@ -114,7 +115,7 @@ pub struct LinkState {
 }
 
 /// Bonding settings: /sys/class/net/BOND/bonding.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Bond {
     /// `802.3ad`, `active-backup`, ...
     pub mode: Option<String>,
@@ -126,7 +127,7 @@ pub struct Bond {
 }
 
 /// Interface-wide NAPI settings: /sys/class/net/DEV. Instances may have their own.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct NapiDefaults {
     /// Number of empty polls before interrupts are re-enabled.
     pub defer_hard_irqs: Option<u32>,

@@ -1,12 +1,13 @@
 //! Counters of the IP layer that bear on datagrams, `/proc/net/snmp` and `snmp6`: fragments and what was discarded.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::text::{Malformed, optional};
 use crate::{Missing, Source};
 
 /// The IP layer of one network namespace.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Ip {
     /// IPv4.
     pub v4: Option<IpCounters>,
@@ -15,7 +16,7 @@ pub struct Ip {
 }
 
 /// Counters of one family, by the kernel's names (RFC 4293).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct IpCounters {
     /// Packets received, fragments included (`InReceives`).
     pub received: u64,

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use udpath_steer::CpuSet;
@@ -26,7 +27,7 @@ pub fn since(now: &PerCpu, earlier: &PerCpu) -> PerCpu {
 }
 
 /// An interrupt of a device.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Irq {
     /// Its number. It may change when the driver is reloaded or its queues are reconfigured.
     pub number: u32,
@@ -47,7 +48,7 @@ pub struct Irq {
 }
 
 /// An interrupt of the processor itself: timer, rescheduling, function call, ...
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ProcessorInterrupt {
     /// Its short name: `CAL`, `RES`, `LOC`, `IPI0`.
     pub name: String,
@@ -58,7 +59,7 @@ pub struct ProcessorInterrupt {
 }
 
 /// Softirqs of one kind.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Softirq {
     /// `NET_RX`, `NET_TX`, `TIMER`, ...
     pub name: String,

@@ -1,6 +1,7 @@
 //! The running kernel and its platform: release, boot parameters, hypervisor, and what it does for every packet or system
 //! call.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::processes::Seen;
@@ -11,7 +12,7 @@ use crate::{Fact, Missing, Provenance, Source};
 pub use crate::client::audit::AuditStatus;
 
 /// The running kernel and its platform.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Kernel {
     /// The output of `uname -r`: `6.18.44-amd64`. Empty if unknown.
     pub release: String,
@@ -44,7 +45,7 @@ impl Kernel {
 }
 
 /// Whether the kernel prepares audit records at system calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Audit {
     /// Disabled for this boot: no task is audited.

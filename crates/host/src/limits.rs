@@ -8,6 +8,7 @@
 //! In a container without a cgroup namespace the first is a path of the host, while the mount shows only a subtree; the
 //! mount's root names the subtree, and is stripped.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use udpath_steer::CpuSet;
@@ -16,7 +17,7 @@ use crate::text::{Malformed, cpu_list, field, noted, optional, parsed};
 use crate::{Missing, Source};
 
 /// Limits of a process.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Limits {
     /// CPUs it may run on: its own mask within that of its cpuset.
     pub cpus: Option<CpuSet>,
@@ -29,7 +30,7 @@ pub struct Limits {
 }
 
 /// A CPU time limit.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Quota {
     /// Its control group, as a path below the mount point.
     pub group: String,

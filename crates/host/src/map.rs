@@ -16,6 +16,7 @@ mod selection;
 mod sockets;
 mod view;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use cpus::{CpuMap, Shares};
@@ -32,7 +33,7 @@ use crate::{Absence, Missing, Snapshot};
 use view::View;
 
 /// The path of datagrams through the machine.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Map {
     /// When the snapshot was taken, milliseconds since 1970.
     pub taken: u64,

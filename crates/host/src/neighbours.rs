@@ -2,13 +2,14 @@
 //!
 //! The tables are the machine's: all network namespaces share their limits (`net.ipv4.neigh.default.gc_thresh3`).
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::text::{Malformed, optional};
 use crate::{Missing, Source};
 
 /// The neighbour tables.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Neighbours {
     /// Of IPv4.
     pub v4: Option<NeighbourCounters>,
@@ -17,7 +18,7 @@ pub struct Neighbours {
 }
 
 /// Counters of one table, of all CPUs together.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct NeighbourCounters {
     /// Entries now.
     pub entries: u64,

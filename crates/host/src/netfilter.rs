@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use udpath_steer::CpuSet;
@@ -14,7 +15,7 @@ pub use crate::client::hooks::{Hook, HookChain};
 pub use crate::client::netfilter::NftChain;
 
 /// Netfilter in this network namespace.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Netfilter {
     /// Tables of iptables that are loaded: `filter`, `raw`, ... Every packet traverses each of them.
     pub iptables: Option<Fact<Vec<String>>>,
@@ -47,7 +48,7 @@ impl Netfilter {
 }
 
 /// Connection tracking.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Conntrack {
     /// Connections currently tracked in this namespace. 0: no rule enables tracking, or there was no traffic.
     pub count: u64,
@@ -60,7 +61,7 @@ pub struct Conntrack {
 }
 
 /// One CPU's counters, 32 bits wide: they wrap. A counter that the kernel lacks is 0.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ConntrackCpu {
     /// Packets of a known connection (counted only by some kernels).
     pub found: u32,

@@ -1,12 +1,13 @@
 //! Packet sockets and handlers, which receive packets before the protocols.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::text::{Malformed, optional, wanted};
 use crate::{Missing, Source};
 
 /// Packet sockets and handlers. Each one that receives everything costs a clone per packet.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct PacketSockets {
     /// Packet sockets: /proc/net/packet.
     pub sockets: Vec<PacketSocket>,
@@ -15,7 +16,7 @@ pub struct PacketSockets {
 }
 
 /// A packet socket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct PacketSocket {
     /// 3: with link-layer header (`SOCK_RAW`), 2: without (`SOCK_DGRAM`), 10: the obsolete type (`SOCK_PACKET`).
     pub kind: u32,
@@ -34,7 +35,7 @@ pub struct PacketSocket {
 }
 
 /// A handler of a packet type.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct PacketHandler {
     /// EtherType in hexadecimal (`0800`), or `ALL`.
     pub kind: String,

@@ -12,6 +12,7 @@ mod threads;
 
 use std::collections::HashMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{self, Limits, Mounts};
@@ -24,7 +25,7 @@ pub use threads::{Thread, ThreadTime};
 use threads::threads;
 
 /// A process that has UDP sockets.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Process {
     /// Its PID, as the reader sees it.
     pub pid: u32,
@@ -49,7 +50,7 @@ pub struct Process {
 }
 
 /// A container, as far as a control group's name identifies it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Container {
     /// Its runtime: `docker`, `containerd`, `cri-o`, `podman`, `lxc`, `systemd-nspawn`.
     pub runtime: String,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use udpath_netlink::ethtool::channels::Channels;
@@ -17,7 +18,7 @@ use crate::{Fact, Missing, Provenance, Source, drivers};
 pub use crate::client::netdev::{Direction, NetdevQueue, QueueCounters};
 
 /// A receive queue.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct RxQueue {
     /// Its index, from 0.
     pub id: u32,
@@ -37,7 +38,7 @@ pub struct RxQueue {
 }
 
 /// A transmit queue.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct TxQueue {
     /// Its index, from 0.
     pub id: u32,

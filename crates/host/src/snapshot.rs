@@ -2,6 +2,7 @@
 //!
 //! Its counters are the kernel's, since boot or since the driver was last configured; two snapshots give rates.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::actors::{self, Actors};
@@ -26,7 +27,7 @@ use crate::{Missing, Source, processes};
 pub const SCHEMA: &str = "udpath.snapshot/2";
 
 /// The state of a machine at one moment.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Snapshot {
     /// [`SCHEMA`].
     pub schema: String,

@@ -14,6 +14,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use udpath_steer::reuseport::By;
@@ -29,7 +30,7 @@ pub use crate::client::sockets::{Owner, Socket, SocketMemory, SocketOptions};
 pub use order::{GroupOrder, Place};
 
 /// The UDP sockets of one network namespace. Unbound sockets are not listed: they receive nothing.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Sockets {
     /// By port, address and inode.
     pub list: Vec<Socket>,
@@ -53,7 +54,7 @@ impl Sockets {
 ///
 /// With `SO_REUSEPORT` they share the datagrams; with `SO_REUSEADDR` alone the last one bound gets them all. Only their
 /// options show which.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ReuseportGroup {
     /// The address they share.
     pub address: IpAddr,

@@ -14,6 +14,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use udpath_steer::CpuSet;
@@ -22,14 +23,14 @@ use crate::text::{Malformed, cpu_list, noted, parsed};
 use crate::{Absence, Missing, Source};
 
 /// The rows of `/proc/net/softnet_stat`, by CPU.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Softnet {
     /// A row for each CPU that was online.
     pub cpus: BTreeMap<u32, SoftnetCpu>,
 }
 
 /// One CPU's counters, 32 bits wide as in the kernel: they wrap. Shared by all network namespaces.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct SoftnetCpu {
     /// Packets processed here; with RPS, also those that this CPU passed on.
     pub processed: u32,

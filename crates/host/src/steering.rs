@@ -1,5 +1,6 @@
 //! Steering settings of the network namespace: RFS, RPS defaults, flow limits.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use udpath_steer::CpuSet;
@@ -8,7 +9,7 @@ use crate::text::{cpu_mask, one, optional};
 use crate::{Missing, Source};
 
 /// Steering settings of the network namespace.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Steering {
     /// Total number of RFS flows (`net.core.rps_sock_flow_entries`); 0: RFS is off.
     pub rps_sock_flow_entries: Option<u32>,
@@ -19,7 +20,7 @@ pub struct Steering {
 }
 
 /// Flow limits: `net.core.flow_limit_*`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct FlowLimit {
     /// CPUs whose backlog has a flow limit.
     pub cpus: Option<CpuSet>,

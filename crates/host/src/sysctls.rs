@@ -3,6 +3,7 @@
 //! Many of `net.core` exist only in the initial network namespace. No file identifies the namespace; the absence of all
 //! of them does.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::source::value;
@@ -11,7 +12,7 @@ use crate::{Absence, Missing, Provenance, Source};
 use SysctlScope::{Host, HostReadable, Namespace};
 
 /// One setting below `/proc/sys`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Sysctl {
     /// `net.core.rmem_max`; an interface's name is part of it: `net.ipv4.conf.eth0.rp_filter`.
     pub name: String,
@@ -22,7 +23,7 @@ pub struct Sysctl {
 }
 
 /// Scope of a setting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SysctlScope {
     /// Machine-wide, and visible only in the initial network namespace: a container can neither read nor set it.

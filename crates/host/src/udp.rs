@@ -1,12 +1,13 @@
 //! UDP counters and memory: `/proc/net/snmp`, `snmp6`, `sockstat` and `net.ipv4.udp_mem`.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::text::{Malformed, optional, wanted};
 use crate::{Missing, Source};
 
 /// UDP of one network namespace. UDP-Lite is left out: it is not used by servers.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Udp {
     /// Over IPv4.
     pub v4: Option<UdpCounters>,
@@ -17,7 +18,7 @@ pub struct Udp {
 }
 
 /// Counters of one family, as the kernel names them (RFC 4113 and its own).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct UdpCounters {
     /// Datagrams delivered to applications.
     pub in_datagrams: u64,
@@ -62,7 +63,7 @@ impl UdpCounters {
 }
 
 /// The memory of all UDP sockets of the machine, in pages of the kernel (4 KiB on x86 and most arm64).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct UdpMemory {
     /// In use, in all namespaces. Imprecise by some pages per CPU.
     pub used: u64,
@@ -71,7 +72,7 @@ pub struct UdpMemory {
 }
 
 /// Limits of the memory of all UDP sockets, in pages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct UdpMemoryLimits {
     /// Below this, the kernel does not limit socket memory.
     pub min: u64,

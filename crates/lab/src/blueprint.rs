@@ -7,6 +7,7 @@
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::LinkSpec;
@@ -21,7 +22,7 @@ pub(crate) const IPV6_PREFIX: u8 = 64;
 const FIRST_IFINDEX: u32 = 2;
 
 /// A complete lab.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Blueprint {
     /// The lab's name.
     pub name: String,
@@ -34,7 +35,7 @@ pub struct Blueprint {
 }
 
 /// A machine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct MachineBlueprint {
     /// Its name in the lab.
     pub name: String,
@@ -43,7 +44,7 @@ pub struct MachineBlueprint {
 }
 
 /// A veth pair.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct LinkBlueprint {
     /// Queues, MTU, interrupt moderation, offloads.
     pub spec: LinkSpec,
@@ -52,7 +53,7 @@ pub struct LinkBlueprint {
 }
 
 /// One end of a link.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct End {
     /// The machine it is in.
     pub machine: String,
@@ -148,7 +149,8 @@ fn mac(link: u16, side: u8) -> MacAddress {
 }
 
 /// A link-layer address; prints and serialises as `02:75:64:00:00:01`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema)]
+#[schemars(from = "String", into = "String")]
 pub struct MacAddress(pub [u8; 6]);
 
 impl fmt::Display for MacAddress {

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use error_reporter::Report;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Site;
@@ -20,7 +21,7 @@ use crate::{Blueprint, Error, MachineBlueprint, Topology, flow_table, processes,
 const MOMENT: Duration = Duration::from_secs(2);
 
 /// State of a lab.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// Its process is running, and the lab ends with it.
@@ -44,7 +45,7 @@ impl State {
 }
 
 /// A lab on this machine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Listed {
     /// Its state.
     pub state: State,

@@ -2,13 +2,14 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Which offloads are on, with the names of `ethtool -k`.
 ///
 /// On veth no hardware computes anything: with an offload on, the work is never done, because the frame does not leave
 /// the machine. Offloads affect measurements, so a lab sets them explicitly.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Offloads {
     /// `rx-checksumming`: received checksums count as verified.

@@ -1,5 +1,6 @@
 //! What a description of a lab may contain: a link's properties, the limits, and why a description is invalid.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -25,7 +26,7 @@ pub const MAX_MODERATION: u32 = 10_000;
 pub const MAX_LINKS: usize = 65_536;
 
 /// One link between two machines: a veth pair with identical ends.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkSpec {
     /// Receive and transmit queues of each end, set at creation (1 to [`MAX_QUEUES`]). Changing the number of a veth's

@@ -1,5 +1,7 @@
 //! Opens the plan's flows: a connected socket for each, with its own source address and port.
 
+mod options;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -10,6 +12,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::Error;
 use crate::plan::{Arrivals, Mode, Plan, Transport};
+
+pub(crate) use options::Granted;
 
 /// Time that a socket's receive buffer must hold replies for while its thread is busy or waits for a CPU, seconds.
 /// Shorter: replies are lost in the generator. Longer: more kernel memory.
@@ -46,6 +50,7 @@ fn open_one(plan: &Plan, flow: u32, ports: &mut SourcePorts) -> Result<OwnedFd, 
             cause: e.into(),
             hint: if e == Errno::MFILE { " (use fewer flows or raise `ulimit -n`)" } else { "" },
         })?;
+    options::set(&plan.sockets, socket.as_fd())?;
     size_buffer(plan, &socket);
     bind_source(plan, flow, target, &socket, ports)?;
     match plan.transport {
@@ -167,7 +172,8 @@ fn bind_source(
 /// Sizes the receive buffer for what may arrive while the thread is busy. Best effort: a smaller one is not an error, and
 /// what it drops is counted and reported.
 fn size_buffer(plan: &Plan, socket: &OwnedFd) {
-    if plan.transport == Transport::Tcp || plan.mode != Mode::Rr {
+    let chosen = plan.sockets.receive_buffer.is_some();
+    if chosen || plan.transport == Transport::Tcp || plan.mode != Mode::Rr {
         return;
     }
     let datagrams = match plan.arrivals {
@@ -176,10 +182,7 @@ fn size_buffer(plan: &Plan, socket: &OwnedFd) {
     };
     let bytes = (datagrams * (plan.size + DATAGRAM_OVERHEAD) as f64) as usize;
     if bytes > BUFFER_LEN.0 {
-        let bytes = bytes.min(BUFFER_LEN.1);
-        if sockopt::set_socket_recv_buffer_size_force(socket.as_fd(), bytes).is_err() {
-            let _ = sockopt::set_socket_recv_buffer_size(socket.as_fd(), bytes);
-        }
+        let _ = options::set_receive_buffer(socket.as_fd(), bytes.min(BUFFER_LEN.1));
     }
 }
 

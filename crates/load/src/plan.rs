@@ -10,6 +10,7 @@
 mod error;
 mod schedule;
 mod segment;
+mod sockets;
 mod words;
 
 use std::net::{IpAddr, SocketAddr};
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 pub use error::PlanError;
 pub use schedule::{Intended, Schedule};
 pub use segment::{MAX_SEGMENTS, Segment};
+pub use sockets::{MAX_BUFFER, SocketOptions};
 
 /// Largest UDP payload over IPv4, bytes: 65,535 less the IP and UDP headers.
 pub const MAX_SIZE: usize = 65_507;
@@ -144,6 +146,9 @@ pub struct Plan {
     /// or a receiver on this machine, separates (GSO). Each is a datagram of its own. It saves CPU time, but to a
     /// receiver behind a veth or the loopback the requests arrive as one packet, which costs it less than a network's would.
     pub gso: bool,
+    /// Options of the flows' kernel sockets; the socket engine only.
+    #[serde(default)]
+    pub sockets: SocketOptions,
     /// The share of the plan that this machine carries out.
     pub segment: Segment,
     /// When the warm-up begins (`CLOCK_REALTIME`); none: as soon as the flows are open.
@@ -171,6 +176,7 @@ impl Plan {
             seed: 1,
             threads: 1,
             gso: false,
+            sockets: SocketOptions::default(),
             segment: Segment::WHOLE,
             start_at: None,
             clock_ahead_ns: 0,
@@ -184,6 +190,7 @@ impl Plan {
     pub fn check(&self) -> Result<(), PlanError> {
         self.check_ends()?;
         self.check_arrivals()?;
+        self.check_sockets()?;
         self.check_amounts()
     }
 

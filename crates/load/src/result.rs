@@ -7,6 +7,7 @@
 //! `reordered` counts some of the ok and late ones. [`Counts::check`] checks both identities. One-way modes have no
 //! replies: `ok` is the receiver's report, `lost` the rest, and both are 0 if there is no report.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cpu::CpuUse;
@@ -24,7 +25,7 @@ pub(crate) use series::Slices;
 pub const SCHEMA: &str = "udpath.load/1";
 
 /// One measured run of one plan against one target.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct LoadResult {
     /// Always [`SCHEMA`].
     pub schema: String,
@@ -95,7 +96,7 @@ pub struct LoadResult {
 }
 
 /// How many intact replies said the same.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Kind {
     /// What they said, as the protocol calls it.
     pub name: String,
@@ -116,7 +117,7 @@ impl Kind {
 }
 
 /// The outcome of every request and every reply.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Counts {
     /// Requests handed to the kernel or the driver.
     pub sent: u64,
@@ -200,7 +201,7 @@ impl Counts {
 }
 
 /// The receiver's report of a one-way run.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Delivered {
     /// Datagrams the receiver counted during the run; over TCP whole messages, by their bytes.
     pub datagrams: u64,
@@ -215,7 +216,7 @@ pub struct Delivered {
 }
 
 /// Throughput of one core at each end of a run. None where the CPU time of that end is unknown.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct PerCore {
     /// Datagrams sent (one way), or answered, per core of the generator's sending threads.
     pub sender: Option<Core>,
@@ -227,7 +228,7 @@ pub struct PerCore {
 ///
 /// CPU time as the kernel charges it to the threads, user and system. Interrupts and softirqs are charged to the task
 /// they interrupt: over the loopback and a veth, the receive path is charged to the sender.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Core {
     /// CPU time used, seconds.
     pub cpu_seconds: f64,
@@ -262,7 +263,7 @@ impl Core {
 const MIN_CPU_SECONDS: f64 = 0.001;
 
 /// One latency distribution. All times in nanoseconds.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Latency {
     /// Recorded values.
     pub count: u64,
@@ -288,7 +289,7 @@ pub struct Latency {
 }
 
 /// Whether the generator was the limit.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Generator {
     /// True if there is any reason below; then the result says nothing about the server's limit.
     pub limited: bool,

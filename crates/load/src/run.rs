@@ -79,6 +79,11 @@ pub fn run(
         }
     };
     plan.check()?;
+    if engine != Engine::Socket && !plan.sockets.is_default() {
+        let what =
+            "--congestion, --sndbuf and --rcvbuf are options of kernel sockets: use --engine socket".into();
+        return Err(PlanError::Engine { engine: engine.name(), what }.into());
+    }
     if plan.size < protocol.min_size() {
         let (protocol, min) = (protocol.name(), protocol.min_size());
         return Err(PlanError::TooSmall { size: plan.size, protocol, min }.into());

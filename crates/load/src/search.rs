@@ -16,6 +16,7 @@ mod closed;
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
@@ -111,7 +112,7 @@ fn fell_behind(rate: f64, result: &LoadResult, loss: f64) -> Option<f64> {
 }
 
 /// One run of the search.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Probe {
     /// Rate offered, transactions per second; of a closed loop, that completed.
     pub rate: f64,
@@ -131,7 +132,7 @@ pub struct Probe {
 }
 
 /// The result of the search.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct FindMax {
     /// Always [`SCHEMA`].
     pub schema: String,

@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use crate::flows::Granted;
 use crate::plan::{Mode, Plan, Transport};
 use crate::record::Outcome;
 use crate::template::Protocol;
@@ -35,7 +36,9 @@ pub(crate) fn run(
     stop: &AtomicBool,
 ) -> Result<(Outcome, Option<String>), Error> {
     let mut parts: Vec<Vec<OwnedFd>> = (0..plan.threads).map(|_| Vec::new()).collect();
-    for (flow, socket) in crate::flows::open(plan)?.into_iter().enumerate() {
+    let sockets = crate::flows::open(plan)?;
+    let granted = Granted::read(&plan.sockets, sockets.first());
+    for (flow, socket) in sockets.into_iter().enumerate() {
         parts[flow % plan.threads].push(socket);
     }
     let shared = Shared::new(stop, plan.threads);
@@ -52,7 +55,10 @@ pub(crate) fn run(
     clock = Clock::new(start::await_start(plan, stop)?, plan);
     tasks.iter_mut().for_each(|task| task.ledger.clock = clock);
     let (reports, cpus) = threads::run(plan, clock, &shared, tasks, work, progress)?;
-    Ok(threads::conclude("socket", plan, protocol, reports, cpus))
+    let (mut outcome, cut) = threads::conclude("socket", plan, protocol, reports, cpus);
+    outcome.evidence.notes.extend(granted.note);
+    outcome.warnings.extend(granted.warnings);
+    Ok((outcome, cut))
 }
 
 fn work(task: Task<'_>) -> Report {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use udpath_bpf::SelectionRule as Rule;
 use udpath_steer::CpuSet;
@@ -40,7 +41,7 @@ pub struct Config {
 }
 
 /// Which instance gets a datagram.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Choose {
     /// By the hash of its flow: a flow stays with one instance.

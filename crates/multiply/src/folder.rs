@@ -16,12 +16,13 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use udpath_tune::services::SUPERVISORS;
 
 use crate::Error;
 use crate::cgroup::Cgroup;
 
 /// Where the folders are.
-const FOLDERS: &str = "/run/udpath/multiply";
+const FOLDERS: &str = SUPERVISORS;
 /// Longest name: part of the path of a socket, which has 107 bytes.
 const MAX_NAME: usize = 64;
 /// Attempts to lock a folder that another process removes at the same time.

@@ -7,13 +7,14 @@
 //! The boundaries are those of the kernel's own accounting (kernel/sched/cputime.c), so that the shares can be compared
 //! with /proc/stat. A timer's samples never stop inside a hard interrupt's own entry: interrupts are off there.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::perf::Mode;
 use crate::symbols::Frame;
 
 /// On whose behalf a CPU worked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Context {
     /// A hard interrupt.

@@ -5,13 +5,17 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Profile;
 use crate::classes::Class;
 
+/// Version of the JSON format; incremented when a field changes its meaning or is removed.
+pub const SCHEMA: &str = "udpath.profile-diff/1";
+
 /// What costs are divided by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
     /// Datagrams received and sent.
@@ -49,7 +53,8 @@ impl Unit {
 }
 
 /// The cost of one item in both profiles.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[schemars(rename = "Pair_of_{T}")]
 pub struct Pair<T> {
     /// The item.
     pub of: T,
@@ -74,8 +79,10 @@ impl<T> Pair<T> {
 }
 
 /// Two profiles compared.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Difference {
+    /// Always [`SCHEMA`].
+    pub schema: String,
     /// What costs are divided by.
     pub unit: Unit,
     /// Is other programs' time left out? See [`leaves_out`].
@@ -106,6 +113,7 @@ impl Difference {
         let busy = |profile: &Profile| if charged { profile.charged() } else { profile.busy() };
         let busy = cost([busy(a), busy(b)]);
         Self {
+            schema: SCHEMA.into(),
             unit,
             charged,
             busy: Pair { of: (), a: busy.0, b: busy.1 },
@@ -141,7 +149,8 @@ impl Difference {
 }
 
 /// Digits in groups of three: `3,763`.
-fn grouped(value: u64) -> String {
+#[must_use]
+pub fn grouped(value: u64) -> String {
     let digits = value.to_string();
     let groups: Vec<&str> =
         digits.as_bytes().rchunks(3).rev().filter_map(|group| str::from_utf8(group).ok()).collect();

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use udpath_host::processes;
 use udpath_host::snapshot::Snapshot;
@@ -14,7 +15,7 @@ use udpath_host::source::Source;
 const MOST_SOCKETS: usize = 256;
 
 /// What a profile is about. Empty: the whole machine.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Focus {
     /// The processes that serve this UDP port.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -25,7 +26,7 @@ pub struct Focus {
 }
 
 /// Context of the samples.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Facts {
     /// The requested focus.
     #[serde(default)]
@@ -48,7 +49,7 @@ pub struct Facts {
 }
 
 /// A UDP socket that is bound and not connected.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct BoundSocket {
     /// The local address.
     pub local: SocketAddr,
@@ -59,7 +60,7 @@ pub struct BoundSocket {
 }
 
 /// A packet socket and its process.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct PacketSocketOwner {
     /// Its inode, as /proc/PID/fd shows it.
     pub inode: u64,

@@ -27,6 +27,7 @@ use std::thread::{self, JoinHandle, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use error_reporter::Report;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use udpath_bpf::Error;
 use udpath_bpf::trace::{self as bpf, LockWaits, Run, SkbDelays, SkbDrops, SoftirqRuns, Tracer};
@@ -48,7 +49,7 @@ pub use times::{Length, Times};
 const METERED: Duration = Duration::from_millis(250);
 
 /// A group of tracepoints.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
     /// Waits for locks.
@@ -108,7 +109,7 @@ impl FromStr for Source {
 }
 
 /// Results of tracing.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, JsonSchema, Serialize, Deserialize)]
 pub struct Traces {
     /// Waits for locks.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -131,7 +132,7 @@ pub struct Traces {
 }
 
 /// A source that this kernel does not support or this user may not use.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Absent {
     /// The source.
     pub source: Source,
@@ -141,7 +142,7 @@ pub struct Absent {
 
 /// The cost of a program, as counted by the kernel for a short time. The dispatch to the program, about 10 ns per run,
 /// is not included.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Cost {
     /// The source that it belongs to.
     pub source: Source,

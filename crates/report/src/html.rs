@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! page.html   head, policy, style, what it comes to, figures     filled from Head
-//!    └─ boost.html  load.html  profile.html  difference.html  compare.html  machines.html     a struct each, in the file of that name
+//!    └─ boost.html  load.html  profile.html  difference.html  compare.html  machines.html  experiment.html     a struct each, in the file of that name
 //!         parts: tables, notice, flame, change, traces           macros; what fills them stands in the file of that name
 //! ```
 
@@ -12,6 +12,7 @@ pub(crate) mod boost;
 mod change;
 pub(crate) mod compare;
 pub(crate) mod difference;
+pub(crate) mod experiment;
 mod flame;
 pub(crate) mod load;
 pub(crate) mod machines;

@@ -1,14 +1,16 @@
 //! Reads and writes results as JSON. The `schema` field identifies a document; it is checked first, so that a wrong
 //! file is reported as such, not as "missing field `version`".
 
+mod header;
+
 use std::path::Path;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use serde_json::error::Category;
 use udpath_advise::result::{self as boost, BoostResult};
 use udpath_advise::{PROFILE_SCHEMA, ProfileResult};
+use udpath_experiment::outcome::{self as experiment, ExperimentResult};
 use udpath_load::result::{self as load, LoadResult};
 
 use crate::file::{InputError, read_input};
@@ -26,6 +28,8 @@ pub enum Document {
     Load(LoadResult),
     /// Output of `udpath profile --json`.
     Profile(ProfileResult),
+    /// Output of `udpath experiment --json`.
+    Experiment(ExperimentResult),
 }
 
 impl Document {
@@ -36,6 +40,7 @@ impl Document {
             Self::Boost(_) => "boost",
             Self::Load(_) => "load",
             Self::Profile(_) => "profile",
+            Self::Experiment(_) => "experiment",
         }
     }
 }
@@ -106,8 +111,8 @@ fn without_controls(cause: &serde_json::Error) -> String {
 }
 
 /// The accepted documents, for error messages.
-const EXPECTED: &str =
-    "a result of udpath boost, load or profile (schema udpath.boost/2, udpath.load/1 or udpath.profile/2)";
+const EXPECTED: &str = "a result of udpath boost, load, profile or experiment (schema udpath.boost/2, udpath.load/1, udpath.profile/2 or \
+     udpath.experiment/1)";
 
 /// Reads the result in the file `path`; `-` is standard input.
 ///
@@ -138,22 +143,21 @@ pub fn parse(bytes: &[u8], name: &str) -> Result<Document, ReadError> {
     if bytes.trim_ascii().is_empty() {
         return Err(ReadError::Empty { name });
     }
-    let value: Value = match serde_json::from_slice(bytes) {
-        Ok(value) => value,
+    let found = match header::schema(bytes) {
+        Ok(Some(found)) => found,
+        Ok(None) => return Err(ReadError::NoSchema { name }),
         Err(e) if e.classify() == Category::Eof => {
             return Err(ReadError::Truncated { name, line: e.line(), column: e.column() });
         }
         Err(cause) => return Err(ReadError::NotJson { name, cause }),
     };
-    let Some(found) = value.get("schema").and_then(Value::as_str) else {
-        return Err(ReadError::NoSchema { name });
-    };
-    match found {
+    match found.as_str() {
         boost::SCHEMA => typed(bytes, name, boost::SCHEMA).map(Document::Boost),
         load::SCHEMA => typed(bytes, name, load::SCHEMA).map(Document::Load),
         PROFILE_SCHEMA => typed(bytes, name, PROFILE_SCHEMA).map(Document::Profile),
+        experiment::SCHEMA => typed(bytes, name, experiment::SCHEMA).map(Document::Experiment),
         other => {
-            let ours = ["udpath.boost/", "udpath.load/", "udpath.profile/"]
+            let ours = ["udpath.boost/", "udpath.load/", "udpath.profile/", "udpath.experiment/"]
                 .iter()
                 .any(|kind| other.starts_with(kind));
             let hint = match (ours, other.starts_with("udpath.")) {
@@ -168,9 +172,12 @@ pub fn parse(bytes: &[u8], name: &str) -> Result<Document, ReadError> {
     }
 }
 
-/// Parses the text a second time, into its type: only then does the error contain the line of an invalid field.
+/// Parses the text a second time, into its type. What its header skipped may not be JSON.
 fn typed<T: DeserializeOwned>(bytes: &[u8], name: String, schema: &'static str) -> Result<T, ReadError> {
-    serde_json::from_slice(bytes).map_err(|cause| ReadError::Malformed { name, schema, cause })
+    serde_json::from_slice(bytes).map_err(|cause| match cause.classify() {
+        Category::Syntax => ReadError::NotJson { name, cause },
+        _ => ReadError::Malformed { name, schema, cause },
+    })
 }
 
 /// One line of JSON with a line break. Non-finite figures become `null`.
@@ -202,17 +209,25 @@ mod tests {
 
     #[test]
     fn each_wrong_file_gets_its_own_sentence() {
-        assert!(error("").starts_with("x.json is empty: expected a result of udpath boost, load or profile"));
+        assert!(
+            error("").starts_with(
+                "x.json is empty: expected a result of udpath boost, load, profile or experiment"
+            )
+        );
         assert!(error(" \n").starts_with("x.json is empty"));
         assert!(
             error("{\"schema\":\"udpath.boost/2\",\"rungs\":[{")
                 .contains("is truncated at line 1, column 37")
         );
         let html = error("<html>");
-        assert!(html.starts_with("x.json is not JSON (expected a result of udpath boost, load or profile"));
+        assert!(html.starts_with(
+            "x.json is not JSON (expected a result of udpath boost, load, profile or experiment"
+        ));
         assert!(html.ends_with(": expected value at line 1 column 1"), "{html}");
         assert!(error("{}").contains("has no \"schema\" field"));
-        assert!(error("[1]").contains("has no \"schema\" field"));
+        for other in ["[1]", "3", "-1.5", "true", "null", "\"udpath.load/1\""] {
+            assert!(error(other).contains("has no \"schema\" field"), "{other}");
+        }
         assert!(error("{\"schema\":7}").contains("has no \"schema\" field"));
         assert!(error("{\"schema\":\"udpath.boost/1\"}").ends_with("written by another version of udpath"));
         assert!(error("{\"schema\":\"udpath.serve/1\"}").ends_with("does not render this kind of result"));
@@ -222,6 +237,10 @@ mod tests {
                 .contains("schema udpath.load/1: missing field `protocol`")
         );
         assert!(parse(b"\xff\xfe{", "x.json").is_err());
+        // What the header skips.
+        let text = b"{\"schema\":\"udpath.load/1\",\"protocol\":\"\xff\"}";
+        let error = parse(text, "x.json").expect_err("not a result");
+        assert!(error.to_string().contains("is not JSON"), "{error}");
     }
 
     #[test]

@@ -2,23 +2,27 @@
 //!
 //! ```text
 //! BoostResult, LoadResult, ProfileResult ─▸ json       to and from a file; the schema is checked first
+//! ExperimentResult                           (each of the four)
 //!                                        ─▸ terminal   one screen: the conclusion, then aligned tables
 //!                                        ─▸ html       one file: charts (svg), their tables, how to read them
 //! two of them, compared                  ─▸ the same three
 //! Listing: the history of results        ─▸ terminal, with a plot
 //! FleetReport: many machines             ─▸ the same three
 //! MapResult                              ─▸ terminal, metrics, and top: live, on a whole screen
+//! CapacityResult, a calibration          ─▸ terminal, with a plot
 //! Diagnosis                              ─▸ terminal, and its changes line by line
 //! what serve, lab, predict, support and the verbs of settings return ─▸ terminal
 //!
 //! units       every figure is formatted in one place        scale       axes and their ticks
 //! words       sentences that both renderings share          flame       stacks that begin alike, as one tree
 //! finding     findings as sentences                         time_line   CPUs slice by slice
+//! docs        experiments as pages of the book
 //! file        read up to a limit; written whole or not at all
 //! ```
 //! The results are plain data from elsewhere, possibly from an edited file: this crate does not assume that they are
 //! finite, ordered or short, and escapes all of their text for the terminal and the page. It measures nothing.
 
+mod docs;
 mod file;
 mod finding;
 mod flame;
@@ -40,11 +44,13 @@ use std::path::Path;
 use udpath_advise::ProfileResult;
 use udpath_advise::comparison::CompareResult;
 use udpath_advise::result::BoostResult;
+use udpath_experiment::ExperimentResult;
 use udpath_fleet::machines::FleetReport;
 use udpath_load::result::LoadResult;
 use udpath_profile::Profile;
 use udpath_profile::difference::Difference;
 
+pub use docs::{DocsFile, experiment_docs};
 pub use file::{InputError, WriteError, check_writable, read_input, write_whole};
 pub use json::{Document, ReadError, parse, read, read_with_text, to_json, to_pretty_json};
 pub use metrics::{
@@ -53,10 +59,12 @@ pub use metrics::{
 };
 pub use terminal::Style;
 pub use terminal::boost::text as boost_text;
+pub use terminal::capacity::{calibration as calibration_text, text as capacity_text};
 pub use terminal::changes::{
     applied as applied_text, applied_sentence, status as status_text, status_findings, undone_sentence,
 };
-pub use terminal::diagnosis::{change_json, change_text, text as diagnosis_text};
+pub use terminal::diagnosis::{CHANGE_SCHEMA, ChangeLine, change_json, change_text, text as diagnosis_text};
+pub use terminal::experiment::list as experiments_text;
 pub use terminal::fleet::text as fleet_text;
 pub use terminal::history::text as history_text;
 pub use terminal::lab::text as labs_text;
@@ -70,7 +78,7 @@ pub use terminal::search::text as search_text;
 pub use terminal::serve::{Started, started as started_text, summary as served_text};
 pub use terminal::service::text as service_text;
 pub use terminal::support::{contents as capture_text, redactions as redactions_text};
-pub use units::date;
+pub use units::{date, duration as seconds};
 pub use words::compare::unlike as unlike_sentence;
 pub use words::shell_quoted;
 
@@ -121,6 +129,20 @@ impl Render for ProfileResult {
 
     fn html(&self) -> String {
         html::profile::page(self)
+    }
+
+    fn json(&self) -> String {
+        to_json(self)
+    }
+}
+
+impl Render for ExperimentResult {
+    fn terminal(&self, style: &Style) -> String {
+        terminal::experiment::text(self, style)
+    }
+
+    fn html(&self) -> String {
+        html::experiment::page(self)
     }
 
     fn json(&self) -> String {
@@ -196,6 +218,7 @@ impl Document {
             Self::Boost(result) => result,
             Self::Load(result) => result,
             Self::Profile(result) => result,
+            Self::Experiment(result) => result,
         }
     }
 }

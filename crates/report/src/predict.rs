@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use udpath_host::processes::Thread;
 use udpath_steer::Flow;
@@ -10,10 +11,10 @@ use udpath_steer::predict::{Amount, Path, SourcePorts, Spread, Verification, Wan
 use crate::json::to_pretty_json;
 
 /// Version of the JSON format; incremented when a field changes its meaning or is removed.
-const SCHEMA: &str = "udpath.predict/2";
+pub const SCHEMA: &str = "udpath.predict/2";
 
 /// A socket that a flow may reach, and its readers.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub struct Receiver<'a> {
     /// Its place in bind order, from 0.
     pub socket: usize,
@@ -26,7 +27,7 @@ pub struct Receiver<'a> {
 }
 
 /// A process that has a socket open.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub struct Reader<'a> {
     /// Its pid.
     pub pid: u32,
@@ -53,6 +54,51 @@ pub struct Spreads<'a> {
     pub cpus: Option<u32>,
 }
 
+/// A flow, its path, and the candidate sockets: the JSON of a predicted path.
+#[derive(JsonSchema, Serialize)]
+pub struct PathDocument<'a> {
+    schema: &'static str,
+    flow: &'a Flow,
+    path: &'a Path,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    receivers: &'a [Receiver<'a>],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verification: Option<&'a Verification>,
+}
+
+/// A flow, what it is to reach, and its source ports: the JSON of a search for them.
+#[derive(JsonSchema, Serialize)]
+pub struct PortsDocument<'a> {
+    schema: &'static str,
+    flow: &'a Flow,
+    wanted: &'a Wanted,
+    #[serde(flatten)]
+    found: &'a SourcePorts,
+}
+
+/// How many flows reach each queue, CPU and socket: the JSON of many predictions.
+#[derive(JsonSchema, Serialize)]
+pub struct SpreadDocument<'a> {
+    schema: &'static str,
+    #[serde(flatten)]
+    total: Amount,
+    spread: Steps<'a>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    receivers: &'a [Receiver<'a>],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verification: Option<&'a Verification>,
+}
+
+/// The three steps of [`SpreadDocument`].
+#[derive(JsonSchema, Serialize)]
+struct Steps<'a> {
+    queues: Option<u32>,
+    queue: &'a Spread,
+    cpus: Option<u32>,
+    cpu: &'a Spread,
+    socket: &'a Spread,
+}
+
 /// The path of a flow and the candidate sockets, one of which gets the datagram.
 #[must_use]
 pub fn path_json(
@@ -61,58 +107,21 @@ pub fn path_json(
     receivers: &[Receiver<'_>],
     verification: Option<&Verification>,
 ) -> String {
-    #[derive(Serialize)]
-    struct Document<'a> {
-        schema: &'static str,
-        flow: &'a Flow,
-        path: &'a Path,
-        #[serde(skip_serializing_if = "<[_]>::is_empty")]
-        receivers: &'a [Receiver<'a>],
-        #[serde(skip_serializing_if = "Option::is_none")]
-        verification: Option<&'a Verification>,
-    }
-    to_pretty_json(&Document { schema: SCHEMA, flow, path, receivers, verification })
+    to_pretty_json(&PathDocument { schema: SCHEMA, flow, path, receivers, verification })
 }
 
 /// The source ports with which a flow reaches what is wanted.
 #[must_use]
 pub fn ports_json(flow: &Flow, wanted: &Wanted, found: &SourcePorts) -> String {
-    #[derive(Serialize)]
-    struct Document<'a> {
-        schema: &'static str,
-        flow: &'a Flow,
-        wanted: &'a Wanted,
-        #[serde(flatten)]
-        found: &'a SourcePorts,
-    }
     // The source port is the result.
     let flow = &flow.with_source_port(0);
-    to_pretty_json(&Document { schema: SCHEMA, flow, wanted, found })
+    to_pretty_json(&PortsDocument { schema: SCHEMA, flow, wanted, found })
 }
 
 /// The distribution of many flows.
 #[must_use]
 pub fn spreads_json(spreads: &Spreads<'_>, verification: Option<&Verification>) -> String {
-    #[derive(Serialize)]
-    struct Document<'a> {
-        schema: &'static str,
-        #[serde(flatten)]
-        total: Amount,
-        spread: Steps<'a>,
-        #[serde(skip_serializing_if = "<[_]>::is_empty")]
-        receivers: &'a [Receiver<'a>],
-        #[serde(skip_serializing_if = "Option::is_none")]
-        verification: Option<&'a Verification>,
-    }
-    #[derive(Serialize)]
-    struct Steps<'a> {
-        queues: Option<u32>,
-        queue: &'a Spread,
-        cpus: Option<u32>,
-        cpu: &'a Spread,
-        socket: &'a Spread,
-    }
     let Spreads { queue, cpu, socket, receivers, queues, cpus } = spreads;
     let spread = Steps { queues: *queues, queue, cpus: *cpus, cpu, socket };
-    to_pretty_json(&Document { schema: SCHEMA, total: queue.total(), spread, receivers, verification })
+    to_pretty_json(&SpreadDocument { schema: SCHEMA, total: queue.total(), spread, receivers, verification })
 }

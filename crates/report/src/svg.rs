@@ -6,6 +6,7 @@
 //! text is escaped, here and nowhere else.
 
 pub(crate) mod cpus;
+pub(crate) mod experiment;
 pub(crate) mod flame;
 pub(crate) mod histogram;
 pub(crate) mod ladder;

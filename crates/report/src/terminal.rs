@@ -4,10 +4,12 @@
 //! is a terminal, its width, and `NO_COLOR`.
 
 pub(crate) mod boost;
+pub(crate) mod capacity;
 pub(crate) mod changes;
 pub(crate) mod compare;
 pub(crate) mod diagnosis;
 pub(crate) mod difference;
+pub(crate) mod experiment;
 pub(crate) mod fleet;
 pub(crate) mod history;
 pub(crate) mod lab;

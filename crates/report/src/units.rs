@@ -65,7 +65,7 @@ pub(crate) fn time(nanoseconds: f64) -> String {
 }
 
 /// A duration given in seconds, for run lengths: `0.25 s`, `5 s`, `1 min 23 s`.
-pub(crate) fn duration(seconds: f64) -> String {
+pub fn duration(seconds: f64) -> String {
     if !sane(seconds) || seconds < 0.0 {
         return NONE.to_owned();
     }

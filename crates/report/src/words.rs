@@ -2,6 +2,7 @@
 
 pub(crate) mod compare;
 pub(crate) mod duets;
+pub(crate) mod experiment;
 pub(crate) mod history;
 pub(crate) mod load;
 pub(crate) mod machines;

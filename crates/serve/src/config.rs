@@ -43,7 +43,8 @@ pub struct Config {
     /// The CPUs to use. `None`: all that the process may use.
     pub cpus: Option<CpuSet>,
     /// Receive buffer to request for each socket, in bytes; `None` leaves the system default
-    /// (`net.core.rmem_default`). [`crate::SocketStatus`] has the size obtained.
+    /// (`net.core.rmem_default`). [`crate::SocketStatus`] has the size obtained. TCP: of each connection, which then has no
+    /// automatic size.
     pub receive_buffer: Option<usize>,
     /// Whether requests to a broadcast or multicast address are answered. Every socket of the port receives a copy; one
     /// worker answers, so each request gets one reply. Off by default: with a forged source address, such a request makes

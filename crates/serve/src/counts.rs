@@ -1,12 +1,13 @@
 //! Counters as plain numbers, and the identity they satisfy.
 
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use udpath_stack::counters::{DropReason as FrameDrop, Snapshot};
 
 use crate::outcome::{DropReason, SendError};
 
 /// Datagram counters: `received = answered + dropped + deferred + in_flight`, and at rest nothing is in flight.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Counts {
     /// Datagrams received.
     pub received: u64,
@@ -32,7 +33,11 @@ pub struct Counts {
 }
 
 /// Counters by [`DropReason`] and, for frames, by [`FrameDrop`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[schemars(
+    from = "std::collections::BTreeMap<String, u64>",
+    into = "std::collections::BTreeMap<String, u64>"
+)]
 pub struct Dropped {
     pub(crate) requests: [u64; DropReason::ALL.len()],
     frames: [u64; FrameDrop::COUNT],
@@ -88,7 +93,11 @@ impl Serialize for Dropped {
 }
 
 /// Counters by [`SendError`].
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema)]
+#[schemars(
+    from = "std::collections::BTreeMap<String, u64>",
+    into = "std::collections::BTreeMap<String, u64>"
+)]
 pub struct SendErrors(pub(crate) [u64; SendError::ALL.len()]);
 
 impl SendErrors {
@@ -106,7 +115,7 @@ impl Serialize for SendErrors {
 }
 
 /// Counters of TCP.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct TcpCounts {
     /// Connections accepted.
     pub accepted: u64,

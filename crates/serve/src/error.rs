@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use error_reporter::Report;
+use schemars::JsonSchema;
 use serde::Serialize;
 use udpath_steer::CpuSet;
 
@@ -112,7 +113,7 @@ impl Error {
 }
 
 /// An Io that `auto` did not choose.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, JsonSchema, Serialize)]
 pub struct Rejected {
     /// The Io.
     pub io: Io,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::counts::{Counts, TcpCounts, Unbalanced};
@@ -17,7 +18,7 @@ pub(crate) use xdp::Arrivals;
 pub use xdp::{XdpPortStatus, XdpStatus};
 
 /// The status of a server.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, JsonSchema, Serialize)]
 pub struct Status {
     /// How datagrams move.
     pub io: Io,
@@ -50,7 +51,7 @@ pub struct Status {
 }
 
 /// The status of one worker.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, JsonSchema, Serialize)]
 pub struct WorkerStatus {
     /// Its number.
     pub worker: usize,
@@ -66,7 +67,7 @@ pub struct WorkerStatus {
 }
 
 /// The status of one socket.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, JsonSchema, Serialize)]
 pub struct SocketStatus {
     /// Its address, with the port obtained.
     pub bind: SocketAddr,

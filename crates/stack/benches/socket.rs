@@ -50,7 +50,7 @@ fn through_a_ring(c: &mut Criterion) {
 fn through_a_socket(c: &mut Criterion) {
     let mut group = c.benchmark_group("socket");
     group.throughput(Throughput::Elements(BURST as u64));
-    for step in [Step::OneQueue, Step::TwoQueues, Step::BulkRelease, Step::Bursts, Step::Ring] {
+    for step in Step::ALL {
         let pool = Pool::new(1 << 24);
         let Ok((producer, mut reader)) = queue(Config { limit: 212_992, step }, &pool) else { return };
         let mut received: ArrayVec<Received<Datagram>, BURST> = ArrayVec::new();

@@ -11,6 +11,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 mod error;
@@ -23,7 +24,8 @@ const WORD_BITS: u32 = u64::BITS;
 const GROUP_BITS: u32 = 32;
 
 /// A set of CPU numbers up to [`CpuSet::MAX_CPU`]; memory grows with the highest one.
-#[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema)]
+#[schemars(from = "String", into = "String")]
 pub struct CpuSet {
     /// Bit `b` of word `w` is CPU `64 w + b`. The last word is never zero, so equal sets are equal vectors.
     words: Vec<u64>,

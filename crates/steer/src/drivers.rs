@@ -3,12 +3,13 @@
 //! Each row names the kernel source file it was taken from (Linux 6.x). A row describes what the driver configures at
 //! start-up; the machine's actual settings (`ethtool -x`, `ethtool -n`) take precedence wherever they are known.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::toeplitz::Transform;
 
 /// Defaults of one driver.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize)]
 #[non_exhaustive]
 pub struct Driver {
     /// Its name, as `ethtool -i` reports it.

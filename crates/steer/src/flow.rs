@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -27,7 +28,7 @@ pub enum Addresses {
 
 /// A flow: addresses, ports, protocol. In text form a UDP flow, `{"source": "192.0.2.7:4000", "destination":
 /// "192.0.2.1:53"}`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(into = "Text", try_from = "Text")]
 pub struct Flow {
     /// Source and destination address.
@@ -133,7 +134,7 @@ impl fmt::Display for Flow {
 }
 
 /// The text form of a flow.
-#[derive(Serialize, Deserialize)]
+#[derive(JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Text {
     source: SocketAddr,

@@ -7,12 +7,13 @@
 //! So an index into a group, as a BPF program returns it, does not identify a socket permanently: it changes when
 //! another socket closes (`net/core/sock_reuseport.c`).
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::hash::reciprocal_scale;
 
 /// How a group selects a socket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum By {
     /// By the kernel's own hash of the 4-tuple, with a secret drawn at boot (`udp_ehashfn` of `net/ipv4/udp.c`): even

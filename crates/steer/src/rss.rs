@@ -6,6 +6,7 @@
 //!
 //! [`Rss`] is the first arrow, [`IndirectionTable`] the others.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -50,7 +51,7 @@ impl Rss {
 /// The queue for each value of the hash's low bits: `ethtool -x`.
 ///
 /// Its length is a power of two, as for every card whose index rule is known: the low bits of the hash are the index.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(into = "Vec<u32>", try_from = "Vec<u32>")]
 pub struct IndirectionTable {
     /// Never empty.

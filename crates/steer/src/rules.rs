@@ -14,12 +14,13 @@
 
 use std::net::IpAddr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::flow::Flow;
 
 /// A rule that sends some flows to a specific queue: `ethtool -n`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlowRule {
     /// Its location in the device's table; the lowest of those that match wins.
@@ -52,8 +53,9 @@ pub struct FlowRule {
 }
 
 /// A value and the mask of its significant bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "Masked_of_{T}")]
 pub struct Masked<T> {
     /// The value.
     pub value: T,
@@ -62,7 +64,7 @@ pub struct Masked<T> {
 }
 
 /// The action of a flow rule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum FlowAction {
     /// Drops.

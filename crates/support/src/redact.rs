@@ -18,6 +18,7 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use kind::Kind;
@@ -93,7 +94,7 @@ impl std::fmt::Debug for Redactor {
 }
 
 /// Statistics for one kind.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Redacted {
     /// The kind.
     pub kind: Kind,

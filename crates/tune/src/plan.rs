@@ -16,6 +16,7 @@ mod render;
 mod request;
 mod resolve;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -177,7 +178,7 @@ impl PlanError {
 }
 
 /// The JSON form of a plan.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct Document {
     schema: String,
     changes: Vec<Entry>,
@@ -186,7 +187,7 @@ pub struct Document {
 }
 
 /// The JSON form of a change: only the setting, its values and the reason are read back; the rest is for the reader.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 struct Entry {
     setting: String,
     #[serde(default)]
@@ -199,7 +200,7 @@ struct Entry {
 }
 
 /// Details of a setting, for the reader of a plan.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 struct About {
     cost: Cost,
     scope: Scope,

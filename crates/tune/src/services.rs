@@ -13,6 +13,9 @@
 //! has its old text before it is written. The restart is a change of its own, made last, in an apply as in an undo, and
 //! it fails unless the server answers afterwards: so a server that does not come back is rolled back like any failed
 //! change.
+//!
+//! A server that reads with one thread can be restarted in several instances (`multiplied.rs`); what must differ between those
+//! is in `instances.rs`.
 
 mod arguments;
 mod check;
@@ -21,6 +24,7 @@ mod edit;
 mod format;
 mod instances;
 mod knob;
+mod multiplied;
 mod prepare;
 mod probe;
 mod profile;
@@ -45,6 +49,7 @@ use config::Config;
 pub use edit::FileChange;
 pub use instances::{Instances, account};
 pub use knob::{Knob, Origin, Proposal};
+pub use multiplied::{SUPERVISORS, number as instances};
 pub use prepare::{Prepared, Request, permitted, write};
 pub use profile::{Probe, Profile};
 pub use restart::Restart;

@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use error_reporter::Report;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::conflicts::Running;
@@ -19,7 +20,7 @@ use udpath_host::namespace::Place;
 pub const SCHEMA: &str = "udpath.status/1";
 
 /// All applies in effect.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Status {
     /// [`SCHEMA`].
     pub schema: &'static str,
@@ -36,7 +37,7 @@ pub struct Status {
 }
 
 /// A setting that a boot keeps: by the files of the last apply that has any for it, if all of those are as written.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Persisted {
     /// Its name.
     pub setting: String,
@@ -45,7 +46,7 @@ pub struct Persisted {
 }
 
 /// An apply that was rolled back because it was not confirmed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Reverted {
     /// Its number.
     pub id: u64,
@@ -58,7 +59,7 @@ pub struct Reverted {
 }
 
 /// An unreadable journal entry.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Unreadable {
     /// Its number.
     pub id: u64,
@@ -67,7 +68,7 @@ pub struct Unreadable {
 }
 
 /// An apply in effect.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Standing {
     /// Its number.
     pub id: u64,
@@ -99,7 +100,7 @@ pub struct Standing {
 }
 
 /// An applied setting.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Held {
     /// Its name.
     pub setting: String,
@@ -119,7 +120,7 @@ pub struct Held {
 }
 
 /// Whether an applied value is still in effect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hold {
     /// It is.

@@ -5,10 +5,11 @@ use udpath_report::{Document, Render, Style, parse};
 
 use crate::presentable;
 
-/// A result of `boost` and one of `load` with every field, but no list of more than two: a whole one takes a tenth of a second.
-const RESULTS: [&str; 2] = [
+/// A result of `boost`, one of `load` and one of `experiment` with every field, but no list of more than two: a whole one takes a tenth of a second.
+const RESULTS: [&str; 3] = [
     include_str!("../../seeds/report_json/made-up-boost.json"),
     include_str!("../../seeds/report_json/made-up-load.json"),
+    include_str!("../../seeds/report_json/made-up-experiment.json"),
 ];
 
 /// Result files: a valid one is rendered in any width, and round-trips through its own JSON.
@@ -34,7 +35,7 @@ pub fn report_values(data: &[u8]) {
     static RESULTS_READ: OnceLock<Vec<Sample>> = OnceLock::new();
     let results = RESULTS_READ.get_or_init(|| RESULTS.iter().map(|text| Sample::of(text)).collect());
     let Some((which, changes)) = data.split_first() else { return };
-    let sample = &results[usize::from(which % 2)];
+    let sample = &results[usize::from(which % 3)];
     let mut value = sample.value.clone();
     // Enough for interactions; more only take time.
     for change in changes.chunks_exact(4).take(32) {

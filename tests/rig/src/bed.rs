@@ -84,6 +84,16 @@ impl Bed {
         format!("{}:{port}", address.ipv4)
     }
 
+    /// The server's IPv6 address with a port.
+    ///
+    /// # Panics
+    /// Never: both machines were made.
+    #[must_use]
+    pub fn target_over_ipv6(&self, port: u16) -> String {
+        let address = self.lab.address_of("server", "client").expect("both were made");
+        format!("[{}]:{port}", address.ipv6)
+    }
+
     /// A command that runs `program` in a machine.
     ///
     /// # Panics
@@ -144,12 +154,20 @@ impl Bed {
         lab.down().expect("a lab that goes");
     }
 
-    /// Datagrams that machine `server` has delivered so far.
+    /// Datagrams that machine `server` has delivered so far, over IPv4 and IPv6.
     fn received(&self) -> u64 {
-        let read = || std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap_or_default();
-        let text = self.lab.machine("server").and_then(|machine| machine.run(read)).unwrap_or_default();
-        let counted = text.lines().filter_map(|line| line.strip_prefix("Udp:")).nth(1);
-        counted.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+        let read = || {
+            ["snmp", "snmp6"].map(|name| {
+                std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default()
+            })
+        };
+        let texts = self.lab.machine("server").and_then(|machine| machine.run(read)).unwrap_or_default();
+        let [over_ipv4, over_ipv6] = &texts;
+        let first = |line: &str| line.split_whitespace().next().and_then(|count| count.parse::<u64>().ok());
+        let over_ipv4 = over_ipv4.lines().filter_map(|line| line.strip_prefix("Udp:")).nth(1).and_then(first);
+        let over_ipv6 =
+            over_ipv6.lines().find_map(|line| line.strip_prefix("Udp6InDatagrams")).and_then(first);
+        over_ipv4.unwrap_or(0) + over_ipv6.unwrap_or(0)
     }
 
     /// Runs `udpath profile` on machine `server`.

@@ -6,6 +6,8 @@
 //!     .start() -> Running            killed when dropped
 //!     .finish() -> Ended             code, stdout, stderr; panics when the deadline passes
 //! Said::from(output)                      for a process without a deadline
+//! check_documents(name, text)         each document in it is as docs/schemas says; Run and Said do it themselves
+//! json(output.stdout)                the document in it, checked in the same way
 //! client_and_server(name, queues)         a lab of two machines and one link
 //! Host::now() .. host.is_as_before(&pids)    interfaces, BPF programs, and names that contain these pids
 //! Cgroup::new().command(child, program)     a program in a cgroup that the test makes
@@ -43,6 +45,7 @@ mod member;
 mod nfcapd;
 mod run;
 mod said;
+mod schemas;
 mod sysctl;
 mod turn;
 mod vm;
@@ -63,6 +66,7 @@ pub use member::member;
 pub use nfcapd::{Flows, collected, netflow, nfcapd};
 pub use run::{Ended, Run, Running, one_sentence, program};
 pub use said::Said;
+pub use schemas::{check_documents, json};
 pub use sysctl::SysctlGuard;
 pub use turn::{alone, together};
 pub use vm::{MAX_VM_CPUS, MAX_VM_NODES, MAX_VM_QUEUES, Vm, VmError, VmSpec};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{TIMEOUT, awaited};
+use crate::{TIMEOUT, awaited, check_documents};
 
 /// Name of the variable that marks a run and all its child processes.
 const MARK: &str = "UDPATH_TEST_RUN";
@@ -193,7 +193,7 @@ impl Running {
     /// Waits until it and every process it started have exited.
     ///
     /// # Panics
-    /// The deadline passes.
+    /// The deadline passes, or it prints a document that differs from its schema.
     #[must_use]
     pub fn finish(mut self) -> Ended {
         while !self.has_ended() {
@@ -211,13 +211,9 @@ impl Running {
             (marked(&self.mark).is_empty() && self.out.reader.is_finished() && self.err.reader.is_finished())
                 .then_some(())
         });
-        Ended {
-            pid: self.child.id(),
-            status,
-            out: self.out.so_far(),
-            err: self.err.so_far(),
-            shown: self.shown.clone(),
-        }
+        let out = self.out.so_far();
+        check_documents(&self.shown, &out);
+        Ended { pid: self.child.id(), status, out, err: self.err.so_far(), shown: self.shown.clone() }
     }
 }
 

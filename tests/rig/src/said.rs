@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-use crate::one_sentence;
+use crate::{check_documents, one_sentence};
 
 /// A finished run.
 #[derive(Debug)]
@@ -18,7 +18,9 @@ pub struct Said {
 impl From<Output> for Said {
     fn from(output: Output) -> Self {
         let text = |bytes| String::from_utf8(bytes).expect("it speaks UTF-8");
-        Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+        let said = Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) };
+        check_documents("the program", &said.out);
+        said
     }
 }
 

@@ -38,6 +38,9 @@ impl Scene {
         let bind = format!("0.0.0.0:{PORT}");
         let server = match served {
             Served::Udpath(arguments) => bed.serve(&[*arguments, &["--bind", &bind]].concat()),
+            Served::OverIpv6(arguments) => {
+                bed.serve(&[*arguments, &["--bind", &format!("[::]:{PORT}")]].concat())
+            }
             Served::Python { busy_us, buffer, workers } => {
                 let arguments = [busy_us, buffer, workers].map(ToString::to_string);
                 python(&bed, &arguments.each_ref().map(String::as_str))
@@ -55,6 +58,10 @@ impl Scene {
         let address = target.split(':').next().unwrap();
         self.load = Some(match load {
             Load::Udpath(arguments) => self.bed.load(&[&["echo", &target, "-d", "20s"], *arguments].concat()),
+            Load::OverIpv6(arguments) => {
+                let target = self.bed.target_over_ipv6(PORT);
+                self.bed.load(&[&["echo", &target, "-d", "20s"], *arguments].concat())
+            }
             Load::Python(arguments) => {
                 let script = file("sender.py");
                 let arguments =
@@ -79,7 +86,11 @@ impl Scene {
     }
 
     fn diagnose(&self) -> (Ended, Value) {
-        let ended = self.bed.diagnose(&[&PORT.to_string(), "-d", "2s", "--json"]);
+        self.diagnose_for("2s")
+    }
+
+    fn diagnose_for(&self, duration: &str) -> (Ended, Value) {
+        let ended = self.bed.diagnose(&[&PORT.to_string(), "-d", duration, "--json"]);
         let json = serde_json::from_str(&ended.out).unwrap_or_else(|why| panic!("{why}: {}", ended.err));
         (ended, json)
     }
@@ -186,7 +197,7 @@ fn arranged(cause: &Cause) -> Option<Wrong> {
     (cause.before)(&mut scene);
     scene.load(&cause.load);
     (cause.during)(&mut scene);
-    let (ended, json) = scene.diagnose();
+    let (ended, json) = scene.diagnose_for(cause.watched);
     scene.end();
     let found = severe(&json);
     let right =

@@ -2,15 +2,14 @@
 //! measure, or check that nothing is left on it. Those of `bad_input` run with each other (`udpath_rig::together`).
 
 mod accounting;
-mod alerts;
-mod ansible;
 mod bad_input;
 mod boost;
+mod capacity;
 mod diagnose;
 mod differential;
 mod effect;
+mod experiment;
 mod faults;
-mod fleet;
 mod growth;
 mod multiply;
 mod policy;
@@ -18,3 +17,4 @@ mod profile;
 #[path = "../../../crates/profile/tests/rings/mod.rs"]
 mod rings;
 mod sentences;
+mod versions;

@@ -5,6 +5,7 @@
 mod bad;
 mod killed;
 mod leave;
+mod restart;
 mod servers;
 mod unit;
 

@@ -81,8 +81,7 @@ impl Drop for Server {
 /// State and note of each option of a target, as `policy show` prints them.
 fn effects(target: &str) -> Vec<(String, String)> {
     let shown = Command::new(program()).args(["policy", "show", target, "--json"]).output().unwrap();
-    let said = String::from_utf8_lossy(&shown.stderr);
-    let shown: Value = serde_json::from_slice(&shown.stdout).unwrap_or_else(|_| panic!("{said}"));
+    let shown = udpath_rig::json(&shown.stdout);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let options = shown["options"].as_array().unwrap();
     options.iter().map(|option| (text(&option["state"]), text(&option["note"]))).collect()

@@ -43,9 +43,15 @@ fn found<'a>(profile: &'a Value, rule: &str, part: &str) -> Option<&'a str> {
 /// its end, or its beginning, unless other programs on the machine add to it.
 #[track_caller]
 fn said(bed: &Bed, rule: &str, part: &str) -> (Value, String) {
+    said_in(bed, rule, part, SECONDS)
+}
+
+/// The same of profiles of another length.
+#[track_caller]
+fn said_in(bed: &Bed, rule: &str, part: &str, seconds: &str) -> (Value, String) {
     let mut all = String::new();
     for _ in 0..TRIES {
-        let profile = bed.profile_json(&["--port", &PORT.to_string(), "-d", SECONDS]);
+        let profile = bed.profile_json(&["--port", &PORT.to_string(), "-d", seconds]);
         let sentence = profile["sentence"].as_str().expect("a sentence");
         println!("{sentence}");
         if let Some(text) = found(&profile, rule, part) {
@@ -87,18 +93,11 @@ fn misconfigured(bed: &Bed, how: &[&str]) -> Running {
 
 /// A closed loop that costs almost nothing itself: the samples are the server's.
 fn in_the_kernel(bed: &Bed) -> Running {
-    bed.load(&[
-        "echo",
-        &bed.target(PORT),
-        "--engine",
-        "kernel",
-        "--flows",
-        "64",
-        "--inflight",
-        "8",
-        "-d",
-        "90s",
-    ])
+    in_the_kernel_to(bed, &bed.target(PORT))
+}
+
+fn in_the_kernel_to(bed: &Bed, target: &str) -> Running {
+    bed.load(&["echo", target, "--engine", "kernel", "--flows", "64", "--inflight", "8", "-d", "90s"])
 }
 
 /// Other programs on this machine may cause findings; a healthy server has none of these.

@@ -19,7 +19,7 @@ use std::time::Duration;
 use serde_json::Value;
 use udpath_rig::VmSpec;
 use udpath_rig::campaign::{record, rounds};
-use udpath_rig::program;
+use udpath_rig::{check_documents, program};
 
 /// Time limit for one boot. An idle machine needs half a minute; a machine that also runs builds, several times that.
 const WITHIN: Duration = Duration::from_secs(600);
@@ -141,6 +141,7 @@ fn read(folder: &Path) -> Steps {
 fn fine<'a>(boot: &'a Steps, step: &str) -> &'a str {
     let (code, out, err) = &boot[step];
     assert_eq!(*code, 0, "{step}: {out}{err}");
+    check_documents(step, out);
     out
 }
 

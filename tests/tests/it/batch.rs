@@ -1,5 +1,8 @@
-//! Loads of several machines that a batch system starts: GNU parallel by the line of the docs, Kubernetes by the manifests in
-//! `deploy/kubernetes`, which are also checked against the fields of Kubernetes' own client.
+//! Loads of several machines that a batch system starts: GNU parallel and Slurm by the lines of the docs, Kubernetes by the manifests
+//! in `deploy/kubernetes`, which are also checked against the models of Kubernetes' own client, which are generated from its OpenAPI
+//! schemas.
+
+mod slurm;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -118,7 +121,7 @@ fn rendered(name: &str) -> Vec<u8> {
 fn container(name: &str) -> (Value, BTreeMap<String, String>, Value) {
     let done = checked(&rendered(name));
     assert!(done.status.success(), "{name}: {}", String::from_utf8_lossy(&done.stderr));
-    let objects: Vec<Value> = serde_json::from_slice(&done.stdout).unwrap();
+    let objects: Vec<Value> = serde_json::from_value(udpath_rig::json(&done.stdout)).unwrap();
     assert!(objects.iter().all(|object| object["metadata"]["namespace"] == "udpath"), "{objects:?}");
     let (maps, mut others): (Vec<Value>, Vec<Value>) =
         objects.into_iter().partition(|object| object["kind"] == "ConfigMap");

@@ -2,6 +2,7 @@
 
 mod batch;
 mod boost;
+mod capacity;
 mod compare;
 mod deploy;
 mod dns;

@@ -83,7 +83,7 @@ fn tables_come_from_a_file_or_standard_input_and_options_on_top() {
     child.stdin.take().unwrap().write_all(tables.as_bytes()).unwrap();
     let out = child.wait_with_output().unwrap();
     assert!(out.status.success());
-    assert_eq!(serde_json::from_slice::<Value>(&out.stdout).unwrap(), file);
+    assert_eq!(udpath_rig::json(&out.stdout), file);
     let what_if =
         json(&[FROM, TO, "--tables", path.to_str().unwrap(), "--rps-cpus", "5", "--table", "equal:2"]);
     assert_eq!(values(&what_if), [Some(0), None, None, Some(5), Some(0)]);

@@ -184,7 +184,7 @@ fn json(recorded: &Recorded, step: &str) -> Value {
 fn looked(recorded: &Recorded, step: &str) -> Value {
     let ended = &recorded.steps[step];
     assert!(matches!(ended.code, 0 | 1), "{step}: {}{}", ended.out, ended.err);
-    serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{step}: {error}"))
+    udpath_rig::json(&ended.out)
 }
 
 fn verbs(recorded: &Recorded, (cpus, _, queues): Shape) {
@@ -313,8 +313,7 @@ fn services(passed: &Passed, kernel: &DebianKernel) {
 fn engines(recorded: &Recorded) {
     let others = ["ntp", "mix"].map(|protocol| (format!("load-{protocol}"), "kernel"));
     for (step, engine) in ENGINES.map(|engine| (format!("load-{engine}"), engine)).into_iter().chain(others) {
-        let load: Value = serde_json::from_str(&recorded.steps[&step].out)
-            .unwrap_or_else(|_| panic!("{step}: {}", recorded.steps[&step].err));
+        let load = udpath_rig::json(&recorded.steps[&step].out);
         assert_eq!(load["engine"], engine, "{load}");
         answered(&step, &load);
     }

@@ -1,5 +1,6 @@
 //! A machine with 20 CPUs in two nodes and 16 queues with RSS: booted once; the tests examine the recorded results.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +13,7 @@ use udpath_host::Source;
 use udpath_host::source::Folder;
 use udpath_rig::{VmSpec, awaited, program};
 
-use crate::{Recorded, Step, StopOnPanic, packets, settings, steps};
+use crate::{Recorded, Step, StopOnPanic, experiment, packets, settings, steps};
 
 /// Time limit. An idle machine with two CPUs takes a minute at most; one that also runs builds, five times as long.
 const WITHIN: Duration = Duration::from_secs(600);
@@ -20,7 +21,7 @@ const WITHIN: Duration = Duration::from_secs(600);
 /// In target: the captured directory stays available for inspection, and as a source of fixtures.
 pub(crate) static MACHINE: LazyLock<Recorded> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("machine-20-cpus-16-queues");
-    boot(&folder);
+    boot(&folder, &[]);
     let archive = folder.join("captured.tar.gz");
     let mut tar = Command::new("tar");
     tar.arg("-xf").arg(&archive).arg("-C").arg(folder.join("captured"));
@@ -29,7 +30,15 @@ pub(crate) static MACHINE: LazyLock<Recorded> = LazyLock::new(|| {
     Recorded { steps: steps(&folder.join("steps")), captured: folder.join("captured") }
 });
 
-fn boot(folder: &Path) {
+/// The same machine in the state of its boot, for the experiments alone: what the steps of the other one leave would steer packets.
+pub(crate) static EXPERIMENT: LazyLock<Recorded> = LazyLock::new(|| {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("experiment-20-cpus-16-queues");
+    boot(&folder, &["experiment".into()]);
+    Recorded { steps: steps(&folder.join("steps")), captured: folder.join("captured") }
+});
+
+/// Boots it with these arguments of its script: none, or `experiment`.
+fn boot(folder: &Path, arguments: &[OsString]) {
     if folder.exists() {
         fs::remove_dir_all(folder).unwrap();
     }
@@ -41,10 +50,12 @@ fn boot(folder: &Path) {
         .file(&program())
         .file(Path::new(env!("CARGO_BIN_EXE_record_netlink")))
         .file(&script("script.sh"))
-        .file(&script("settings.sh"));
+        .file(&script("settings.sh"))
+        .file(&script("experiment.sh"));
     let tools = ["/usr/sbin/ethtool", "/usr/sbin/irqbalance", "/usr/bin/script"];
     let spec = tools.iter().fold(spec, |spec, tool| spec.file(Path::new(tool)));
-    let vm = spec.boot(&["sh".into(), "/files/script.sh".into()]).unwrap();
+    let command = [&["sh".into(), "/files/script.sh".into()], arguments].concat();
+    let vm = spec.boot(&command).unwrap();
     let host = vm.host().clone();
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let stop = AtomicBool::new(false);
@@ -52,15 +63,21 @@ fn boot(folder: &Path) {
         let done = scope.spawn(|| vm.finish(&mut out, &mut err, &stop));
         let _stopped = StopOnPanic(&stop);
         // Each waits for the other; a machine that exits has reported why.
-        for exchange in &packets::EXCHANGES {
-            let told = |what: &str| {
-                let code = folder.join(format!("steps/{}-{what}.code", exchange.name));
-                awaited(&format!("the machine's step {}-{what}", exchange.name), WITHIN, || {
-                    (code.exists() || done.is_finished()).then_some(())
-                });
-                !done.is_finished()
-            };
-            exchange.take_part(folder, &host, told);
+        let told = |name: &str, what: &str| {
+            let code = folder.join(format!("steps/{name}-{what}.code"));
+            awaited(&format!("the machine's step {name}-{what}"), WITHIN, || {
+                (code.exists() || done.is_finished()).then_some(())
+            });
+            !done.is_finished()
+        };
+        if arguments.is_empty() {
+            for exchange in &packets::EXCHANGES {
+                exchange.take_part(folder, &host, |what| told(exchange.name, what));
+            }
+        } else {
+            for round in &experiment::ROUNDS {
+                round.take_part(folder, &host, |what| told(round.name(), what));
+            }
         }
         done.join().unwrap()
     });
@@ -127,7 +144,7 @@ fn a_neighbour_table_that_is_full_is_diagnosed() {
     udpath_lab::needs_root!();
     let Step { code, out, err } = &MACHINE.steps["overflow"];
     assert_eq!(*code, 1, "{out}{err}");
-    let said: Value = serde_json::from_str(out).unwrap_or_else(|_| panic!("{err}"));
+    let said = udpath_rig::json(out);
     let ids: Vec<&str> =
         said["findings"].as_array().unwrap().iter().map(|finding| finding["id"].as_str().unwrap()).collect();
     assert!(ids.contains(&"neighbour-table-full"), "{ids:?}");

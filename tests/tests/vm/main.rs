@@ -4,6 +4,7 @@
 //! A machine runs on one thread of the emulator, so two at a time take as long as one. Tests start in the order of their
 //! names: first both of `kernels`, each with a machine of its own; the others share one.
 
+mod experiment;
 mod kernels;
 mod machine;
 mod packets;
@@ -14,7 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use udpath_rig::one_sentence;
+use udpath_rig::{check_documents, one_sentence};
 
 use machine::MACHINE;
 
@@ -36,6 +37,7 @@ impl Recorded {
     fn fine(&self, step: &str) -> &str {
         let Step { code, out, err } = &self.steps[step];
         assert_eq!(*code, 0, "{step}: {out}{err}");
+        check_documents(step, out);
         out
     }
 

@@ -18,6 +18,7 @@
 
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use udpath_host::Map;
 use udpath_profile::Profile;
@@ -30,7 +31,7 @@ const FEWEST: u64 = 1000;
 const READS: f64 = 0.01;
 
 /// What bounds the rate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
     /// All CPUs together.
@@ -44,7 +45,7 @@ pub enum Bound {
 }
 
 /// A rate that is carried.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Carried {
     /// Transactions per second: pairs of a received and a sent datagram; of one-way traffic, datagrams.
     pub rate: f64,
@@ -55,7 +56,7 @@ pub struct Carried {
 }
 
 /// What the machine carries, and what it should.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Capacity {
     /// Now.
     pub carried: Carried,

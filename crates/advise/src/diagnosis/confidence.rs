@@ -1,5 +1,6 @@
 //! How sure a finding is: by the samples or the counts behind it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use udpath_host::Map;
 use udpath_profile::Profile;
@@ -13,7 +14,7 @@ const SURE: f64 = 100.0;
 const LIKELY: f64 = 30.0;
 
 /// How sure a finding is. In order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
     /// A few events, or counts since boot.
@@ -47,7 +48,7 @@ impl Level {
 }
 
 /// How sure a finding is, and why.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Confidence {
     /// In a word.
     pub level: Level,

@@ -6,6 +6,7 @@
 //! ```
 //! A queue that lost something was full. A stage that works (a CPU, a thread) is as busy as it does not idle.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use udpath_host::Map;
 use udpath_host::map::{CpuMap, InterfaceMap, ProcessMap, SocketMap, ThreadMap};
@@ -30,7 +31,7 @@ const THROTTLED: f64 = 0.05;
 const OWN: f64 = 0.25;
 
 /// A link's kind, in the order of a datagram's way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
     /// The wire and the device's receive rings.
@@ -81,7 +82,7 @@ impl Stage {
 }
 
 /// A link of the way.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Link {
     /// Its kind.
     pub stage: Stage,

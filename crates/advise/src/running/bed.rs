@@ -174,7 +174,7 @@ impl<'a> RunningBed<'a> {
     /// What is applied to keep a set of candidates: of each setting the last request.
     pub(super) fn kept(&self, kept: &[Candidate]) -> Kept {
         let values = self.groups.values(kept);
-        let configuration = values.into_iter().filter(groups::of_configuration).collect();
+        let configuration: Vec<_> = values.into_iter().filter(groups::of_configuration).collect();
         let mut requests: Vec<String> = Vec::new();
         for at in kept {
             let prepared = self.groups.get(*at);
@@ -188,6 +188,9 @@ impl<'a> RunningBed<'a> {
             }
         }
         let cgroup = match self.target.servers.first() {
+            _ if configuration.iter().any(groups::of_instances) => {
+                Err("each instance has a control group of its own".to_owned())
+            }
             Some(server) => policy::cgroup_of_process(&Folder::live(), server.pid),
             None => Err("the server has no process".to_owned()),
         };

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use udpath_host::Snapshot;
 use udpath_tune::plan::{Change, PlanError};
-use udpath_tune::services::{self, Prepared as Reconfigured, Proposal};
+use udpath_tune::services::{self, Prepared as Reconfigured, Proposal, Service};
 use udpath_tune::settings::{Cost, Phase, Setting};
 use udpath_tune::{Live, Plan, SettingRequest, Temporary, Value};
 
@@ -16,6 +16,9 @@ use super::target::Target;
 use super::{RunningConfig, consent};
 use crate::result::LeftOut;
 use crate::search::Candidate;
+
+/// What the group of instances is called.
+const INSTANCES: &str = "instances";
 
 /// A group, resolved.
 #[derive(Debug)]
@@ -75,6 +78,7 @@ impl Groups {
         for server in &target.servers {
             // A program that is not known has no configuration to offer.
             let Ok(service) = services::recognise(server.pid) else { continue };
+            self.multiply(target, &service, config);
             let all = service.proposals(service.cpus.len().max(1), Some(interface));
             let (uncertain, settled): (Vec<Proposal>, Vec<Proposal>) =
                 all.into_iter().partition(|proposal| proposal.uncertain);
@@ -95,13 +99,33 @@ impl Groups {
                     self.left_out.push(LeftOut { name: group.name, reason: reason.to_owned() });
                     continue;
                 }
-                match reconfigured(server.pid, proposals, config) {
+                match reconfigured(server.pid, proposals, None, config) {
                     Ok(values) => drop(self.push(group, values)),
                     Err(why) => {
                         let reason = format!("{}: {why}", group.what);
                         self.left_out.push(LeftOut { name: group.name, reason });
                     }
                 }
+            }
+        }
+    }
+
+    /// Adds the server in an instance for each CPU, if it reads one socket and can share its port. Those that cannot have
+    /// threads or processes of their own, which their configuration offers.
+    fn multiply(&mut self, target: &Target, service: &Service, config: &RunningConfig) {
+        let count = service.cpus.len();
+        let is_one = target.servers.len() == 1 && target.group() == 1;
+        if !is_one || count < 2 || service.multiplies().is_err() {
+            return;
+        }
+        let requests = vec![format!("service:{}:instances={count}", target.port)];
+        let what = format!("{} in {count} instances, each with a socket of its own", service.profile.name);
+        let group = Group::new(INSTANCES, what, requests);
+        match reconfigured(service.pid, Vec::new(), Some(count), config) {
+            Ok(values) => drop(self.push(group, values)),
+            Err(why) => {
+                let reason = format!("{}: {why}", group.what);
+                self.left_out.push(LeftOut { name: group.name, reason });
             }
         }
     }
@@ -140,7 +164,13 @@ fn bypasses(proposal: &Proposal, snapshot: &Snapshot) -> bool {
 
 /// Whether a value is part of the server's configuration.
 pub(super) fn of_configuration((setting, _): &(Setting, Value)) -> bool {
-    matches!(setting, Setting::Config(_)) || setting.phase() == Phase::Restart
+    matches!(setting, Setting::Config(_) | Setting::Instances { .. }) || setting.phase() == Phase::Restart
+}
+
+/// Whether a value makes the server run in several instances.
+pub(super) fn of_instances((setting, value): &(Setting, Value)) -> bool {
+    let by_restart = setting.phase() == Phase::Restart && services::instances(value).is_some();
+    matches!(setting, Setting::Instances { .. }) || by_restart
 }
 
 /// What a group sets here; an error says why it cannot be tried.
@@ -176,18 +206,25 @@ fn resolve(group: &Group, config: &RunningConfig, machine: &Live) -> Result<Vec<
     Ok(values)
 }
 
-/// The files of a changed configuration and the restart, checked by the server's own checker.
+/// The files of a changed configuration and the restart, checked by the server's own checker; or the restart in instances.
 fn reconfigured(
     pid: u32,
     proposals: Vec<Proposal>,
+    instances: Option<usize>,
     config: &RunningConfig,
 ) -> Result<Vec<(Setting, Value)>, String> {
-    if !(config.allow.config && config.allow.restart) {
-        return Err("it needs a restart: --allow config,restart tries it".to_owned());
+    match (proposals.is_empty() || config.allow.config, config.allow.restart) {
+        (true, true) => {}
+        (true, false) => return Err("it needs a restart: --allow restart tries it".to_owned()),
+        (false, _) => return Err("it needs a restart: --allow config,restart tries it".to_owned()),
     }
     let service = services::recognise(pid).map_err(|error| error.to_string())?;
     let prepared: Reconfigured =
         service.prepare(proposals, config.restart.as_deref()).map_err(|error| error.to_string())?;
+    let prepared = match instances {
+        Some(count) => prepared.in_instances(count).map_err(|error| error.to_string())?,
+        None => prepared,
+    };
     prepared.check().map_err(|error| error.to_string())?;
     Ok(prepared.changes().into_iter().map(|change| (change.setting, change.to)).collect())
 }

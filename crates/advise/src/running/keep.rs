@@ -18,6 +18,7 @@ use udpath_tune::plan::{Change, Consent, PlanError};
 use udpath_tune::{Live, Plan, Setting, SettingRequest, Value, apply, policy};
 
 use super::consent;
+use super::groups::of_instances;
 use crate::result::{Fleeting, Until};
 
 /// Why, for the journal.
@@ -25,6 +26,9 @@ const REASON: &str = "shown to help by boost";
 /// Why settings of sockets and threads end with the server's process.
 const NEW_SOCKETS: &str =
     "a restarted server has new sockets and threads; put ExecStartPost=udpath apply --set ... into its unit";
+
+/// Why instances may end with the server's next restart.
+const STARTED_ELSEWHERE: &str = "the restart command was told to start them; put `udpath multiply -n N --` before the server's program where it is started";
 
 /// What is applied.
 #[derive(Debug)]
@@ -63,6 +67,15 @@ impl Kept {
     /// Applies it. What was applied before a failure stays, and is named.
     pub(super) fn apply(self, applier: &Applier<'_>) -> Result<Applied, String> {
         let mut kept = Applied::default();
+        // A unit's drop-in lasts.
+        let by_restart = |value: &&(Setting, Value)| !matches!(value.0, Setting::Instances { .. });
+        if self.configuration.iter().filter(by_restart).any(of_instances) {
+            kept.fleeting.extend(Fleeting::of(
+                vec!["instances".to_owned()],
+                Until::ServerRestart,
+                STARTED_ELSEWHERE,
+            ));
+        }
         if !self.configuration.is_empty() {
             let changes = self.configuration.into_iter().map(|(setting, to)| Change {
                 setting,

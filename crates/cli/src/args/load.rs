@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime};
 
 use clap::builder::TypedValueParser;
+use udpath_lab::Offloads;
 use udpath_load::Engine;
 use udpath_load::plan::{Mode, Process, Segment, Transport};
 use udpath_protocols::{PROTOCOLS, ProtocolEntry};
@@ -76,6 +77,16 @@ pub(crate) struct Args {
     /// Send requests of one flow that are due together as few messages (UDP_SEGMENT); needs mode rr over UDP sockets
     #[arg(long)]
     pub(crate) gso: bool,
+    /// TCP: congestion control of the flows, such as reno, cubic or bbr [default: net.ipv4.tcp_congestion_control]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) congestion: Option<String>,
+    /// Send buffer of each flow's socket (SO_SNDBUF), such as 4MiB; the kernel doubles it, up to net.core.wmem_max
+    #[arg(long, value_parser = value::size, allow_hyphen_values = true, value_name = "BYTES")]
+    pub(crate) sndbuf: Option<usize>,
+    /// Receive buffer of each flow's socket (SO_RCVBUF), with --lab also of the servers' sockets; the kernel doubles it, up to
+    /// net.core.rmem_max
+    #[arg(long, value_parser = value::size, allow_hyphen_values = true, value_name = "BYTES")]
+    pub(crate) rcvbuf: Option<usize>,
     /// Seed of the arrival times
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,
@@ -123,6 +134,15 @@ pub(crate) struct LabArgs {
     /// Lab: receive and transmit queues per link [default: 1]
     #[arg(long, value_name = "N", value_parser = value::count::<u32>)]
     pub(crate) queues: Option<u32>,
+    /// Lab: MTU of the links, bytes [default: 1500]
+    #[arg(long, value_name = "BYTES", value_parser = value::count::<u32>)]
+    pub(crate) mtu: Option<u32>,
+    /// Lab: offloads of the links' ends that are on, of tso, gso and gro; or none [default: tso,gso]
+    #[arg(long, value_name = "NAME,...", value_parser = value::offloads)]
+    pub(crate) offloads: Option<Offloads>,
+    /// Lab: each packet is processed on the CPU of the thread that reads its flow (RFS); needs root
+    #[arg(long)]
+    pub(crate) rfs: bool,
 }
 
 /// Which clients of a lab send to which servers.

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime};
 
+use udpath_lab::Offloads;
+
 /// Splits a number from its unit.
 fn split(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '-'))).unwrap_or(text.len());
@@ -60,6 +62,25 @@ pub(super) fn size(text: &str) -> Result<usize, String> {
     whole.then_some(value as usize).ok_or_else(|| {
         format!("invalid size `{text}`: expected a whole number of bytes from 0 to {}", u32::MAX)
     })
+}
+
+/// Offloads of a veth's ends: `tso,gso`, `gso,gro`, or `none`. Checksums stay on the frames' metadata, as by default.
+pub(super) fn offloads(text: &str) -> Result<Offloads, String> {
+    let mut offloads = Offloads { tso: false, gso: false, gro: false, ..Offloads::default() };
+    for name in text.split(',') {
+        match name {
+            "tso" => offloads.tso = true,
+            "gso" => offloads.gso = true,
+            "gro" => offloads.gro = true,
+            "none" if text == "none" => {}
+            _ => {
+                return Err(format!(
+                    "invalid offloads `{text}`: expected none, or some of tso, gso and gro, such as gso,gro"
+                ));
+            }
+        }
+    }
+    Ok(offloads)
 }
 
 const TIMES: [(&str, f64); 9] = [

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::Context;
+use schemars::JsonSchema;
 use serde::Serialize;
 use udpath_report::{applied_sentence, applied_text, to_pretty_json};
 use udpath_tune::apply::{self, Applied};
@@ -20,11 +21,11 @@ use crate::exit::{Done, Failure};
 use crate::terminal;
 
 /// Version of the JSON format; incremented when a field changes its meaning or is removed.
-const SCHEMA: &str = "udpath.apply/1";
+pub(crate) const SCHEMA: &str = "udpath.apply/1";
 
 /// The JSON format of an apply.
-#[derive(Serialize)]
-struct Document<'a> {
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct Document<'a> {
     schema: &'static str,
     /// `None` if there was nothing to do.
     id: Option<u64>,
@@ -36,7 +37,7 @@ struct Document<'a> {
     reverter: Option<&'a Reverter>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Change {
     setting: String,
     from: String,

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, anyhow};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use udpath_advise::duet::{Sides, halves};
-use udpath_advise::ladder::{ladder, without_root};
+use udpath_advise::ladder::{Place, ladder, ordered, without_root};
 use udpath_advise::result::{BoostResult, LeftOut};
 use udpath_advise::statistics::Bound;
 use udpath_advise::{Config, ConfigError, Event};
@@ -18,13 +18,13 @@ use udpath_history::NewRun;
 use udpath_host::cpus;
 use udpath_host::source::Folder;
 use udpath_load::Engine;
-use udpath_report::{Render, boost_text, profiling_line, rung_line, shell_quoted, trial_line};
+use udpath_report::{Render, boost_text, profiling_line, rung_line, trial_line};
 use udpath_serve::Io;
 
 use self::service::Service;
 
-use super::page;
 use super::record::{self, Recorder};
+use super::{capacity, command, page};
 use crate::args::boost::{Args, LoadLine, When};
 use crate::args::load;
 use crate::exit::{Done, Failure};
@@ -107,18 +107,24 @@ fn config(args: &Args, service: &Service) -> Result<Config, Failure> {
     let flows = args.flows.max(1);
     let engine = service.engine;
     let workers = args.workers.unwrap_or(queues.clamp(1, 1024) as usize);
+    let inflight = args.inflight.unwrap_or_else(|| (IN_FLIGHT / flows).max(1));
+    let mut ladder = ladder(&args.io, queues);
+    if let Some(costs) = capacity::saved_costs() {
+        let place = Place { cpus: cpus as usize, queues, workers, inflight: flows.saturating_mul(inflight) };
+        ladder = ordered(ladder, &costs, place);
+    }
     Ok(Config {
         program: std::env::current_exe().context("cannot find this program's own file")?,
         service: service.options.arguments().to_vec(),
         queues,
         xps: true,
         moderation: moderation(args, engine),
-        ladder: ladder(&args.io, queues),
+        ladder,
         left_out: Vec::new(),
         workers,
         size: service.size,
         flows: args.flows,
-        inflight: args.inflight.unwrap_or_else(|| (IN_FLIGHT / flows).max(1)),
+        inflight,
         trial: args.duration,
         bound: Bound::new(args.bound / 100.0, args.blocks).map_err(Failure::usage)?.for_verdict(),
         duet: sides(args.duet, workers.max(queues as usize))?,
@@ -166,12 +172,6 @@ fn load_line(option: &str, words: &[OsString]) -> Result<(load::Args, ArgMatches
     };
     let matches = LoadLine::command().try_get_matches_from(words).map_err(wrong)?;
     Ok((LoadLine::from_arg_matches(&matches).map_err(wrong)?.args, matches))
-}
-
-/// The command line of this run, quoted where a shell needs it.
-fn command() -> String {
-    let words = std::env::args_os().skip(1).map(|word| shell_quoted(&word.to_string_lossy()));
-    std::iter::once("udpath".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
 /// Progress on the terminal's last line, or a line per rung if stderr is not a terminal.

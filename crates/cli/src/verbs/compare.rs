@@ -46,6 +46,10 @@ fn compared(a: &Document, b: &Document, names: &[String; 2]) -> Result<CompareRe
         (Document::Boost(a), Document::Boost(b)) => Ok(comparison::boosts(a, b)),
         (Document::Load(a), Document::Load(b)) => Ok(comparison::loads(a, b)),
         (Document::Profile(a), Document::Profile(b)) => Ok(comparison::profiles(a, b)),
+        (Document::Experiment(_), Document::Experiment(_)) => Err(Failure::Usage(
+            "experiments compare themselves with what was published; give two results of boost, load or profile"
+                .into(),
+        )),
         _ => Err(Failure::Usage(format!(
             "{} is a result of {} and {} of {}: give two results of the same verb",
             names[0],

@@ -35,6 +35,12 @@ fn add(args: &AddArgs) -> Done {
         Document::Boost(result) => NewRun::of_boost(result, &args.name, here),
         Document::Load(result) => NewRun::of_load(result, &args.name, here),
         Document::Profile(result) => NewRun::of_profile(result, &args.name, here),
+        Document::Experiment(_) => {
+            return Err(Failure::Usage(format!(
+                "cannot keep {}: the history has results of boost, load and profile, and this is one of experiment",
+                args.file.display()
+            )));
+        }
     };
     let run = run.map_err(|error| Failure::Usage(format!("cannot keep {}: {error}", args.file.display())))?;
     let mut store = Store::write(&record::path(args.store.store.as_ref())?)?;

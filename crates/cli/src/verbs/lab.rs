@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use udpath_lab::{Error, LabBuilder, LinkSpec, Listed, State, Swept};
 use udpath_report::{labs_text, to_pretty_json};
@@ -11,10 +12,10 @@ use crate::exit::{Done, Failure};
 use crate::terminal;
 
 /// Version of the JSON format of `lab list`; incremented when a field changes its meaning or is removed.
-const SCHEMA: &str = "udpath.lab/1";
+pub(crate) const SCHEMA: &str = "udpath.lab/1";
 /// The JSON format of `lab list`.
-#[derive(Serialize)]
-struct Document {
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct Document {
     schema: &'static str,
     labs: Vec<Listed>,
 }

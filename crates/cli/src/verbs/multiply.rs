@@ -15,6 +15,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use error_reporter::Report;
+use schemars::JsonSchema;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use udpath_multiply::{
@@ -28,8 +29,8 @@ use crate::exit::{Done, Failure};
 use crate::terminal;
 
 /// The JSON document of `--list`.
-#[derive(Serialize)]
-struct List<'a> {
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct List<'a> {
     schema: &'static str,
     running: Vec<&'a Status>,
     /// Names whose supervisor was killed, with what it has left.

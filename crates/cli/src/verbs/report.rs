@@ -1,9 +1,10 @@
-//! `udpath report`: renders a JSON result of `boost`, `load` or `profile`.
+//! `udpath report`: renders a JSON result of `boost`, `load`, `profile` or `experiment`.
 
 use std::fs;
 use std::path::Path;
 
-use udpath_report::{Document, Render, boost_text};
+use anyhow::Context;
+use udpath_report::{Document, Render, boost_text, experiment_docs, write_whole};
 
 use super::page;
 use crate::args::report::Args;
@@ -16,7 +17,10 @@ pub(crate) fn run(args: &Args) -> Done {
     if let Some(output) = output {
         refuse_to_overwrite(&args.file, output)?;
     }
-    let result = udpath_report::read(&args.file)?;
+    let (result, text) = udpath_report::read_with_text(&args.file)?;
+    if let Some(folder) = &args.docs {
+        return docs(&result, &text, folder);
+    }
     match (output, &result) {
         (Some(path), result) => page::write(path, result),
         (None, result) if args.json => terminal::print(&result.json()),
@@ -25,6 +29,26 @@ pub(crate) fn run(args: &Args) -> Done {
         }
         (None, other) => terminal::print(&other.terminal(&terminal::style())),
     }
+}
+
+/// Writes the pages of the experiments into the folder of the book.
+fn docs(result: &Document, text: &str, folder: &Path) -> Done {
+    let Document::Experiment(result) = result else {
+        let verb = result.verb();
+        return Err(Failure::Usage(format!(
+            "--docs needs a result of experiment, and this is one of {verb}"
+        )));
+    };
+    for file in experiment_docs(result, text) {
+        let path = folder.join(&file.path);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)
+                .with_context(|| format!("cannot create the folder {}", parent.display()))?;
+        }
+        write_whole(&path, file.contents.as_bytes())?;
+        eprintln!("wrote {}", path.display());
+    }
+    Ok(())
 }
 
 /// Refuses to overwrite the input, so that a typo does not destroy it.

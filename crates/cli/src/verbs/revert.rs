@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::Context;
+use schemars::JsonSchema;
 use serde::Serialize;
 use udpath_tune::{Journal, Live, confirm};
 
@@ -24,7 +25,7 @@ const READY: &str = "ready\n";
 const BOOTED: &str = "/run/systemd/system";
 
 /// What will revert an apply.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Reverter {
     /// A systemd unit.

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::Context;
+use schemars::JsonSchema;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use udpath_host::filters::{Filters, Taken, bypassed};
@@ -33,9 +34,12 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// How soon the end of a reload is noticed. Sooner: CPU time; later: its message and the next reload wait.
 const RELOAD_INTERVAL: Duration = Duration::from_millis(50);
 
+/// Version of the JSON format; incremented when a field changes its meaning or is removed.
+pub(crate) const SCHEMA: &str = "udpath.serve/1";
+
 /// The JSON document at the end.
-#[derive(Debug, Serialize)]
-struct Document<'a> {
+#[derive(Debug, JsonSchema, Serialize)]
+pub(crate) struct Document<'a> {
     schema: &'static str,
     service: &'static str,
     #[serde(flatten)]
@@ -127,7 +131,7 @@ pub(crate) fn run(args: Args) -> Done {
     watcher.line.end();
     terminal::print(&if args.json {
         let service = protocol.name;
-        to_pretty_json(&Document { schema: "udpath.serve/1", service, status: &status, filters: &filters })
+        to_pretty_json(&Document { schema: SCHEMA, service, status: &status, filters: &filters })
     } else {
         served_text(&status, &terminal::style())
     })?;

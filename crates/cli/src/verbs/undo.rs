@@ -1,5 +1,6 @@
 //! `udpath undo`: reverts an apply, or prints the commands that would.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use udpath_report::{to_pretty_json, undone_sentence};
 use udpath_tune::journal::{JournalError, Line, setting};
@@ -12,10 +13,11 @@ use crate::exit::{Done, Failure};
 use crate::terminal;
 
 /// Version of the JSON format; incremented when a field changes its meaning or is removed.
-const SCHEMA: &str = "udpath.undo/1";
+pub(crate) const SCHEMA: &str = "udpath.undo/1";
 
-#[derive(Serialize)]
-struct Document<'a> {
+/// The JSON format of an undo.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct Document<'a> {
     schema: &'static str,
     id: u64,
     complete: bool,
@@ -28,7 +30,7 @@ struct Document<'a> {
     gone_with_boot: &'a [String],
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Left<'a> {
     setting: &'a str,
     why: &'a str,

@@ -60,7 +60,7 @@ fn machines_that_differ_are_named_in_text_json_and_on_the_page() {
     assert!(html.contains("<h1>3 of 4 machines are alike</h1>") && html.contains("dns4"), "{html}");
 
     let output = fleet(folder.path(), &["--json"]);
-    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let json: Value = udpath_rig::json(&output.stdout);
     assert_eq!(json["schema"], "udpath.fleet/1");
     assert_eq!((json["alike"].as_u64(), json["machines"].as_array().unwrap().len()), (Some(3), 4));
     assert_eq!(json["machines"][2]["source"], "map");
@@ -76,7 +76,7 @@ fn machines_that_differ_are_named_in_text_json_and_on_the_page() {
     };
     // What `show` finds in one of the captures, all three copies have.
     let shown = udpath(&["show", "--json", "--sysroot", folder.path().join("dns1.tar.gz").to_str().unwrap()]);
-    let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    let shown: Value = udpath_rig::json(&shown.stdout);
     for finding in shown["findings"].as_array().unwrap() {
         assert!(with(finding["id"].as_str().unwrap()) >= 3);
     }

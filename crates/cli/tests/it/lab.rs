@@ -64,7 +64,7 @@ fn a_lab_is_made_used_shown_and_removed() {
     }
 
     assert!(data(&["list"]).lines().filter(|line| line.starts_with(&format!("{name} "))).count() == 6);
-    let json: serde_json::Value = serde_json::from_str(&data(&["list", "--json"])).unwrap();
+    let json: serde_json::Value = udpath_rig::json(data(&["list", "--json"]));
     assert_eq!(json["schema"], "udpath.lab/1");
     let listed = json["labs"].as_array().unwrap().iter().find(|lab| lab["name"] == name).unwrap();
     assert_eq!(listed["state"], "kept");

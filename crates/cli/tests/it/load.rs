@@ -24,7 +24,7 @@ fn json(arguments: &str) -> Value {
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{arguments}: {stderr}");
     assert_eq!(stderr, "", "without a terminal there is no progress line");
-    serde_json::from_slice(&output.stdout).unwrap()
+    udpath_rig::json(&output.stdout)
 }
 
 /// An echo server that uses the standard library.
@@ -92,7 +92,7 @@ fn a_search_lists_every_rate() {
     let command =
         format!("echo {} --find-max --loss 99% --p99 2s -d 50ms --timeout 100ms --rate 2M", echo.address);
     let output = load(&format!("{command} --json"));
-    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let found: Value = udpath_rig::json(&output.stdout);
     assert_eq!(found["schema"], "udpath.find-max/1");
     let probes = found["probes"].as_array().unwrap();
     assert!((2..=64).contains(&probes.len()), "{}", probes.len());
@@ -167,6 +167,14 @@ fn invalid_arguments_are_rejected_in_one_sentence() {
         ("echo 127.0.0.1:7 --source-ports 9-3", "invalid port range `9-3`"),
         ("echo 127.0.0.1:7 --flows 3 --source-ports 4000-4001", "3 flows need 3"),
         ("echo 127.0.0.1:7 --pattern incast", "need --lab"),
+        ("echo 127.0.0.1:7 --mtu 9000", "need --lab"),
+        ("echo 127.0.0.1:7 --rfs", "need --lab"),
+        ("echo --lab --offloads lro", "invalid offloads `lro`: expected none, or some of tso, gso and gro"),
+        ("echo --lab --offloads none,gro", "invalid offloads `none,gro`"),
+        ("echo 127.0.0.1:7 --congestion bbr", "--congestion bbr needs TCP"),
+        ("echo 127.0.0.1:7 --sndbuf 0", "invalid send buffer of 0 bytes: expected 1 to 1073741823"),
+        ("echo 127.0.0.1:7 --rcvbuf 2GiB", "invalid receive buffer of 2147483648 bytes"),
+        ("echo 192.0.2.1:7 --engine xdp --rcvbuf 1MiB", "use --engine socket"),
         ("echo 127.0.0.1:7 --lab", "remove 127.0.0.1:7"),
         ("echo --lab --pattern single --hosts 3", "--pattern single"),
         ("echo --lab --pattern incast --hosts 99", "1 to 32"),
@@ -229,6 +237,28 @@ fn a_shared_sink_is_counted_once() {
 }
 
 /// A time soon enough to wait for, and late enough for a program to start: RFC 3339, by date(1).
+#[test]
+fn a_stream_in_a_lab_has_the_options_of_its_sockets_and_links() {
+    udpath_lab::needs_root!();
+    let options = "--congestion reno --sndbuf 400k --rcvbuf 800k --mtu 9000 --offloads gso,gro --rfs";
+    let entries = || std::fs::read_to_string("/proc/sys/net/core/rps_sock_flow_entries").unwrap();
+    let before = entries();
+    let result = json(&format!("sink --lab --tcp --mode stream --size 5000 -d 300ms {options}"));
+    let notes = result["generator"]["notes"].to_string();
+    for wanted in ["congestion control reno", "send buffer 800000 bytes", "receive buffer 1600000 bytes"] {
+        assert!(notes.contains(wanted), "{wanted}: {notes}");
+    }
+    let (sent, delivered) = (result["counts"]["sent"].as_u64().unwrap(), &result["delivered"]);
+    assert_eq!(delivered["datagrams"].as_u64(), Some(sent), "every message arrives");
+    let bytes = delivered["bytes"].as_u64().unwrap();
+    // The last message may have been sent in part when the window ended.
+    assert!((sent * 5000..(sent + 1) * 5000).contains(&bytes), "{bytes} bytes of {sent} messages");
+    for end in ["sender", "receiver"] {
+        assert!(result["per_core"][end]["mbits"].as_f64().unwrap() > 0.0, "{end}: {}", result["per_core"]);
+    }
+    assert_eq!(entries(), before, "the machine's RFS table is as before");
+}
+
 fn soon() -> String {
     let output =
         Command::new("date").args(["-u", "-d", "+4 seconds", "+%Y-%m-%dT%H:%M:%S.%NZ"]).output().unwrap();
@@ -264,7 +294,7 @@ fn segments_are_merged_into_one_result() {
     let read = |file: &String| serde_json::from_slice::<Value>(&std::fs::read(file).unwrap()).unwrap();
     let output = merge(&[&one, &two, &three, "--json"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let sum: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let sum: Value = udpath_rig::json(&output.stdout);
     for count in ["sent", "ok", "lost", "received"] {
         let of = |result: &Value| result["counts"][count].as_u64().unwrap();
         assert_eq!(of(&sum), [&one, &two, &three].map(|file| of(&read(file))).iter().sum::<u64>(), "{count}");

@@ -71,7 +71,7 @@ fn json_comes_back_as_it_went_in_and_from_stdin() {
         .unwrap();
     assert!(output.status.success());
     let value = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).unwrap();
-    assert_eq!(value(&output.stdout), value(&fs::read(fixture("made-up-load.json")).unwrap()));
+    assert_eq!(udpath_rig::json(&output.stdout), value(&fs::read(fixture("made-up-load.json")).unwrap()));
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn an_invalid_result_gets_one_sentence() {
     let file = folder.path().join("x.json");
     let whole = fs::read(fixture("made-up-boost.json")).unwrap();
     let cases: [(&[u8], &str); 4] = [
-        (b"", "is empty: expected a result of udpath boost, load or profile"),
+        (b"", "is empty: expected a result of udpath boost, load, profile or experiment"),
         (&whole[..whole.len() / 2], "is truncated at line"),
         (b"{\"schema\":\"udpath.serve/1\"}", "does not render this kind of result"),
         (b"\x7fELF", "is not JSON"),

@@ -126,7 +126,7 @@ fn a_signal_ends_it_with_everything_answered() {
             kill_process(serve.pid(), signal).unwrap();
             let (code, out, err) = serve.end(Signal::CONT);
             assert_eq!((code, err.as_str()), (Some(0), ""), "{io}");
-            let result: Value = serde_json::from_str(&out).unwrap();
+            let result: Value = udpath_rig::json(&out);
             assert_eq!(result["total"]["answered"], QUEUED, "{io}: {result}");
             let mut numbers: Vec<usize> = (0..QUEUED)
                 .map(|_| {
@@ -166,7 +166,7 @@ fn the_summary_in_json_has_workers_and_sockets() {
         let binds = serve.binds.clone();
         let (code, out, _) = serve.end(Signal::TERM);
         assert_eq!(code, Some(0));
-        let result: Value = serde_json::from_str(&out).unwrap();
+        let result: Value = udpath_rig::json(&out);
         assert_eq!(result["schema"], "udpath.serve/1");
         assert_eq!((&result["service"], &result["io"]), (&"echo".into(), &io.into()));
         assert_eq!(result["total"]["answered_bytes"], 15);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use udpath_advise::Finding;
 
@@ -9,7 +10,7 @@ use udpath_advise::Finding;
 pub const FLEET_SCHEMA: &str = "udpath.fleet/1";
 
 /// What the machines of a fleet have in common, and what differs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct FleetReport {
     /// [`FLEET_SCHEMA`].
     pub schema: String,
@@ -32,7 +33,7 @@ pub struct FleetReport {
 }
 
 /// A machine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct MachineSummary {
     /// Its name, from the file's.
     pub name: String,
@@ -52,7 +53,7 @@ pub struct MachineSummary {
 }
 
 /// What a file is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
     /// A capture of `udpath support`.
@@ -62,7 +63,7 @@ pub enum Source {
 }
 
 /// Machines that differ from the norm in the same way.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Group {
     /// Their names.
     pub machines: Vec<String>,
@@ -71,7 +72,7 @@ pub struct Group {
 }
 
 /// A fact in which some machines differ from the norm.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Variation {
     /// The fact: a setting by its name (`eth0:rps/rx-*`), or a property of the machine (`kernel`) or of an interface
     /// (`eth0:firmware`).
@@ -87,7 +88,7 @@ pub struct Variation {
 }
 
 /// A fact without a norm.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Mixed {
     /// As [`Variation::what`].
     pub what: String,
@@ -96,7 +97,7 @@ pub struct Mixed {
 }
 
 /// A value, and who has it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct VariationValue {
     /// The value.
     pub value: String,
@@ -105,7 +106,7 @@ pub struct VariationValue {
 }
 
 /// A fact in which all machines are alike.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Common {
     /// As [`Variation::what`].
     pub what: String,
@@ -116,7 +117,7 @@ pub struct Common {
 }
 
 /// A finding of one or more machines.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct FleetFinding {
     /// The names of the machines that have it.
     pub machines: Vec<String>,
@@ -128,7 +129,7 @@ pub struct FleetFinding {
 }
 
 /// A file of a machine of which there is a newer one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Older {
     /// The machine.
     pub machine: String,
@@ -139,7 +140,7 @@ pub struct Older {
 }
 
 /// A file that says nothing about a machine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Unread {
     /// Its path from the folder on.
     pub file: String,

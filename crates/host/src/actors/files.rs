@@ -4,13 +4,14 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::text::optional;
 use crate::{Missing, Source};
 
 /// A `.link` file (systemd.link(5)).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct LinkFile {
     /// Its path.
     pub path: String,
@@ -21,7 +22,7 @@ pub struct LinkFile {
 }
 
 /// A udev rule that acts on network devices (udev(7)).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct UdevRule {
     /// Its file.
     pub path: String,
@@ -34,7 +35,7 @@ pub struct UdevRule {
 }
 
 /// A line of sysctl.d(5) that affects packets.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct SysctlLine {
     /// Its file.
     pub path: String,

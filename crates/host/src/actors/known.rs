@@ -2,6 +2,7 @@
 //!
 //! Sources: their manuals and packaged configuration files.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use Touch::{
@@ -10,7 +11,7 @@ use Touch::{
 };
 
 /// A kind of setting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Touch {
     /// IRQ affinity.

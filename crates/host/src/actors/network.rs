@@ -11,13 +11,14 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::text::optional;
 use crate::{Missing, Source};
 
 /// A daemon's configuration file for interfaces.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct NetworkFile {
     /// Its daemon, as in the list of actors: `NetworkManager`, `systemd-networkd`, `google-guest-agent`.
     pub by: String,

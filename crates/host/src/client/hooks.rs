@@ -2,6 +2,7 @@
 //!
 //! The kernel lists one hook of one family at a time.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use udpath_netlink::{Error, Nfnetlink, netfilter};
@@ -9,7 +10,7 @@ use udpath_netlink::{Error, Nfnetlink, netfilter};
 use super::netfilter::{DEVICE_HOOKS, NETDEV, family_name, hook_name};
 
 /// A function that packets pass.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hook {
     /// `ip`, `ip6`, `bridge`, or `netdev` for a device's own.
@@ -44,7 +45,7 @@ impl Hook {
 }
 
 /// A chain's identity.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HookChain {
     /// `ip`, `ip6`, `inet`, `netdev`, ...

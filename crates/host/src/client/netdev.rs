@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use udpath_netlink::{Error, Generic, netdev};
@@ -35,7 +36,7 @@ pub struct NetdevQueue {
 }
 
 /// A NAPI instance as the netdev family shows it (`napi-get`, since Linux 6.8).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Napi {
     /// The interface's index.
@@ -81,7 +82,7 @@ pub struct QueueCounters {
 }
 
 /// The XDP features of a device, as the netdev family shows them (`dev-get`, since Linux 6.3).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct XdpFeatures {
     /// The interface's index.

@@ -1,11 +1,12 @@
 //! Base chains of nftables.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use udpath_netlink::{Error, Nfnetlink, netfilter};
 
 /// A base chain of nftables.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NftChain {
     /// `ip`, `ip6`, `inet`, `netdev`, ...

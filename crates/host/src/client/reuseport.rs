@@ -4,6 +4,7 @@
 use std::fmt;
 
 use error_reporter::Report;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use udpath_bpf::{Chooser, GroupMember, ReuseportIterator};
@@ -40,7 +41,7 @@ pub struct Member {
 }
 
 /// What selects among the sockets of a group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Selector {
     /// The kernel: by its hash of the flow, or by `SO_INCOMING_CPU`.

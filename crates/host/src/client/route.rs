@@ -1,5 +1,6 @@
 //! rtnetlink: interfaces and queueing disciplines, by index (`ifindex`) as in the kernel.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use udpath_netlink::rtnetlink::link::{flags, hardware};
@@ -9,7 +10,7 @@ use udpath_netlink::{Error, Rtnetlink, rtnetlink};
 use super::netdev::Counters;
 
 /// An interface as `RTM_GETLINK` shows it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
     /// Its index.
@@ -62,7 +63,7 @@ pub struct Link {
 }
 
 /// XDP programs of an interface, by attach mode.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Xdp {
     /// Program in the driver, before a socket buffer exists.
@@ -77,7 +78,7 @@ pub struct Xdp {
 }
 
 /// A queueing discipline as `RTM_GETQDISC` shows it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Qdisc {
     /// The interface's index.

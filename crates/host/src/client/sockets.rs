@@ -2,13 +2,14 @@
 
 use std::net::SocketAddr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use udpath_netlink::{Error, SockDiag, diag};
 
 /// A UDP socket. Neither sock_diag nor procfs reports its options: they are read through a duplicate of its descriptor,
 /// and only for the sockets requested (see [`look_closer`](crate::process::look_closer)).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Socket {
     /// Bound address.
@@ -50,7 +51,7 @@ pub struct Socket {
 }
 
 /// Socket options set by a program (socket(7), udp(7)).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SocketOptions {
     /// `SO_REUSEPORT`: shares the datagrams of its port with the other sockets that set it.
@@ -103,7 +104,7 @@ impl SocketOptions {
 }
 
 /// A socket's buffers, in bytes of the kernel's accounting (`linux/sock_diag.h`).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SocketMemory {
     /// Receive buffer size: twice the `SO_RCVBUF` value.
@@ -119,7 +120,7 @@ pub struct SocketMemory {
 }
 
 /// A process's descriptor of a socket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Owner {
     /// The process.

@@ -1,12 +1,13 @@
 //! The kernel's mitigations of CPU vulnerabilities, and which of them cost time per datagram.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::text::{optional, words};
 use crate::{Missing, Source};
 
 /// The kernel's mitigation of one CPU vulnerability.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Mitigation {
     /// The vulnerability, as the kernel names it: `spectre_v2`, `meltdown`, ...
     pub flaw: String,
@@ -19,7 +20,7 @@ pub struct Mitigation {
 }
 
 /// Status of a vulnerability.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MitigationState {
     /// The processor is not affected.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use udpath_steer::CpuSet;
@@ -12,7 +13,7 @@ use crate::{Missing, Source};
 const NODE: &str = "/sys/devices/system/node";
 
 /// A NUMA node.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Node {
     /// Its number.
     pub number: u32,

@@ -1,5 +1,6 @@
 //! Frequency and idle states of the processors: cpufreq and cpuidle, by groups of CPUs with equal values.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use udpath_steer::CpuSet;
@@ -10,7 +11,7 @@ use crate::{Missing, Source};
 const CPU: &str = "/sys/devices/system/cpu";
 
 /// Frequency policy of a group of CPUs (`cpufreq`). A virtual machine has none.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct FrequencyPolicy {
     /// The group.
     pub cpus: CpuSet,
@@ -28,7 +29,7 @@ pub struct FrequencyPolicy {
 }
 
 /// Idle states of a group of CPUs (`cpuidle`).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct IdlePolicy {
     /// The group.
     pub cpus: CpuSet,
@@ -37,7 +38,7 @@ pub struct IdlePolicy {
 }
 
 /// An idle state.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct IdleState {
     /// `POLL`, `C1`, `C6`, ...
     pub name: String,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use udpath_steer::CpuSet;
@@ -9,7 +10,7 @@ use udpath_steer::CpuSet;
 use crate::text::Malformed;
 
 /// CPU time since boot, in ticks of the kernel's accounting (`USER_HZ`, 100 per second everywhere).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct CpuTicks {
     /// User mode, guests included.
     pub user: u64,

@@ -1,11 +1,12 @@
 //! Related interfaces on one path: members and bonds, bridges and ports, VLANs and devices, both ends of a veth.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::client::route::Link;
 
 /// A related interface on the same path.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Relation {
     /// Carries this one's packets: member of this bond, port of this bridge, device of this VLAN, virtual function of

@@ -1,6 +1,7 @@
 //! CPUs that process packets: which queues send packets to them, how they spend their time, and their receive path
 //! counters.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::interfaces::InterfaceMap;
@@ -9,7 +10,7 @@ use crate::cpus::CpuTicks;
 use crate::softnet::SoftnetCpu;
 
 /// A CPU on the path.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct CpuMap {
     /// Its number.
     pub cpu: u32,
@@ -30,7 +31,7 @@ pub struct CpuMap {
 }
 
 /// CPU time by category, as fractions of 1.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Shares {
     /// User mode.
     pub usr: f64,

@@ -1,5 +1,6 @@
 //! Interfaces and their queues: where packets go after the wire, and how many.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use udpath_steer::CpuSet;
 
@@ -11,7 +12,7 @@ use crate::queues::{RxQueue, TxQueue};
 use udpath_netlink::ethtool::time_stamping::TimeStamping;
 
 /// An interface on the path.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct InterfaceMap {
     /// Its name.
     pub name: String,
@@ -61,7 +62,7 @@ pub struct InterfaceMap {
 }
 
 /// The way out of an interface.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct OutMap {
     /// Packets sent.
     pub packets: Option<u64>,
@@ -83,7 +84,7 @@ pub struct OutMap {
 }
 
 /// How packets are distributed over the queues.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct RssSummary {
     /// Entries of the indirection table.
     pub entries: usize,
@@ -96,7 +97,7 @@ pub struct RssSummary {
 }
 
 /// A receive queue on the path.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct QueueMap {
     /// Its index, from 0.
     pub queue: u32,

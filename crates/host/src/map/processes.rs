@@ -1,5 +1,6 @@
 //! The processes at the end of the path, their threads, and the limits on their CPU time.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use udpath_steer::CpuSet;
 
@@ -9,7 +10,7 @@ use crate::limits::Quota;
 use crate::processes::{Process, Thread};
 
 /// A process on the path.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ProcessMap {
     /// Its PID.
     pub pid: u32,
@@ -36,7 +37,7 @@ pub struct ProcessMap {
 }
 
 /// A thread during the interval.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ThreadMap {
     /// Its ID.
     pub tid: u32,
@@ -64,7 +65,7 @@ impl ThreadMap {
 }
 
 /// A CPU time limit during the interval.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct QuotaMap {
     /// The control group.
     pub group: String,

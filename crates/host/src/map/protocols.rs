@@ -1,5 +1,6 @@
 //! Counters of the IP layer, the neighbour tables and connection tracking, over the interval.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::view::View;
@@ -8,7 +9,7 @@ use crate::neighbours::{NeighbourCounters, Neighbours};
 use crate::netfilter::{Conntrack, ConntrackCpu};
 
 /// Connection tracking, of all CPUs together.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ConntrackMap {
     /// Connections tracked now.
     pub count: u64,

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::selection::Selection;
@@ -11,7 +12,7 @@ use crate::sockets::{Selector, place};
 use crate::udp::{UdpCounters, UdpMemory};
 
 /// UDP as a whole.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct UdpMap {
     /// Over IPv4.
     pub v4: Option<UdpCounters>,
@@ -22,7 +23,7 @@ pub struct UdpMap {
 }
 
 /// A socket on the path.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct SocketMap {
     /// Its inode, which identifies it in this map.
     pub inode: u32,
@@ -52,7 +53,7 @@ pub struct SocketMap {
 }
 
 /// A socket's place in its reuseport group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct PlaceMap {
     /// Its index, from 0: the number with which a program selects it.
     pub index: usize,

@@ -1,5 +1,6 @@
 //! The threads of a process: where they may run, where they ran, and how much.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use udpath_steer::CpuSet;
@@ -8,7 +9,7 @@ use crate::Source;
 use crate::text::{cpu_list, field};
 
 /// A thread.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Thread {
     /// Its ID.
     pub tid: u32,
@@ -29,7 +30,7 @@ pub struct Thread {
 }
 
 /// How long a thread ran and waited since it started, in nanoseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ThreadTime {
     /// On a CPU.
     pub ran_ns: u64,

@@ -13,6 +13,7 @@
 
 use std::collections::HashMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ReuseportGroup, Socket};
@@ -20,7 +21,7 @@ use crate::client::reuseport::{KernelGroup, Member, Selector};
 use crate::{Absence, Fact, Missing, Provenance, Source};
 
 /// What selects in a group, and among which sockets.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct GroupOrder {
     /// What selects.
     pub selector: Selector,
@@ -30,7 +31,7 @@ pub struct GroupOrder {
 }
 
 /// A socket at an index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Place {
     /// The socket, as an index into the list.
     pub socket: usize,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::{MAX_FLOWS, MAX_PENDING, MAX_RATE, MAX_SIZE, MAX_THREADS, Mode, PortRange};
+use super::{MAX_BUFFER, MAX_FLOWS, MAX_PENDING, MAX_RATE, MAX_SIZE, MAX_THREADS, Mode, PortRange};
 
 /// Why a plan is invalid. Each message states the problem and the fix.
 #[derive(Debug, Clone, PartialEq, Error)]
@@ -161,6 +161,27 @@ pub enum PlanError {
         interface: String,
         /// Bytes that fit.
         most: usize,
+    },
+    /// A congestion control for datagrams.
+    #[error(
+        "--congestion {0} needs TCP: UDP has no congestion control of the kernel; add --tcp, or remove it"
+    )]
+    CongestionOfUdp(String),
+    /// A congestion control that the kernel does not have.
+    #[error("unknown congestion control `{name}`: this kernel has {known}")]
+    Congestion {
+        /// The requested one.
+        name: String,
+        /// Those of `net.ipv4.tcp_available_congestion_control`.
+        known: String,
+    },
+    /// A buffer that cannot be requested.
+    #[error("invalid {what} buffer of {bytes} bytes: expected 1 to {MAX_BUFFER}")]
+    Buffer {
+        /// `send` or `receive`.
+        what: &'static str,
+        /// The requested size.
+        bytes: usize,
     },
     /// TCP has no datagrams to flood with.
     #[error("TCP has no datagrams to flood with: use --mode stream, or UDP")]

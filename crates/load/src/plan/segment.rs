@@ -15,13 +15,14 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Most segments of a plan. Each has at least one flow.
 pub const MAX_SEGMENTS: u32 = 65_536;
 
 /// See the module.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(try_from = "Numbers")]
 pub struct Segment {
     index: u32,
@@ -29,7 +30,7 @@ pub struct Segment {
 }
 
 /// As in JSON, before it is checked.
-#[derive(Deserialize)]
+#[derive(JsonSchema, Deserialize)]
 struct Numbers {
     index: u32,
     of: u32,

@@ -28,8 +28,11 @@ impl Plan {
             start,
             self.source_ports.map_or_else(String::new, |ports| format!("{}-{}", ports.first, ports.last)),
         );
-        for target in &self.targets {
+        if !self.sockets.is_default() {
             // Writing to a string cannot fail.
+            let _ = write!(text, " {:?}", self.sockets);
+        }
+        for target in &self.targets {
             let _ = write!(text, " {target}");
         }
         // FNV-1a: short and the same in all versions; nothing depends on its being hard to forge.

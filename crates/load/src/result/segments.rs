@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Counts, Kind, Latency, LoadResult};
@@ -20,7 +21,7 @@ use crate::start::clock_error;
 const MAX_COUNT: u64 = u64::MAX / crate::plan::MAX_SEGMENTS as u64;
 
 /// When a run started that had a time for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Start {
     /// The plan's time, nanoseconds since 1970-01-01 UTC.
     pub at_ns: u64,
@@ -50,7 +51,7 @@ impl Start {
 }
 
 /// Which segment of which plan a result is of.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Share {
     /// The segment.
     #[serde(flatten)]
@@ -66,7 +67,7 @@ impl Share {
 }
 
 /// The segments that a merged result is the sum of.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Segments {
     /// How many the plan has.
     pub of: u32,
@@ -79,7 +80,7 @@ pub struct Segments {
 }
 
 /// One segment in a sum.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct SegmentResult {
     /// Its number, from 1.
     pub segment: u32,

@@ -9,6 +9,7 @@
 //!            |                               that began before it, so it is left out
 //! ```
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Progress;
@@ -18,7 +19,7 @@ use crate::Progress;
 const MAX_SLICES: usize = 600;
 
 /// Transactions per second (one-way modes: sent) in consecutive slices of the window.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Series {
     /// Mean length of a slice, seconds.
     pub slice: f64,

@@ -1,5 +1,6 @@
 //! Which rate to try next: doubling until a rate fails, then halving the gap, each answer by two of three runs.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of runs of a search. Doubling from 1 to 10^9 takes 30, narrowing three per step; the search must
@@ -13,7 +14,7 @@ const PRECISION: f64 = 1.02;
 const FLOOR: f64 = 1.0;
 
 /// The verdict on one run's rate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RateVerdict {
     /// The limits were held.
@@ -25,7 +26,7 @@ pub enum RateVerdict {
 }
 
 /// Why a search ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
     /// The server did not hold the rate above.

@@ -13,7 +13,7 @@ use udpath_load::template::Protocol;
 use udpath_load::{Engine, Error, Progress};
 use udpath_protocols::echo::EchoLoad;
 
-use crate::known::all_faults::{compare_late, compare_rare, rare_faults};
+use crate::known::all_faults::{compare_late, compare_order, compare_rare, rare_faults};
 use crate::known::latency::{DELAY, LONG_TIMEOUT, compare};
 use crate::known::{Answering, Faults, Server};
 
@@ -28,10 +28,19 @@ pub(crate) struct Bed {
 
 impl Bed {
     pub(crate) fn new(name: &str) -> Self {
+        Self::with_queues(name, 2)
+    }
+
+    /// Frames arrive in the order in which they were sent.
+    pub(crate) fn in_order(name: &str) -> Self {
+        Self::with_queues(name, 1)
+    }
+
+    fn with_queues(name: &str, queues: u32) -> Self {
         let lab = LabBuilder::new(name)
             .machine("client")
             .machine("server")
-            .link("client", "server", &LinkSpec::with_queues(2))
+            .link("client", "server", &LinkSpec::with_queues(queues))
             .up()
             .unwrap();
         let napi = lab.machine("server").unwrap().towards("client").unwrap().ensure_napi().unwrap();
@@ -83,11 +92,16 @@ pub(crate) fn plan(target: SocketAddr) -> Plan {
 fn counts_are_the_truth_over_ipv4_and_ipv6() {
     udpath_lab::needs_root!();
     let _turn = udpath_rig::alone();
-    let bed = Bed::new("kernel-counts");
-    for ipv6 in [false, true] {
-        let server = bed.server(ipv6, rare_faults());
-        let result = bed.run(&plan(server.address)).unwrap();
-        compare_rare(&result, &server.stop());
+    for (bed, in_order) in [(Bed::in_order("kernel-order"), true), (Bed::new("kernel-counts"), false)] {
+        for ipv6 in [false, true] {
+            let server = bed.server(ipv6, rare_faults());
+            let result = bed.run(&plan(server.address)).unwrap();
+            let truth = server.stop();
+            compare_rare(&result, &truth);
+            if in_order {
+                compare_order(&result, &truth);
+            }
+        }
     }
 }
 
@@ -101,7 +115,7 @@ fn late_replies_are_distinguished_from_lost_ones() {
     let mut plan = plan(server.address);
     plan.timeout = Duration::from_millis(60);
     let result = bed.run(&plan).unwrap();
-    compare_late(&result, &server.stop());
+    compare_late(&result, &server.stop(), plan.timeout);
 }
 
 /// Delays that are long and known: every run is within 1 % of the server's own record.

@@ -124,6 +124,48 @@ fn without_a_report_deliveries_are_unknown() {
     assert!(result.warnings[0].contains("received is unknown"), "{:?}", result.warnings);
 }
 
+#[test]
+fn the_sockets_get_the_plans_options_and_the_result_says_so() {
+    let _turn = udpath_rig::together();
+    let sink = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut plan = Plan {
+        mode: Mode::Flood,
+        duration: Duration::from_millis(100),
+        ..Plan::new(sink.local_addr().unwrap())
+    };
+    plan.sockets.send_buffer = Some(100_000);
+    plan.sockets.receive_buffer = Some(50_000);
+    let result = one_way(&plan);
+    assert_eq!(
+        result.generator.notes,
+        ["sockets: send buffer 200000 bytes, receive buffer 100000 bytes"],
+        "the kernel doubles both"
+    );
+
+    let (address, server) = tcp_echo("127.0.0.1:0", 1, usize::MAX);
+    let mut plan =
+        Plan { transport: Transport::Tcp, duration: Duration::from_millis(100), ..Plan::new(address) };
+    plan.sockets.congestion = Some("reno".into());
+    let result = run(&plan);
+    assert_eq!(result.generator.notes, ["sockets: congestion control reno"]);
+    assert_eq!(server.join().unwrap(), (result.counts.sent * 100), "nothing else was sent");
+}
+
+#[test]
+fn a_congestion_control_that_does_not_exist_is_named_with_those_that_do() {
+    let (address, server) = tcp_echo("127.0.0.1:0", 1, 1);
+    let mut plan = Plan { transport: Transport::Tcp, ..Plan::new(address) };
+    plan.sockets.congestion = Some("made-up".into());
+    let stop = AtomicBool::new(false);
+    let run = udpath_load::run(&plan, Engine::Socket, &EchoLoad::new(0), &mut |_| (), &stop);
+    let error = run.unwrap_err().to_string();
+    assert!(error.starts_with("unknown congestion control `made-up`: this kernel has "), "{error}");
+    assert!(error.contains("cubic"), "{error}");
+    // The echo server still waits for its connection.
+    drop(std::net::TcpStream::connect(address).unwrap());
+    server.join().unwrap();
+}
+
 /// Datagrams of all sizes, the largest in many fragments.
 #[test]
 fn every_size_comes_back() {

@@ -14,7 +14,7 @@ use udpath_protocols::ntp::{Header, NtpLoad, ReferenceId, Timestamp};
 use udpath_protocols::sink;
 
 use crate::kernel::{Bed, plan};
-use crate::known::all_faults::{compare_late, compare_rare, rare_faults};
+use crate::known::all_faults::{compare_late, compare_order, compare_rare, rare_faults};
 use crate::known::{Answering, Faults, near};
 
 /// A synchronized server's reply.
@@ -49,11 +49,13 @@ fn checked(result: &LoadResult) -> u64 {
 fn ntp_counts_are_the_truth_over_ipv4_and_ipv6() {
     udpath_lab::needs_root!();
     let _turn = udpath_rig::alone();
-    let bed = Bed::new("prebuilt-ntp");
+    let bed = Bed::in_order("prebuilt-ntp");
     for ipv6 in [false, true] {
         let server = bed.answering(ipv6, rare_faults(), answering(|request| ntp(request).encode().to_vec()));
         let result = bed.load(&ntp_plan(server.address), &NtpLoad::new(7)).unwrap();
-        compare_rare(&result, &server.stop());
+        let truth = server.stop();
+        compare_rare(&result, &truth);
+        compare_order(&result, &truth);
         assert_eq!((result.protocol.as_str(), result.engine.as_str()), ("ntp", "kernel"));
         assert!(checked(&result) > 100, "{:?}", result.generator.notes);
         assert!(result.warnings.iter().all(|warning| !warning.contains("checked")), "{:?}", result.warnings);
@@ -70,7 +72,7 @@ fn late_ntp_replies_are_distinguished_from_lost_ones() {
     // Longer than anything else on a busy machine takes. After the run, replies are awaited for two timeouts.
     let plan = Plan { timeout: Duration::from_millis(200), ..ntp_plan(server.address) };
     let result = bed.load(&plan, &NtpLoad::new(7)).unwrap();
-    compare_late(&result, &server.stop());
+    compare_late(&result, &server.stop(), plan.timeout);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use udpath_protocols::echo::EchoLoad;
 use udpath_protocols::{Options, mix};
 
 use crate::kernel::{Bed, plan};
-use crate::known::all_faults::{compare_rare, rare_faults};
+use crate::known::all_faults::{compare_order, compare_rare, rare_faults};
 use crate::known::{Answering, Faults, Server, Truth};
 use crate::prebuilt::{answering, ntp};
 
@@ -31,14 +31,16 @@ fn both(one: Truth, other: &Truth) -> Truth {
 fn counts_of_several_targets_are_the_truth() {
     udpath_lab::needs_root!();
     let _turn = udpath_rig::alone();
-    let bed = Bed::new("several-targets");
+    let bed = Bed::in_order("several-targets");
     for ipv6 in [false, true] {
         let servers = [(); 2].map(|()| bed.answering(ipv6, rare_faults(), Answering::ECHO));
         let targets = servers.iter().map(|server| server.address).collect();
         let result = bed.load(&Plan { targets, ..plan(servers[0].address) }, &EchoLoad::new(7)).unwrap();
         let [one, other] = servers.map(Server::stop);
         assert_eq!((one.peers.len(), other.peers.len()), (4, 4), "half of the flows each");
-        compare_rare(&result, &both(one, &other));
+        let truth = both(one, &other);
+        compare_rare(&result, &truth);
+        compare_order(&result, &truth);
         assert_eq!(result.targets.len(), 2);
     }
 }
@@ -56,7 +58,7 @@ fn of_parts(parts: &str) -> Box<dyn Protocol> {
 fn counts_of_a_mix_are_the_truth() {
     udpath_lab::needs_root!();
     let _turn = udpath_rig::alone();
-    let bed = Bed::new("several-parts");
+    let bed = Bed::in_order("several-parts");
     let servers = [
         bed.answering(false, rare_faults(), Answering::ECHO),
         bed.answering(false, rare_faults(), answering(|request| ntp(request).encode().to_vec())),
@@ -77,7 +79,9 @@ fn counts_of_a_mix_are_the_truth() {
         assert!(kind.count <= count && kind.count + 8 >= count, "{name}: {} of {count}", kind.count);
     }
     assert_eq!((result.kinds.len(), result.protocol.as_str()), (2, "mix"));
-    compare_rare(&result, &both(one, &other));
+    let truth = both(one, &other);
+    compare_rare(&result, &truth);
+    compare_order(&result, &truth);
     assert!(
         result.generator.notes[0].contains("replies were checked completely"),
         "{:?}",

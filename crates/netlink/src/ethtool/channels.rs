@@ -1,5 +1,6 @@
 //! Channels: interrupts and the queues they serve, by type (`ethtool -l`).
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{get, single};
@@ -8,7 +9,7 @@ use crate::generic::Generic;
 use crate::numbers::*;
 
 /// Number of channels by type: `ethtool -l`. A channel is an interrupt and the queues it serves.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChannelCounts {
     /// Receive only.
@@ -26,7 +27,7 @@ pub struct ChannelCounts {
 }
 
 /// Channels in use and maximum. `None` where the driver has no such type.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Channels {
     /// In use.

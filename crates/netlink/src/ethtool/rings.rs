@@ -1,5 +1,6 @@
 //! Descriptor rings: how many packets a queue of a card holds (`ethtool -g`).
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{get, single};
@@ -8,7 +9,7 @@ use crate::generic::Generic;
 use crate::numbers::*;
 
 /// Descriptor rings, entries per queue: `ethtool -g`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rings {
     /// Receive.

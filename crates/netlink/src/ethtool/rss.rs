@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{dump, get, single, strings};
@@ -13,7 +14,7 @@ use crate::generic::{Generic, attributes};
 use crate::numbers::*;
 
 /// Receive side scaling: which queue a hash selects. `ethtool -x`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rss {
     /// The default context, used unless a rule selects another.
@@ -24,7 +25,7 @@ pub struct Rss {
 }
 
 /// One RSS context.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RssContext {
     /// The queue for each remainder of the hash. Empty: not reported by the device.
@@ -32,6 +33,7 @@ pub struct RssContext {
     pub table: Vec<u32>,
     /// The key of the hash function. Empty: not reported by the device.
     #[serde(default, with = "hex")]
+    #[schemars(with = "String")]
     pub key: Vec<u8>,
     /// The function: `toeplitz`, `xor`, `crc32`. `None`: not reported by the device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -46,7 +48,7 @@ pub struct RssContext {
 }
 
 /// Which fields of UDP packets are hashed: `ethtool -n DEV rx-flow-hash udp4`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HashFields {
     /// Over IPv4.
@@ -58,7 +60,8 @@ pub struct HashFields {
 }
 
 /// A set of fields, in ethtool's letters: `sdfn` is source and destination, address and port.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, JsonSchema)]
+#[schemars(from = "String", into = "String")]
 pub struct Fields(pub u32);
 
 impl Fields {

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{bitset, get, single};
@@ -16,7 +17,7 @@ use crate::numbers::*;
 use crate::sys;
 
 /// What a device supports: `ethtool -T`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TimeStampingOffer {
     /// Timestamping modes: `software-receive`, `hardware-transmit`, `hardware-raw-clock`, ... (`SOF_TIMESTAMPING_*`).
@@ -34,7 +35,7 @@ pub struct TimeStampingOffer {
 }
 
 /// What a device is configured to stamp (`struct hwtstamp_config` of linux/net_tstamp.h).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TimeStamping {
     /// On transmit: `off`; `on`, for sockets that request it; `onestep-sync`, `onestep-p2p`.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -28,7 +29,7 @@ pub const UDP6: u32 = 6;
 const NFC_DATA: usize = 8;
 
 /// Driver of a device: `ethtool -i`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Driver {
     /// The driver's name: `ixgbe`, `virtio_net`, `veth`.

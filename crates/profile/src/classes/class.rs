@@ -5,6 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Groups of related classes: there are more classes than distinguishable colours.
@@ -34,7 +35,7 @@ pub enum Family {
 macro_rules! classes {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $title:literal, $family:ident;)*) => {
         /// A kind of work.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize)]
         pub enum Class {
             $($(#[$doc])* #[serde(rename = $name)] $variant,)*
         }

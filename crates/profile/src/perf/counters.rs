@@ -15,10 +15,11 @@ use std::fmt;
 use std::io;
 
 use perf_event_open_sys::bindings as uapi;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a processor counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize)]
 pub enum Counter {
     /// Cycles in which the processor was not halted.
     #[serde(rename = "cycles")]
@@ -97,7 +98,7 @@ impl Counts {
 }
 
 /// A counter that this machine does not have or does not permit.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Absent {
     /// The counter.
     pub counter: Counter,

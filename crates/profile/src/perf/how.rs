@@ -1,11 +1,12 @@
 //! How samples are taken: what triggers them, and what they show.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::record::Layout;
 
 /// What triggers the samples.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Clock {
     /// The processor's cycle counter; it samples interrupts too if its interrupt is non-maskable.
@@ -39,7 +40,7 @@ impl Clock {
 }
 
 /// What the samples show; depends on the user's permissions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sight {
     /// Every CPU, kernel and programs.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::named::Named;
@@ -11,7 +12,7 @@ use crate::counts::Counted;
 use crate::perf::{Absent, Counter, Counts};
 
 /// Counts of hardware counters, idle left out. [`crate::counts`] explains how accurate the parts of the classes are.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Hardware {
     /// The part of the time that they ran, 0 to 1. Below 1, they shared the processor's counters with others, and the
     /// counts are extrapolated.
@@ -26,7 +27,7 @@ pub struct Hardware {
 }
 
 /// A class's part.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ClassCounts {
     /// The class.
     pub of: Class,
@@ -35,7 +36,7 @@ pub struct ClassCounts {
 }
 
 /// A value for each counter that the machine has.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct HardwareCounts(pub BTreeMap<Counter, u64>);
 

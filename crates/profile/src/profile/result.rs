@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::hardware::Hardware;
@@ -12,7 +13,7 @@ use crate::perf::{Clock, Sight};
 use crate::trace::Traces;
 
 /// Where CPU time went.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Profile {
     /// Length of the sampled interval, seconds.
     pub seconds: f64,
@@ -50,7 +51,8 @@ pub struct Profile {
 }
 
 /// A part of the busy time.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[schemars(rename = "Share_of_{T}")]
 pub struct Share<T> {
     /// The item.
     pub of: T,
@@ -77,7 +79,7 @@ const fn is_zero(ns: &u64) -> bool {
 }
 
 /// Sample counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Counted {
     /// Requested samples per second and CPU.
     pub rate: u32,
@@ -94,7 +96,7 @@ pub struct Counted {
 }
 
 /// How one CPU spent the interval.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct CpuLine {
     /// The CPU.
     pub cpu: u32,
@@ -110,7 +112,7 @@ pub struct CpuLine {
 }
 
 /// CPU time as /proc/stat reports it, shares of the interval, 0 to 1.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, JsonSchema, Serialize, Deserialize)]
 pub struct Accounted {
     /// Programs.
     pub usr: f64,
@@ -127,7 +129,7 @@ pub struct Accounted {
 }
 
 /// A process's share.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ProcessShare {
     /// The process.
     pub pid: u32,
@@ -142,7 +144,7 @@ pub struct ProcessShare {
 }
 
 /// A thread's share.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ThreadShare {
     /// The thread.
     pub tid: u32,
@@ -153,10 +155,13 @@ pub struct ThreadShare {
     /// Was it seen receiving from a UDP socket?
     #[serde(default)]
     pub reads: bool,
+    /// The CPU on which it spent at least nine tenths of its time; `None` if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<u32>,
 }
 
 /// UDP datagrams in the interval.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Datagrams {
     /// Delivered to sockets.
     pub received: u64,
@@ -188,7 +193,7 @@ impl Datagrams {
 }
 
 /// A stack with its weight: one per context, process and list of functions.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Stack {
     /// The context.
     pub context: Context,

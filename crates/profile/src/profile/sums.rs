@@ -66,8 +66,21 @@ pub(super) struct Sums<'a> {
 
 #[derive(Default)]
 struct Thread {
-    ns: u64,
+    /// Nanoseconds on each CPU.
+    cpus: BTreeMap<u32, u64>,
     reads: bool,
+}
+
+impl Thread {
+    fn ns(&self) -> u64 {
+        self.cpus.values().sum()
+    }
+
+    /// The CPU that it stayed on: see [`ThreadShare::cpu`].
+    fn stayed_on(&self) -> Option<u32> {
+        let (cpu, ns) = self.cpus.iter().max_by_key(|(_, ns)| **ns)?;
+        (ns.saturating_mul(10) >= self.ns().saturating_mul(9)).then_some(*cpu)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -97,7 +110,7 @@ impl<'a> Sums<'a> {
         let process = named.process(place);
         if process.is_some() {
             let thread = self.threads.entry((place.pid, place.tid)).or_default();
-            thread.ns += tally.weight;
+            *thread.cpus.entry(place.cpu).or_default() += tally.weight;
             thread.reads |= named.reads(place);
         }
         let key = StackKey {
@@ -132,8 +145,15 @@ pub(super) fn processes(
             share: 0.0,
             threads: Vec::new(),
         });
-        process.ns += thread.ns;
-        process.threads.push(ThreadShare { tid: *tid, name: name(tid), ns: thread.ns, reads: thread.reads });
+        let ns = thread.ns();
+        process.ns += ns;
+        process.threads.push(ThreadShare {
+            tid: *tid,
+            name: name(tid),
+            ns,
+            reads: thread.reads,
+            cpu: thread.stayed_on(),
+        });
     }
     let mut processes: Vec<_> = processes.into_values().collect();
     for process in &mut processes {

@@ -1,5 +1,6 @@
 //! How long datagrams took inside this host: into their socket's queue, and from there to the reader.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use udpath_bpf::Error;
 use udpath_bpf::trace::{Delay, DelayCounts, SkbDelays, SocketDelays, Tracer, delay_bucket_end};
@@ -8,7 +9,7 @@ use super::socket::Socket;
 use super::times::Times;
 
 /// Delays of a sample of the incoming datagrams.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 pub struct Delays {
     /// By socket, the most datagrams first.
     pub sockets: Vec<SocketDelay>,
@@ -27,7 +28,7 @@ pub struct Delays {
 }
 
 /// Delays of one socket's datagrams.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct SocketDelay {
     /// The socket.
     #[serde(flatten)]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use udpath_bpf::trace::{self as bpf, DropCounts};
 use udpath_host::btf;
@@ -14,7 +15,7 @@ use crate::symbols::kernel::Kernel;
 const MOST_LINES: usize = 500;
 
 /// Dropped packets.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 pub struct Drops {
     /// By reason, place and port, most first.
     pub lines: Vec<Drop>,
@@ -25,7 +26,7 @@ pub struct Drops {
 }
 
 /// Packets dropped for one reason at one place.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Drop {
     /// The running kernel's name without `SKB_DROP_REASON_`: NO_SOCKET, SOCKET_RCVBUFF. NOT_SPECIFIED if the kernel
     /// gives no reason; then the function is the clue.
@@ -44,7 +45,7 @@ pub struct Drop {
 }
 
 /// The direction of a packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
     /// Incoming UDP.

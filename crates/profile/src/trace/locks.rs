@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use udpath_bpf::trace::{LockCounts, LockSocket, LockWait, SocketPart, lock_bucket_end};
 
@@ -14,7 +15,7 @@ use crate::symbols::kernel::Kernel;
 const MOST_PLACES: usize = 200;
 
 /// Waits for the kernel's locks.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 pub struct Locks {
     /// By lock and place, longest total wait first.
     pub places: Vec<Contention>,
@@ -29,7 +30,7 @@ pub struct Locks {
 }
 
 /// Waits for one lock from one place.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Contention {
     /// The lock's owner, by its name in the rules.
     pub owner: String,
@@ -48,7 +49,7 @@ pub struct Contention {
 }
 
 /// How a lock is waited for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LockKind {
     /// The CPU does nothing else while waiting.
@@ -92,7 +93,7 @@ impl LockKind {
 }
 
 /// A lock of a socket.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 pub struct SocketLock {
     /// Which of its locks.
     pub part: Part,
@@ -102,7 +103,7 @@ pub struct SocketLock {
 }
 
 /// Which lock of a socket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
     /// Of its queue, between the softirqs that add datagrams and the reader.

@@ -1,5 +1,6 @@
 //! Softirq runs, packets per NAPI poll, and IPIs between CPUs.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use udpath_bpf::trace::{self as bpf, SoftirqCounts, VECTORS, VectorRuns, late_bucket_end};
 
@@ -7,7 +8,7 @@ use super::times::Times;
 use crate::symbols::kernel::Kernel;
 
 /// Softirqs and related events.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 pub struct Softirqs {
     /// By vector and CPU; those that did not run are left out.
     pub vectors: Vec<Softirq>,
@@ -21,7 +22,7 @@ pub struct Softirqs {
 }
 
 /// A softirq on one CPU.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Softirq {
     /// Its name in /proc/softirqs.
     pub vector: String,
@@ -36,7 +37,7 @@ pub struct Softirq {
 }
 
 /// NAPI polls of one interface.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Polls {
     /// The interface; `backlog` for packets from RPS, loopback and veths without NAPI.
     pub interface: String,
@@ -54,7 +55,7 @@ pub struct Polls {
 }
 
 /// Polls of similar size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Size {
     /// From this number of packets to less than twice as many; the last one has all larger ones.
     pub from: u64,
@@ -63,7 +64,7 @@ pub struct Size {
 }
 
 /// Interrupts that one CPU sent to others.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Ipis {
     /// The function to run there; `reschedule` if the CPU was only to check for work.
     pub purpose: String,

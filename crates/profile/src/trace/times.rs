@@ -1,9 +1,10 @@
 //! Counts and durations.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Durations of one kind: count, total and distribution. Two can be added.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 pub struct Times {
     /// Count.
     pub count: u64,
@@ -16,7 +17,7 @@ pub struct Times {
 }
 
 /// Durations in one range.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Length {
     /// Upper bound of the range, nanoseconds, exclusive; the lower bound is half of it or, for delays, 15/16. The first
     /// range has all shorter durations, the last one all longer ones.

@@ -52,7 +52,7 @@ pub(crate) fn of(lines: &[Line<'_>]) -> Profile {
         list
     }
     let own: u64 = stacks.iter().filter(|stack| stack.process.is_some()).map(|stack| stack.ns).sum();
-    let thread = |tid| ThreadShare { tid, name: "knotd".into(), ns: own / 20, reads: true };
+    let thread = |tid| ThreadShare { tid, name: "knotd".into(), ns: own / 20, reads: true, cpu: None };
     Profile {
         seconds: 5.0,
         cpus: (0..2)

@@ -95,7 +95,7 @@ fn latency(document: &Document) -> Option<&Latency> {
     match document {
         Document::Load(result) => result.intended_latency.as_ref().or(result.sent_latency.as_ref()),
         Document::Boost(result) => words::best(result)?.latency.as_ref(),
-        Document::Profile(_) => None,
+        Document::Profile(_) | Document::Experiment(_) => None,
     }
 }
 

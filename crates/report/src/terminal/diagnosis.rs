@@ -1,6 +1,7 @@
 //! A diagnosis: the first saturated link, what to do about the first finding, and what the machine should carry; then the
 //! links, the findings, and what could not be seen.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use udpath_advise::diagnosis::{Bound, Capacity, Change, Diagnosed, Diagnosis};
 use udpath_advise::{Finding, Severity};
@@ -162,24 +163,34 @@ fn said(found: &Diagnosed) -> String {
     format!("{} {} [{}]", found.finding.severity.name(), found.finding.evidence, found.finding.id)
 }
 
+/// Version of the format of [`ChangeLine`]; incremented when a field changes its meaning or is removed.
+pub const CHANGE_SCHEMA: &str = "udpath.diagnosis-change/1";
+
+/// A change between two diagnoses as JSON.
+#[derive(JsonSchema, Serialize)]
+pub struct ChangeLine<'a> {
+    /// Always [`CHANGE_SCHEMA`].
+    schema: &'static str,
+    /// When, milliseconds since 1970.
+    taken: u64,
+    /// `headline`, `appeared`, `grew` or `went`.
+    change: &'static str,
+    /// The new headline.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    headline: Option<&'a str>,
+    /// What appeared, grew or went.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    finding: Option<&'a Diagnosed>,
+}
+
 /// A change as one line of JSON.
 #[must_use]
 pub fn change_json(change: &Change<'_>, taken_ms: u64) -> String {
-    #[derive(Serialize)]
-    struct Line<'a> {
-        schema: &'static str,
-        taken: u64,
-        change: &'static str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        headline: Option<&'a str>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        finding: Option<&'a Diagnosed>,
-    }
     let (change, headline, finding) = match *change {
         Change::Headline(headline) => ("headline", Some(headline), None),
         Change::Appeared(found) => ("appeared", None, Some(found)),
         Change::Grew(found) => ("grew", None, Some(found)),
         Change::Went(found) => ("went", None, Some(found)),
     };
-    json::to_json(&Line { schema: "udpath.diagnosis-change/1", taken: taken_ms, change, headline, finding })
+    json::to_json(&ChangeLine { schema: CHANGE_SCHEMA, taken: taken_ms, change, headline, finding })
 }

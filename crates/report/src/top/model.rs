@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use udpath_advise::{Finding, Location, MapResult, Severity};
 use udpath_host::map::{InterfaceMap, Map, ProcessMap, QueueMap, Shares, SocketMap};
@@ -14,7 +15,7 @@ use std::net::SocketAddr;
 pub const SCHEMA: &str = "udpath.top/2";
 
 /// The machine during one interval. Counts are per second, and cover the map's selection.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Top {
     /// [`SCHEMA`].
     pub schema: String,
@@ -43,7 +44,7 @@ pub struct Top {
 }
 
 /// UDP of one family. Each count is per second.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct UdpRow {
     /// `IPv4` or `IPv6`.
     pub family: String,
@@ -64,7 +65,7 @@ pub struct UdpRow {
 }
 
 /// An interface.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct InterfaceRow {
     /// Its name.
     pub name: String,
@@ -89,7 +90,7 @@ pub struct InterfaceRow {
 }
 
 /// An online CPU.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct CpuRow {
     /// Its number.
     pub cpu: u32,
@@ -114,7 +115,7 @@ pub struct CpuRow {
 }
 
 /// A receive queue.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct QueueRow {
     /// Its interface.
     pub interface: String,
@@ -141,7 +142,7 @@ pub struct QueueRow {
 }
 
 /// A UDP socket. The kernel counts drops per socket, but not deliveries.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct SocketRow {
     /// Its inode.
     pub inode: u32,

@@ -344,3 +344,10 @@ fn frames(html: &str) -> Vec<(String, f64, f64, usize)> {
         })
         .collect()
 }
+
+#[test]
+fn the_page_of_experiments_is_whole() {
+    let elements = check(&crate::experiment::made_up().html());
+    // Both charts, each for a page and for a phone.
+    assert_eq!(elements.iter().filter(|element| element.name == "svg").count(), 4);
+}

@@ -1,6 +1,7 @@
 //! The tests of this crate from outside, in one program.
 
 mod compare;
+mod experiment;
 mod fixture;
 mod fleet_report;
 mod html;

@@ -66,7 +66,7 @@ pub(super) fn open_all(
         if !with_tcp {
             return Ok((sockets, Vec::new()));
         }
-        match listen_all(&sockets.binds(), config.cpus.len()) {
+        match listen_all(&sockets.binds(), config.cpus.len(), config.options.receive_buffer) {
             Ok(listeners) => return Ok((sockets, listeners)),
             Err(Error::Bind { source, .. }) if attempts > 0 && source.kind() == io::ErrorKind::AddrInUse => {}
             Err(error) => return Err(error),
@@ -74,10 +74,14 @@ pub(super) fn open_all(
     }
 }
 
-fn listen_all(binds: &[SocketAddr], workers: usize) -> Result<Vec<Vec<TcpListener>>, Error> {
+fn listen_all(
+    binds: &[SocketAddr],
+    workers: usize,
+    receive_buffer: Option<usize>,
+) -> Result<Vec<Vec<TcpListener>>, Error> {
     let mut by_worker: Vec<Vec<TcpListener>> = (0..workers).map(|_| Vec::new()).collect();
     for bind in binds {
-        for (place, listener) in by_worker.iter_mut().zip(tcp::listen(*bind, workers)?) {
+        for (place, listener) in by_worker.iter_mut().zip(tcp::listen(*bind, workers, receive_buffer)?) {
             place.push(listener);
         }
     }

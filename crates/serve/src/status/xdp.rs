@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use udpath_stack::counters::Snapshot;
 use udpath_stack::port::Port;
@@ -11,7 +12,7 @@ use crate::counts::Unbalanced;
 
 /// What happened to frames taken from the devices' queues:
 /// `taken = answered + declined + dropped (by reason) + in_flight`, and at rest nothing is in flight.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, JsonSchema, Serialize)]
 pub struct XdpStatus {
     /// One entry per queue.
     pub ports: Vec<XdpPortStatus>,
@@ -36,7 +37,7 @@ pub struct XdpStatus {
 }
 
 /// The status of one queue.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, JsonSchema, Serialize)]
 pub struct XdpPortStatus {
     /// Interface and queue.
     pub name: String,

@@ -1,24 +1,31 @@
 //! TCP listeners: one per worker and address, sharing a port.
 
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use crate::error::{Error, Transport};
+use crate::sys::set_receive_buffer;
 
 /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
 const LISTEN_BACKLOG: i32 = 1024;
-/// Opens a listener for each worker on `address`; all share its port.
-pub(crate) fn listen(address: SocketAddr, workers: usize) -> Result<Vec<TcpListener>, Error> {
+
+/// Opens a listener for each worker on `address`; all share its port. Connections get their receive buffer from it.
+pub(crate) fn listen(
+    address: SocketAddr,
+    workers: usize,
+    receive_buffer: Option<usize>,
+) -> Result<Vec<TcpListener>, Error> {
     let mut listeners: Vec<TcpListener> = Vec::with_capacity(workers);
     for worker in 0..workers {
-        listeners.push(open(address, worker > 0)?);
+        listeners.push(open(address, worker > 0, receive_buffer)?);
     }
     Ok(listeners)
 }
 
 /// Opens one listener. `member`: another listener of this server has the port already.
-fn open(address: SocketAddr, member: bool) -> Result<TcpListener, Error> {
+fn open(address: SocketAddr, member: bool, receive_buffer: Option<usize>) -> Result<TcpListener, Error> {
     let failed = |operation| {
         move |errno: rustix::io::Errno| Error::Socket {
             operation,
@@ -39,6 +46,14 @@ fn open(address: SocketAddr, member: bool) -> Result<TcpListener, Error> {
     sockopt::set_socket_reuseaddr(&fd, true).map_err(failed("reuse the address of"))?;
     if member {
         sockopt::set_socket_reuseport(&fd, true).map_err(failed("share the port of"))?;
+    }
+    if let Some(bytes) = receive_buffer {
+        set_receive_buffer(fd.as_fd(), bytes).map_err(|source| Error::Socket {
+            operation: "set the receive buffer of",
+            transport: Transport::Tcp,
+            address,
+            source,
+        })?;
     }
     rustix::net::bind(&fd, &address).map_err(taken)?;
     if !member {

@@ -24,7 +24,8 @@
 //! - **Invariant**, at rest: `offered = enqueued + refused (by reason)`, `enqueued = received + waiting`.
 //! - **Sleep**: the reader sleeps through [`crate::wake`]; producers signal at most once per burst.
 //!
-//! [`Step`] takes the optimisations back one by one, so that each can be measured (`make bench BENCH=two_queue`).
+//! [`Step`] takes the optimisations back one by one, so that each can be measured (`make bench BENCH=two_queue`, `udpath experiment
+//! receive`).
 //!
 //! # Why the workers share a lock
 //! Memory accounting, drop counts and the order of sequence numbers must agree with the queue; under a lock, taken
@@ -43,7 +44,7 @@ use std::io;
 use crossbeam_utils::CachePadded;
 
 use super::memory::{Account, Charged, Dealing, Gathered, MIN_CHARGE, Pool};
-use crate::primitive::{Arc, AtomicUsize, Mutex, Ordering, lock};
+use crate::primitive::{Arc, AtomicUsize, Mutex, MutexGuard, Ordering, lock};
 use crate::ring;
 use crate::wake;
 
@@ -56,21 +57,47 @@ use counts::RefusedCells;
 /// The largest limit, bytes: a charge is kept in 32 bits beside its item.
 pub const MAX_BYTES: usize = 1 << 30;
 
-/// The optimisations in use; each step includes those before it. Anything but the default is for measurements.
+/// The optimisations in use, in the order in which the kernel got them; each step includes those before it. Anything but the default is
+/// for measurements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Step {
-    /// One queue; worker and reader take the lock for each datagram, and charge and release there.
+    /// One queue, and a lock of the socket beside the queue's: workers hold it while they enqueue a datagram, the reader takes it to
+    /// release one's bytes (Linux until 4.9).
+    SocketLock,
+    /// One queue; worker and reader take its lock for each datagram, and charge and release there (4.10).
     OneQueue,
-    /// The reader has a queue of its own and splices; it still takes the lock to release each datagram's bytes.
-    TwoQueues,
-    /// The reader accumulates what it frees, the account uses the pool in quanta.
+    /// The reader accumulates what it frees, the account uses the pool in quanta (4.11).
     BulkRelease,
-    /// Workers take the lock, and check for a sleeping reader, once per burst.
+    /// While the socket is more than half full, workers wait for each other at a lock of their own, so that only one of them
+    /// competes with the reader for the queue's (4.11 to 6.17).
+    BusyLock,
+    /// The reader has a queue of its own and splices (4.13).
+    TwoQueues,
+    /// Workers take the lock, and check for a sleeping reader, once per burst; instead of the lock of their own (6.18 has a queue
+    /// without a lock before this one).
     Bursts,
     /// The producer queue is a ring, and the reader's own queue is the part of it that the reader has seen: a splice
     /// is one load, and only workers share the lock.
     #[default]
     Ring,
+}
+
+impl Step {
+    /// All steps, in order.
+    pub const ALL: [Self; 7] = [
+        Self::SocketLock,
+        Self::OneQueue,
+        Self::BulkRelease,
+        Self::BusyLock,
+        Self::TwoQueues,
+        Self::Bursts,
+        Self::Ring,
+    ];
+
+    /// Whether workers have a lock of their own.
+    fn has_busy_lock(self) -> bool {
+        (Self::BusyLock..=Self::TwoQueues).contains(&self)
+    }
 }
 
 /// Settings of a socket's queue.
@@ -125,6 +152,9 @@ struct Shared<T> {
     limit: usize,
     step: Step,
     locked: CachePadded<Mutex<Locked<T>>>,
+    /// Taken before `locked`: that of the socket in [`Step::SocketLock`], the workers' own from [`Step::BusyLock`] to
+    /// [`Step::TwoQueues`].
+    outer: CachePadded<Mutex<()>>,
     hints: CachePadded<Hints>,
     /// Bytes the reader has released since the start, wrapping; written by the reader only.
     released: CachePadded<AtomicUsize>,
@@ -164,8 +194,8 @@ pub fn queue<T: Charged + Send>(config: Config, pool: &Pool) -> Result<(Producer
     // No more items than this can be charged at a time, in both queues together.
     let most_items = limit / MIN_CHARGE;
     let (producer_items, own_items, ring_items) = match step {
-        Step::OneQueue => (most_items, 0, 1),
-        Step::TwoQueues | Step::BulkRelease | Step::Bursts => (most_items, most_items, 1),
+        Step::SocketLock | Step::OneQueue | Step::BulkRelease | Step::BusyLock => (most_items, 0, 1),
+        Step::TwoQueues | Step::Bursts => (most_items, most_items, 1),
         Step::Ring => (0, 0, most_items.next_power_of_two()),
     };
     // The largest limit divided by the minimum charge is no more than a ring's maximum.
@@ -181,6 +211,7 @@ pub fn queue<T: Charged + Send>(config: Config, pool: &Pool) -> Result<(Producer
             enqueued: 0,
             closed: false,
         })),
+        outer: CachePadded::new(Mutex::new(())),
         hints: CachePadded::new(Hints { waiting: AtomicUsize::new(0), charged: AtomicUsize::new(0) }),
         released: CachePadded::new(AtomicUsize::new(0)),
         refused: CachePadded::default(),
@@ -224,11 +255,24 @@ impl<T> Shared<T> {
     /// Whether there is no room even for the smallest item. Read without the lock, so the answer may be stale.
     #[inline]
     fn looks_full(&self) -> bool {
+        self.outstanding() + MIN_CHARGE as isize > self.limit as isize
+    }
+
+    /// Bytes charged and not released. Read without the lock: it may be stale, and negative if the second load saw what was charged
+    /// after the first.
+    #[inline]
+    fn outstanding(&self) -> isize {
         let charged = self.hints.charged.load(Ordering::Relaxed);
         let released = self.released.load(Ordering::Relaxed);
-        // Negative if the second load saw what was charged after the first.
-        let outstanding = charged.wrapping_sub(released) as isize;
-        outstanding + MIN_CHARGE as isize > self.limit as isize
+        charged.wrapping_sub(released) as isize
+    }
+
+    /// The lock that a worker takes before the queue's for a datagram, in the steps that have one.
+    #[inline]
+    fn outer(&self) -> Option<MutexGuard<'_, ()>> {
+        let half_full = || self.outstanding() > (self.limit / 2) as isize;
+        let wanted = self.step == Step::SocketLock || (self.step.has_busy_lock() && half_full());
+        wanted.then(|| lock(&self.outer))
     }
 
     /// Publishes the hints; the caller holds the lock.

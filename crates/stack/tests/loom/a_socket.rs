@@ -2,7 +2,7 @@
 
 use super::*;
 
-const STEPS: [Step; 5] = [Step::OneQueue, Step::TwoQueues, Step::BulkRelease, Step::Bursts, Step::Ring];
+const STEPS: [Step; 7] = Step::ALL;
 
 fn socket(limit: usize, step: Step, pool: &Pool) -> (Producer<Item>, Reader<Item>) {
     queue(Config { limit, step }, pool).unwrap()

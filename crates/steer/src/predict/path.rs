@@ -1,11 +1,12 @@
 //! The path of a datagram, step by step.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Why;
 
 /// One step: its value, if known, and the reason.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Step {
     /// The value; `None` if it is not known.
     pub value: Option<u32>,
@@ -24,7 +25,7 @@ impl Step {
 }
 
 /// All steps of a flow's datagrams.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Path {
     /// The hash that the network card computes.
     pub hash: Step,

@@ -5,6 +5,7 @@
 
 use std::ops::RangeInclusive;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use thiserror::Error;
 
@@ -12,7 +13,7 @@ use super::{Path, Predictor, Why};
 use crate::flow::Flow;
 
 /// Where datagrams should go. At least one field is set; all that are set must hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize)]
 pub struct Wanted {
     /// The receive queue.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -26,7 +27,7 @@ pub struct Wanted {
 }
 
 /// The source ports found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct SourcePorts {
     /// Ascending, and spread evenly over all that match.
     pub ports: Vec<u16>,

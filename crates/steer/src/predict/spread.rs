@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde::ser::SerializeStruct;
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use super::{Step, Why};
 
 /// Flows and packets.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Amount {
     /// Different flows.
     pub flows: u64,
@@ -17,7 +17,8 @@ pub struct Amount {
 }
 
 /// The places (queues, CPUs, sockets) that flows go to, and how much goes to each.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema)]
+#[schemars(into = "Parts")]
 pub struct Spread {
     places: BTreeMap<u32, Amount>,
     unknown: Vec<(Why, Amount)>,
@@ -92,18 +93,25 @@ impl Amount {
     }
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Place {
     place: u32,
     #[serde(flatten)]
     amount: Amount,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Unknown {
     why: Why,
     #[serde(flatten)]
     amount: Amount,
+}
+
+/// A spread as JSON, the most first.
+#[derive(JsonSchema, Serialize)]
+struct Parts {
+    places: Vec<Place>,
+    unknown: Vec<Unknown>,
 }
 
 /// `{"places": [{"place": 3, "flows": 9, "packets": 90}], "unknown": [{"why": "...", ...}]}`, the most first.
@@ -113,10 +121,7 @@ impl Serialize for Spread {
             self.places().into_iter().map(|(place, amount)| Place { place, amount }).collect();
         let unknown: Vec<Unknown> =
             self.unknown().into_iter().map(|(why, amount)| Unknown { why, amount }).collect();
-        let mut out = serializer.serialize_struct("Spread", 2)?;
-        out.serialize_field("places", &places)?;
-        out.serialize_field("unknown", &unknown)?;
-        out.end()
+        Parts { places, unknown }.serialize(serializer)
     }
 }
 

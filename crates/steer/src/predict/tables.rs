@@ -22,6 +22,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -33,7 +34,7 @@ use crate::rules::FlowRule;
 use crate::toeplitz::{Fields, Key, Transform};
 
 /// The version of the format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 pub enum Schema {
     /// The first one.
     #[default]
@@ -42,7 +43,7 @@ pub enum Schema {
 }
 
 /// The hash functions that ethtool knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HashFunction {
     /// The only one whose input is documented.
@@ -64,7 +65,7 @@ impl fmt::Display for HashFunction {
 }
 
 /// What is known of a machine. An omitted field is unknown, and each step of a prediction reports what it lacks.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tables {
     /// The version of this form.
@@ -125,7 +126,7 @@ pub struct Tables {
 }
 
 /// An additional RSS context. Omitted fields, except the table, are those of the main one.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Context {
     /// The hash function.
@@ -149,7 +150,7 @@ pub struct Context {
 }
 
 /// A receive queue, as far as it is known.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Queue {
     /// Its number.
@@ -169,7 +170,7 @@ pub struct Queue {
 }
 
 /// The sockets bound to the flow's destination.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sockets {
     /// How the group selects a socket.

@@ -9,6 +9,7 @@
 
 use std::collections::HashSet;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Amount, Path, Predictor, Spread, Step, Why};
@@ -30,7 +31,7 @@ pub struct Observed {
 }
 
 /// Observed packets compared with their predictions.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Verification {
     /// Packets compared.
     pub packets: u64,
@@ -55,7 +56,7 @@ pub struct Verification {
 }
 
 /// How accurate the predictions of one step were, in packets.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct StepAccuracy {
     /// Predicted correctly.
     pub right: u64,
@@ -74,7 +75,7 @@ pub struct StepAccuracy {
 }
 
 /// A wrong prediction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Mismatch {
     /// The flow.
     pub flow: Flow,

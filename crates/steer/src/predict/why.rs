@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use super::HashFunction;
@@ -9,7 +10,8 @@ use crate::drivers;
 use crate::toeplitz::{Fields, Transform};
 
 /// Why a step has its value, or none. `Display` is the sentence.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
+#[schemars(into = "String")]
 #[non_exhaustive]
 pub enum Why {
     /// Computed.

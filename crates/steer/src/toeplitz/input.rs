@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::flow::{Addresses, Flow};
@@ -11,7 +12,7 @@ use crate::flow::{Addresses, Flow};
 ///
 /// Fragments have no ports, so a card hashes them by addresses whatever is set; with `sdfn` a flow's fragments may
 /// arrive on another queue than its whole datagrams.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 pub enum Fields {
     /// Source and destination address: all flows between two hosts have one hash.
     #[serde(rename = "sd")]
@@ -46,7 +47,7 @@ impl FromStr for Fields {
 
 /// What is done to the fields before they are hashed (`RXH_XFRM_*` of `include/uapi/linux/ethtool.h`, and
 /// `Documentation/networking/scaling.rst`). Both kinds give the two directions of a flow one hash, and lose entropy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transform {
     /// Nothing.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use thiserror::Error;
 
@@ -16,7 +17,8 @@ const MICROSOFT: [u8; 40] = [
 ];
 
 /// A key of the Toeplitz hash, 40 to 256 bytes. Its text form is that of `ethtool -x`: `6d:5a:56:da:...`.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash, JsonSchema)]
+#[schemars(from = "String", into = "String")]
 pub struct Key {
     bytes: Box<[u8]>,
 }

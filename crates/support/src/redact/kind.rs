@@ -1,9 +1,10 @@
 //! What is replaced, and how.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What is replaced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// IPv4 and IPv6 addresses of sockets, peers, rules.

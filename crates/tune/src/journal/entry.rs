@@ -9,7 +9,7 @@ use crate::context::Namespace;
 use crate::settings::Setting;
 
 /// The state of an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
     /// The program died while applying.

@@ -11,6 +11,7 @@ use super::{Identity, Lost, Machine, Refusal, file, irqbalance, irqs, process, q
 use crate::conflicts;
 use crate::device::DeviceWriter;
 use crate::policy::{self, Effect, spread};
+use crate::services;
 use crate::settings::{Access, Cost, Item, Part, Setting, Value};
 use crate::units::setting as instances;
 use udpath_host::Source;
@@ -178,9 +179,9 @@ impl Machine for Live {
             (Setting::File(path) | Setting::Config(path), Value::File(text)) => {
                 file::write_whole(&self.path(path), text.as_deref()).map_err(failed)
             }
-            (Setting::Restart(restart), _) => {
+            (Setting::Restart(restart), value) => {
                 drop(self.writer(setting)?);
-                restart.run().map_err(|why| Refusal::because("set", setting, why))
+                restart.run(services::instances(value)).map_err(|why| Refusal::because("set", setting, why))
             }
             (Setting::Thread { pid, tid }, value) => {
                 drop(self.writer(setting)?);

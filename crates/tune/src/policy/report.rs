@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU16;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use udpath_bpf::{PolicyOption, PolicyTarget};
 use udpath_host::Source;
@@ -18,7 +19,7 @@ use crate::settings::{Setting, Value};
 pub const SCHEMA: &str = "udpath.policy/1";
 
 /// Policies, and who else is at their hooks.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct PolicyReport {
     /// [`SCHEMA`].
     pub schema: &'static str,
@@ -29,7 +30,7 @@ pub struct PolicyReport {
 }
 
 /// One option of a policy.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Reported {
     /// The setting's name.
     pub setting: String,
@@ -49,7 +50,7 @@ pub struct Reported {
 }
 
 /// Whether a policy has its effect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EffectState {
     /// On all sockets that it is about, as far as they are seen.
@@ -61,7 +62,7 @@ pub enum EffectState {
 }
 
 /// A program of others.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Other {
     /// Its hook: `bind4`.
     pub hook: &'static str,

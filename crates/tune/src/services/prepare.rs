@@ -4,17 +4,23 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
+use udpath_host::source::Folder;
+
+use super::multiplied::{self, INSTANCES};
 use super::{FileChange, Proposal, Restart, Service, ServiceError, on_port, recognise};
 use crate::apply::{Applied, apply};
 use crate::journal::Lock;
 use crate::machine::Machine;
 use crate::plan::{Change, Consent, Plan};
 use crate::settings::{Setting, Value};
+use crate::units;
 
 /// What requests about servers begin with.
 const PREFIX: &str = "service:";
 /// The object of a request that names a process instead of a port.
 const PROCESS: &str = "pid/";
+/// Why a server that reads with one thread runs several times.
+const RUN_IN_INSTANCES: &str = "each instance has a thread that reads";
 /// Allows files of a server's configuration to be changed.
 const CONFIG: &str = "config";
 /// Allows a server to be restarted.
@@ -33,6 +39,17 @@ pub struct Prepared {
     pub files: Vec<FileChange>,
     /// How the server is restarted; `None` if nothing says how, and then it can be shown but not applied.
     pub restart: Option<Restart>,
+    /// In how many instances it is to run; `None`: in as many as now.
+    instances: Option<usize>,
+    /// Whether systemd restarts it: no other command was given.
+    by_systemd: bool,
+}
+
+/// A server of a request, and what is wanted of it.
+struct Wanted {
+    service: Service,
+    proposals: Vec<Proposal>,
+    instances: Option<usize>,
 }
 
 /// Which server, and which knob: `service:53:server-count=2`.
@@ -102,13 +119,14 @@ impl Service {
         let files = self.files(&proposals)?;
         let systemd = fs::metadata("/run/systemd/system").is_ok();
         let unit = self.unit.as_ref().filter(|_| systemd && self.view.is_empty());
+        let by_systemd = command.is_none() && unit.is_some();
         let command = command.map(str::to_owned).or_else(|| Some(format!("systemctl restart {}", unit?)));
         let restart = command.zip(self.address).map(|(command, address)| Restart {
             server: self.profile.name.clone(),
             address,
             command,
         });
-        Ok(Prepared { service: self, proposals, files, restart })
+        Ok(Prepared { service: self, proposals, files, restart, instances: None, by_systemd })
     }
 
     /// The proposals that need no trial, for the CPUs that the server may use.
@@ -126,7 +144,7 @@ impl Prepared {
     /// # Errors
     /// A server is not found or not recognised, or a knob cannot be set.
     pub fn of(requests: &[Request], command: Option<&str>) -> Result<Vec<Self>, ServiceError> {
-        let mut services: Vec<(Service, Vec<Proposal>)> = Vec::new();
+        let mut services: Vec<Wanted> = Vec::new();
         for request in requests {
             let found = match request.target {
                 Target::Port(port) => on_port(port)?,
@@ -134,29 +152,47 @@ impl Prepared {
             };
             for service in found {
                 let at =
-                    services.iter().position(|(known, _)| known.pid == service.pid).unwrap_or_else(|| {
-                        services.push((service, Vec::new()));
+                    services.iter().position(|known| known.service.pid == service.pid).unwrap_or_else(|| {
+                        services.push(Wanted { service, proposals: Vec::new(), instances: None });
                         services.len() - 1
                     });
-                let (service, wanted) = &mut services[at];
+                let Wanted { service, proposals, instances } = &mut services[at];
                 match &request.knob {
-                    Some((knob, value)) => wanted.push(service.propose(knob, value)?),
+                    Some((knob, value)) if knob == INSTANCES => *instances = Some(service.count(value)?),
+                    Some((knob, value)) => proposals.push(service.propose(knob, value)?),
                     None => {
                         let mut all = service.settled();
-                        all.retain(|one| wanted.iter().all(|known| known.knob != one.knob));
-                        wanted.extend(all);
+                        all.retain(|one| proposals.iter().all(|known| known.knob != one.knob));
+                        proposals.extend(all);
                     }
                 }
             }
         }
-        services.into_iter().map(|(service, proposals)| service.prepare(proposals, command)).collect()
+        let prepared = |wanted: Wanted| {
+            let prepared = wanted.service.prepare(wanted.proposals, command)?;
+            Ok(Self { instances: wanted.instances, ..prepared })
+        };
+        services.into_iter().map(prepared).collect()
     }
 
-    /// The changes for a plan: the files, then the restart. None if the configuration is already so.
+    /// The same in so many instances.
+    ///
+    /// # Errors
+    /// Several instances of the server cannot share a port, or there are fewer CPUs.
+    pub fn in_instances(self, count: usize) -> Result<Self, ServiceError> {
+        let instances = Some(self.service.count(&count.to_string())?);
+        Ok(Self { instances, ..self })
+    }
+
+    /// The changes for a plan: the files, then the restart. None if everything is already so.
     #[must_use]
     pub fn changes(&self) -> Vec<Change> {
-        if self.files.is_empty() {
-            return Vec::new();
+        let unit = self.service.unit.as_ref().filter(|_| self.by_systemd);
+        let multiplied = self.instances.zip(unit).map(|(count, unit)| self.multiplied(unit, count));
+        // Of one whose unit changes, the restart is part of that.
+        let in_restart = self.instances.filter(|_| unit.is_none());
+        if self.files.is_empty() && in_restart.is_none() {
+            return multiplied.into_iter().collect();
         }
         let ids: Vec<String> = self.proposals.iter().map(Proposal::id).collect();
         let file = |file: &FileChange| Change {
@@ -169,11 +205,27 @@ impl Prepared {
         let restart = self.restart.iter().map(|restart| Change {
             setting: Setting::Restart(restart.clone()),
             from: Some(Value::Unknown),
-            to: Value::Words("the new configuration".to_owned()),
+            to: in_restart
+                .map_or_else(|| Value::Words("the new configuration".to_owned()), multiplied::value),
             irq: None,
-            reason: "the server reads it at its start".to_owned(),
+            reason: match in_restart {
+                None => "the server reads it at its start".to_owned(),
+                Some(_) => RUN_IN_INSTANCES.to_owned(),
+            },
         });
-        self.files.iter().map(file).chain(restart).collect()
+        self.files.iter().map(file).chain(restart).chain(multiplied).collect()
+    }
+
+    /// The change of a unit that makes systemd run it in instances.
+    fn multiplied(&self, unit: &str, count: usize) -> Change {
+        let now = units::value_of(&Folder::live(), unit).ok();
+        Change {
+            setting: Setting::Instances { unit: unit.to_owned() },
+            from: now.map(|now| now.map_or(Value::Unset, Value::Words)),
+            to: Value::Words(count.to_string()),
+            irq: None,
+            reason: RUN_IN_INSTANCES.to_owned(),
+        }
     }
 
     /// Whether it can be applied here and now: the files are those of this mount namespace, something restarts the
@@ -182,7 +234,7 @@ impl Prepared {
     /// # Errors
     /// What is in the way.
     pub fn check(&self) -> Result<(), ServiceError> {
-        if self.files.is_empty() {
+        if self.files.is_empty() && self.instances.is_none() {
             return Ok(());
         }
         let Service { profile, pid, unit, address, view, .. } = &self.service;

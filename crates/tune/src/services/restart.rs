@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use error_reporter::Report;
 use udpath_host::source::Folder;
 
+use super::multiplied::VARIABLE;
 use super::profile::Profile;
 use super::recognise;
 use crate::machine::Identity;
@@ -55,15 +56,15 @@ impl Restart {
         known.then(|| Self { server: server.to_owned(), address, command: command.to_owned() })
     }
 
-    /// Runs the command, and waits until the server answers. It must be another process than before: a server that
-    /// only reloads keeps its sockets and threads.
+    /// Runs the command, and waits until the server answers, in so many instances if that was asked for. It must be another
+    /// process than before: a server that only reloads keeps its sockets and threads.
     ///
     /// # Errors
-    /// The command failed (what it printed last); or the server does not answer; or it was not restarted.
-    pub fn run(&self) -> Result<(), String> {
+    /// The command failed (what it printed last); or the server does not answer; or it was not restarted, or not in instances.
+    pub fn run(&self, instances: Option<usize>) -> Result<(), String> {
         let before = self.serving();
         let mut shell = Command::new("/bin/sh");
-        shell.arg("-c").arg(&self.command);
+        shell.arg("-c").arg(&self.command).env(VARIABLE, self.prefix(instances)?);
         let (status, said) =
             finished(shell, COMMAND).map_err(|error| format!("cannot run {:?}: {error}", self.command))?;
         match status {
@@ -83,8 +84,25 @@ impl Restart {
                 "{:?} did not restart {}: {process} still serves {}",
                 self.command, self.server, self.address
             )),
-            None => self.tidy(profile),
+            None => self.in_instances(instances.unwrap_or(1)).and_then(|()| self.tidy(profile)),
         }
+    }
+
+    /// Waits until so many processes serve the port. One needs no wait: it answers.
+    fn in_instances(&self, count: usize) -> Result<(), String> {
+        let until = Instant::now() + ANSWERS;
+        while count > 1 && self.serving().len() < count {
+            if Instant::now() >= until {
+                return Err(format!(
+                    "{:?} did not start {} in {count} instances within {} s; does it have ${VARIABLE} before the server's program?",
+                    self.command,
+                    self.server,
+                    ANSWERS.as_secs()
+                ));
+            }
+            std::thread::sleep(POLL);
+        }
+        Ok(())
     }
 
     /// Detaches the XDP program that the old process left, unless the new one uses it.
@@ -188,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_failed_command_is_quoted_with_its_last_words() {
-        let said = restart("echo no such zone >&2; exit 3").run().unwrap_err();
+        let said = restart("echo no such zone >&2; exit 3").run(None).unwrap_err();
         assert!(said.contains("exit status: 3") && said.contains("no such zone"), "{said}");
     }
 

@@ -3,6 +3,7 @@
 //! Fields that every kind needs are in [`Row`] itself, so that a new row does not compile without them; fields that
 //! only a few kinds need are in [`Extra`], with the defaults [`Extra::NONE`].
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use udpath_bpf::PolicyOption;
 use udpath_host::Source;
@@ -163,7 +164,7 @@ pub enum Phase {
 }
 
 /// What the write itself costs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cost {
     /// No effect on traffic.
@@ -194,7 +195,7 @@ impl Cost {
 }
 
 /// How far a setting reaches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
     /// The whole machine.

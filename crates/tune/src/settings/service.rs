@@ -33,8 +33,8 @@ pub(super) static RESTART: Row = Row {
     scope: Scope::Host,
     on_reset: OnReset::Kept,
     writers: &[],
-    shell: Shell::Line(|setting, _| match setting {
-        Setting::Restart(restart) => restart.command.clone(),
+    shell: Shell::Line(|setting, value| match setting {
+        Setting::Restart(restart) => restart.shell(value),
         _ => String::new(),
     }),
     page: "",

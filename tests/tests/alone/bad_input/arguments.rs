@@ -301,7 +301,12 @@ fn report() {
                 "cannot read /proc",
                 "(name a file in it, or - for standard input): Is a directory",
             ),
-            (&["/dev/null"], 3, "/dev/null is empty", "expected a result of udpath boost, load or profile"),
+            (
+                &["/dev/null"],
+                3,
+                "/dev/null is empty",
+                "expected a result of udpath boost, load, profile or experiment",
+            ),
             (&[&path("text")], 3, "/text", "is not JSON"),
             (&[&path("cut.json")], 3, "/cut.json", "is truncated at line"),
             (&[&path("newer.json")], 3, "/newer.json", "written by another version of udpath"),

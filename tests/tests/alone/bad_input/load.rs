@@ -214,6 +214,13 @@ fn load() {
             "expected a share from 0 % to below 100 %",
         ),
         (&["echo", "--lab", "--queues", "0"], 2, "invalid number of queues 0", "expected 1 to 4096"),
+        (&["echo", "--lab", "--mtu", "576"], 2, "invalid MTU 576", "expected 1280 to 65535"),
+        (
+            &["echo", "--lab", "--tcp", "--congestion", "vegas2"],
+            2,
+            "unknown congestion control `vegas2`",
+            "cubic",
+        ),
         (
             &["echo", "--lab", "--queues", "100000"],
             2,

@@ -12,6 +12,8 @@ use super::{PORT, Scene};
 pub(super) enum Served {
     /// `udpath serve` with these arguments.
     Udpath(&'static [&'static str]),
+    /// The same at the IPv6 addresses.
+    OverIpv6(&'static [&'static str]),
     /// `server.py`: microseconds for each datagram, receive buffer in bytes (0: the default), processes.
     Python { busy_us: u32, buffer: u32, workers: u32 },
     /// The same with two processes, each of which writes a line to a file for each datagram.
@@ -26,6 +28,8 @@ pub(super) enum Served {
 pub(super) enum Load {
     /// `udpath load echo` with these arguments.
     Udpath(&'static [&'static str]),
+    /// The same to the server's IPv6 address.
+    OverIpv6(&'static [&'static str]),
     /// `sender.py` with these.
     Python(&'static [&'static str]),
 }
@@ -44,7 +48,12 @@ pub(super) struct Cause {
     /// Do its programs run before all others on the machine? Not with a control group's limit, which real-time programs
     /// do not have, nor where they would take all CPUs.
     pub(super) first: bool,
+    /// How long it is watched.
+    pub(super) watched: &'static str,
 }
+
+/// Enough where a cause takes several per cent of the CPU time, which most do.
+const BRIEFLY: &str = "2s";
 
 fn nothing(_: &mut Scene) {}
 
@@ -53,6 +62,9 @@ pub(super) const REUSEPORT: Served =
     Served::Udpath(&["echo", "--io", "reuseport", "--workers", "2", "--rcvbuf", "8000000"]);
 /// Its buffer holds what comes while real-time programs are throttled, 50 ms of each second (`sched_rt_runtime_us`).
 const SINK: Served = Served::Udpath(&["sink", "--io", "reuseport", "--workers", "1", "--rcvbuf", "8000000"]);
+/// Replies over IPv6 have no identifiers, whose choice takes more time than GRO on some processors.
+const REUSEPORT_IPV6: Served =
+    Served::OverIpv6(&["echo", "--io", "reuseport", "--workers", "2", "--rcvbuf", "8000000"]);
 const SHARED: Served = Served::Udpath(&["echo", "--io", "shared", "--workers", "2"]);
 const LIGHT: Load = Load::Udpath(&["--rate", "5k", "--flows", "32"]);
 /// A closed loop in the driver: the server takes nearly all of the CPUs, and its queues have room for all requests.
@@ -68,6 +80,7 @@ pub(super) const CAUSES: &[Cause] = &[
         during: nothing,
         healthy: (REUSEPORT, LIGHT),
         first: false,
+        watched: BRIEFLY,
     },
     Cause {
         name: "all flows on one socket of a group",
@@ -81,6 +94,7 @@ pub(super) const CAUSES: &[Cause] = &[
             Load::Udpath(&["--rate", "2k", "--flows", "32"]),
         ),
         first: true,
+        watched: BRIEFLY,
     },
     Cause {
         name: "a restarted worker of a group selected by CPU",
@@ -91,6 +105,7 @@ pub(super) const CAUSES: &[Cause] = &[
         during: nothing,
         healthy: (Served::ByCpu { restarted: false }, Load::Udpath(&["--rate", "2k", "--flows", "32"])),
         first: false,
+        watched: BRIEFLY,
     },
     Cause {
         name: "a receive buffer too small for bursts",
@@ -104,6 +119,7 @@ pub(super) const CAUSES: &[Cause] = &[
             Load::Python(&["ADDRESS", "7000", "100", "400", "200", "1"]),
         ),
         first: true,
+        watched: BRIEFLY,
     },
     Cause {
         name: "a reader slower than the load",
@@ -117,6 +133,7 @@ pub(super) const CAUSES: &[Cause] = &[
             Load::Udpath(&["--rate", "1k", "--flows", "32"]),
         ),
         first: true,
+        watched: BRIEFLY,
     },
     Cause {
         name: "one worker of four blocked",
@@ -130,6 +147,7 @@ pub(super) const CAUSES: &[Cause] = &[
             Load::Udpath(&["--rate", "2k", "--flows", "32"]),
         ),
         first: true,
+        watched: BRIEFLY,
     },
     Cause {
         name: "a CPU-limited control group",
@@ -143,6 +161,7 @@ pub(super) const CAUSES: &[Cause] = &[
             Load::Udpath(&["--rate", "500", "--flows", "32"]),
         ),
         first: false,
+        watched: BRIEFLY,
     },
     Cause {
         name: "checksum errors",
@@ -153,6 +172,7 @@ pub(super) const CAUSES: &[Cause] = &[
         during: nothing,
         healthy: (REUSEPORT, Load::Python(&["ADDRESS", "7000", "100", "20", "10", "1"])),
         first: true,
+        watched: BRIEFLY,
     },
     Cause {
         name: "fragmentation",
@@ -163,6 +183,7 @@ pub(super) const CAUSES: &[Cause] = &[
         during: nothing,
         healthy: (REUSEPORT, Load::Python(&["ADDRESS", "7000", "1000", "5", "10", "8"])),
         first: true,
+        watched: BRIEFLY,
     },
     Cause {
         name: "no listener",
@@ -173,6 +194,7 @@ pub(super) const CAUSES: &[Cause] = &[
         during: nothing,
         healthy: (REUSEPORT, Load::Python(&["ADDRESS", "7000", "100", "20", "10", "8"])),
         first: true,
+        watched: BRIEFLY,
     },
     Cause {
         name: "a full transmit queue",
@@ -183,6 +205,7 @@ pub(super) const CAUSES: &[Cause] = &[
         during: nothing,
         healthy: (REUSEPORT, LIGHT),
         first: true,
+        watched: BRIEFLY,
     },
     Cause {
         name: "a packet tap left running",
@@ -193,6 +216,7 @@ pub(super) const CAUSES: &[Cause] = &[
         during: nothing,
         healthy: (REUSEPORT, LIGHT),
         first: false,
+        watched: BRIEFLY,
     },
     Cause {
         name: "connection tracking in the path",
@@ -203,6 +227,7 @@ pub(super) const CAUSES: &[Cause] = &[
         during: nothing,
         healthy: (REUSEPORT, LIGHT),
         first: false,
+        watched: BRIEFLY,
     },
     Cause {
         name: "a packet filter that drops some",
@@ -213,6 +238,7 @@ pub(super) const CAUSES: &[Cause] = &[
         during: nothing,
         healthy: (REUSEPORT, LIGHT),
         first: true,
+        watched: BRIEFLY,
     },
     Cause {
         name: "RPS to the wrong CPU",
@@ -223,16 +249,19 @@ pub(super) const CAUSES: &[Cause] = &[
         during: nothing,
         healthy: (REUSEPORT, LIGHT),
         first: false,
+        watched: BRIEFLY,
     },
     Cause {
         name: "GRO in vain",
         id: "gro",
-        served: REUSEPORT,
-        load: FULL,
+        served: REUSEPORT_IPV6,
+        load: Load::OverIpv6(&["--engine", "kernel", "--flows", "64", "--inflight", "2"]),
         before: merge,
         during: nothing,
         healthy: (REUSEPORT, LIGHT),
         first: false,
+        // One to two per cent of the CPU time, of which two seconds of samples show as little as a half.
+        watched: "10s",
     },
     Cause {
         name: "a log of every query",
@@ -243,6 +272,7 @@ pub(super) const CAUSES: &[Cause] = &[
         during: nothing,
         healthy: (Served::Python { busy_us: 0, buffer: 0, workers: 1 }, LIGHT),
         first: false,
+        watched: BRIEFLY,
     },
     Cause {
         name: "a generator that is itself the limit",
@@ -253,6 +283,7 @@ pub(super) const CAUSES: &[Cause] = &[
         during: nothing,
         healthy: (SINK, Load::Python(&["ADDRESS", "7000", "100", "20", "10", "8"])),
         first: true,
+        watched: BRIEFLY,
     },
 ];
 

@@ -33,7 +33,7 @@ fn restart_script(here: &Path) -> String {
 fn program(lab: &Lab) -> Option<u64> {
     let server = lab.machine("server").unwrap();
     let shown = server.command("ip").args(["-j", "link", "show", "eth0"]).output().unwrap();
-    let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    let shown: serde_json::Value = udpath_rig::json(&shown.stdout);
     shown[0]["xdp"]["prog"]["id"].as_u64()
 }
 

@@ -4,7 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use udpath_load::Engine;
-use udpath_load::plan::{Arrivals, Mode, Plan, PortRange, Process, Transport};
+use udpath_load::plan::{Arrivals, Mode, Plan, PortRange, Process, SocketOptions, Transport};
 use udpath_load::search::Limits;
 use udpath_load::template::Protocol;
 
@@ -74,11 +74,22 @@ pub(crate) fn task(args: &Args, protocol: &dyn Protocol) -> Result<Task, String>
         // With several machines it is part of the plan, and must not depend on the machine.
         threads: args.threads.unwrap_or_else(|| if several { 1 } else { default_threads(flows) }),
         gso: args.gso,
+        sockets: SocketOptions {
+            congestion: args.congestion.clone(),
+            send_buffer: args.sndbuf,
+            receive_buffer: args.rcvbuf,
+        },
         segment,
         start_at: args.start_at,
         clock_ahead_ns: 0,
     };
     plan.check().map_err(|e| e.to_string())?;
+    if engine != Engine::Socket && !plan.sockets.is_default() {
+        return Err(format!(
+            "--congestion, --sndbuf and --rcvbuf are options of kernel sockets, which engine {engine} does not send by: use \
+             --engine socket"
+        ));
+    }
     if let Some(limits) = &search {
         limits.check().map_err(|e| e.to_string())?;
     }
@@ -87,11 +98,12 @@ pub(crate) fn task(args: &Args, protocol: &dyn Protocol) -> Result<Task, String>
 
 /// Rejects arguments that conflict with --lab, or require it.
 fn in_lab(args: &Args) -> Result<(), String> {
-    let LabArgs { lab, pattern, hosts, queues } = &args.lab;
+    let LabArgs { lab, pattern, hosts, queues, mtu, offloads, rfs } = &args.lab;
     if !lab {
-        return match (pattern, hosts, queues) {
-            (None, None, None) => Ok(()),
-            _ => Err("--pattern, --hosts and --queues need --lab".into()),
+        let of_links = mtu.is_some() || offloads.is_some() || *rfs;
+        return match (pattern, hosts, queues, of_links) {
+            (None, None, None, false) => Ok(()),
+            _ => Err("--pattern, --hosts, --queues, --mtu, --offloads and --rfs need --lab".into()),
         };
     }
     if !args.targets.is_empty() {

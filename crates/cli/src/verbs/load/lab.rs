@@ -20,7 +20,7 @@ use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use anyhow::{Context, anyhow};
-use udpath_lab::{Interface, Lab, LabBuilder, LinkSpec, Machine, NapiGuard};
+use udpath_lab::{Interface, Lab, LabBuilder, LinkSpec, Machine, NapiGuard, Rps};
 use udpath_load::plan::{Arrivals, Mode, Plan, Transport};
 use udpath_load::record::Arrived;
 use udpath_load::result::{Core, LoadResult};
@@ -32,7 +32,7 @@ use super::single;
 use servers::{PORT, Server};
 
 use crate::args::load::task::Task;
-use crate::args::load::{Args, Pattern};
+use crate::args::load::{Args, LabArgs, Pattern};
 use crate::exit::{Done, Failure};
 use crate::verbs::record::Recorder;
 use crate::verbs::server_options::ServerOptions;
@@ -90,18 +90,48 @@ fn with_lab<T>(
         udpath_lab::enter_user_namespace().context("a lab without root needs a user namespace")?;
     }
     let lab = LabBuilder::new("load").machines("client", clients).machines("server", servers);
-    let spec = LinkSpec::with_queues(args.lab.queues.unwrap_or(1));
+    let spec = link(&args.lab);
     let lab = match pattern {
         Pattern::OneToOne => lab.pairs("client", "server", &spec),
         _ => lab.mesh("client", "server", &spec),
     };
-    let lab = lab.up()?;
+    let lab = lab.up().map_err(|error| match error {
+        // What --mtu and --queues name.
+        udpath_lab::Error::Spec(wrong) => Failure::usage(wrong),
+        error => error.into(),
+    })?;
+    if args.lab.rfs {
+        follow_readers(&lab).context("cannot turn RFS on in the lab")?;
+    }
     let done = Hosts::start(args, task, &options, &lab, stop).and_then(|hosts| work(&hosts));
     // Dropping it would do the same, but without reporting errors. An earlier error is reported first.
     let down = lab.down().context("cannot take the lab down");
     let done = done?;
     down?;
     Ok(done)
+}
+
+/// The links that the arguments describe.
+fn link(args: &LabArgs) -> LinkSpec {
+    let default = LinkSpec::default();
+    LinkSpec {
+        queues: args.queues.unwrap_or(default.queues),
+        mtu: args.mtu.unwrap_or(default.mtu),
+        offloads: args.offloads.unwrap_or(default.offloads),
+        ..default
+    }
+}
+
+/// Flows that each queue follows to their readers. Fewer: flows share an entry and move between CPUs. More: eight bytes each.
+const RFS_FLOWS: u32 = 4096;
+
+/// Every link's end processes a packet on the CPU of the thread that reads its flow.
+fn follow_readers(lab: &Lab) -> Result<(), udpath_lab::Error> {
+    let steering = Rps { cpus: udpath_lab::online_cpus()?, flows: RFS_FLOWS };
+    for interface in lab.machines().iter().flat_map(Machine::interfaces) {
+        interface.set_rps(&steering)?;
+    }
+    lab.set_flow_table(true)
 }
 
 /// The clients, and the servers while they run.

@@ -1,7 +1,5 @@
 //! Instances of a service of systemd: the setting `unit:NAME/instances` by another name.
 
-use std::fs;
-
 use anyhow::anyhow;
 use udpath_host::source::Folder;
 use udpath_multiply::{Choose, Error, Request, ask};
@@ -65,13 +63,7 @@ fn check(unit: &str, is_multiplied: bool, choose: Choose) -> Done {
     if is_multiplied {
         return Ok(());
     }
-    let command = fs::read(format!("/proc/{pid}/cmdline"))
-        .map_err(|error| cannot(format!("cannot read the command line of {unit} (pid {pid}): {error}")))?;
-    let words = command.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
-    let mut words: Vec<String> = words.collect();
-    // After the last one, too, is a zero.
-    words.pop();
-    let known = Instances::of_command(&words)?;
+    let known = Instances::of_process(pid)?;
     if let (Choose::Cpu, Some(known)) = (choose, &known)
         && let Some(why) = known.flow_state()
     {

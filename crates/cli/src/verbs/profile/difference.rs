@@ -24,7 +24,7 @@ pub(super) fn run(a: &Path, b: &Path, json: bool, page: Option<&Path>) -> Done {
 fn profile(path: &Path) -> Result<Profile, Failure> {
     match read(path)? {
         Document::Profile(result) => Ok(result.profile),
-        Document::Boost(_) | Document::Load(_) => Err(Failure::Usage(format!(
+        Document::Boost(_) | Document::Load(_) | Document::Experiment(_) => Err(Failure::Usage(format!(
             "--diff {}: not a profile; give a file that `udpath profile --json` wrote",
             path.display()
         ))),

@@ -79,6 +79,7 @@ impl<T: Charged + Send> Producer<T> {
         let shared = &*self.shared;
         let mut refused = Refused::default();
         {
+            let _outer = shared.outer();
             let mut guard = lock(&shared.locked);
             let locked = &mut *guard;
             // Under the lock, so that the sequence numbers in items never go back.

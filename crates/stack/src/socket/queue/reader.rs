@@ -189,15 +189,8 @@ impl<T: Charged + Send> Reader<T> {
             return;
         }
         let count = self.own.len().min(wanted);
-        let in_bulk = self.shared.step >= Step::BulkRelease;
         for entry in self.own.drain(..count) {
             self.gathered.add(entry.charge as usize);
-            if !in_bulk {
-                let mut locked = lock(&self.shared.locked);
-                self.shared.release(&mut self.released, &mut self.gathered);
-                self.shared.settle(&mut locked);
-                self.shared.publish(&locked);
-            }
             into.push(entry);
         }
         if self.gathered.is_enough() {
@@ -228,7 +221,7 @@ impl<T: Charged + Send> Reader<T> {
         !self.own.is_empty()
     }
 
-    /// With one queue: one item under the lock, and its bytes released there.
+    /// With one queue: one item under the lock. Its bytes are released there, under the socket's lock, or in bulk.
     fn receive_locked<const N: usize>(&mut self, into: &mut ArrayVec<Received<T>, N>) -> bool {
         if !self.has_business() {
             return false;
@@ -236,13 +229,25 @@ impl<T: Charged + Send> Reader<T> {
         let shared = &*self.shared;
         let mut locked = lock(&shared.locked);
         let entry = locked.queue.pop_front();
-        if let Some(entry) = &entry {
-            self.gathered.add(entry.charge as usize);
+        self.gathered.add(entry.as_ref().map_or(0, |entry| entry.charge as usize));
+        let mut socket = None;
+        if shared.step == Step::SocketLock {
+            shared.publish(&locked);
+            // The socket's lock comes first: a worker that has it may be waiting for the queue's.
+            drop(locked);
+            socket = Some(lock(&shared.outer));
+            locked = lock(&shared.locked);
         }
-        shared.release(&mut self.released, &mut self.gathered);
-        shared.settle(&mut locked);
+        if shared.step < Step::BulkRelease || entry.is_none() {
+            shared.release(&mut self.released, &mut self.gathered);
+            shared.settle(&mut locked);
+            self.unsettled = false;
+        } else if self.gathered.is_enough() {
+            shared.release(&mut self.released, &mut self.gathered);
+            self.unsettled = true;
+        }
         shared.publish(&locked);
-        drop(locked);
+        drop((locked, socket));
         entry.is_some_and(|entry| {
             into.push(entry);
             true

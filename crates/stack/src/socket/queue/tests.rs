@@ -11,7 +11,7 @@ use super::*;
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
-const STEPS: [Step; 5] = [Step::OneQueue, Step::TwoQueues, Step::BulkRelease, Step::Bursts, Step::Ring];
+const STEPS: [Step; 7] = Step::ALL;
 
 /// What a test sends: who sent it, which number, what it is charged.
 #[derive(Debug, Clone, PartialEq)]

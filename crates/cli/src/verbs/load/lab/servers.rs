@@ -50,6 +50,9 @@ impl Server {
             // end for itself.
             command.args(["--io", "reuseport"]);
         }
+        if let Some(bytes) = task.plan.sockets.receive_buffer {
+            command.args(["--rcvbuf", &bytes.to_string()]);
+        }
         command.args(options.arguments());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = lab.spawn(command).context("cannot start a server in the lab")?;

@@ -1,0 +1,6 @@
+//! The whole program beside others for a long time: what Prometheus, Ansible and NATS do with it. These tests wait more than they
+//! compute, and compare no times, so that they run while emulated machines keep the CPUs busy (scripts/test.sh).
+
+mod alerts;
+mod ansible;
+mod fleet;
