@@ -25,6 +25,7 @@ pub mod attach;
 mod closed_loop;
 mod error;
 mod holder;
+mod ids;
 mod live;
 mod netdev;
 mod pass;
@@ -45,6 +46,7 @@ pub use closed_loop::{
 };
 pub use error::{Cause, Error};
 pub use holder::detach_leftover;
+pub use ids::program_ids;
 pub use live::{LiveFrames, Offered};
 pub use pass::{Pass, PassProgram};
 pub use policy::{

@@ -38,6 +38,17 @@ pub use softirqs::{
 use crate::Error;
 use crate::attach;
 
+/// Loads tracers. It has read the kernel's types (BTF), which takes longer than all the rest: one is made for all tracers, and
+/// dropped once they count.
+#[derive(Debug)]
+pub struct Loader(EbpfLoader<'static>);
+
+impl Default for Loader {
+    fn default() -> Self {
+        Self(EbpfLoader::new())
+    }
+}
+
 /// Common to all of them.
 pub trait Tracer: Sized {
     /// The type of its counts.
@@ -88,7 +99,17 @@ type Entries<const K: usize, const V: usize> = Vec<([u64; K], [u64; V])>;
 type EntriesByCpu<const K: usize, const V: usize> = Vec<([u64; K], PerCpuValues<[u64; V]>)>;
 
 impl Tracepoints {
-    fn load(name: &'static str, loader: &mut EbpfLoader<'_>, object: &[u8]) -> Result<Self, Error> {
+    /// `sizes`: of its maps, where the object's are not right for this machine. No map has the name of one of another object
+    /// whose size is set.
+    fn load(
+        name: &'static str,
+        Loader(loader): &mut Loader,
+        sizes: &[(&'static str, u32)],
+        object: &[u8],
+    ) -> Result<Self, Error> {
+        for (map, entries) in sizes {
+            loader.map_max_entries(map, *entries);
+        }
         let object = attach::load_tracing(name, loader, object)?;
         Ok(Self { name, object, links: Vec::new(), programs: Vec::new() })
     }

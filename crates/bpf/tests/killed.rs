@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use aya::programs::loaded_programs;
-use udpath_bpf::trace::{LockWaits, SkbDelays, SkbDrops, SoftirqRuns};
+use udpath_bpf::trace::{Loader, LockWaits, SkbDelays, SkbDrops, SoftirqRuns};
 
 /// Programs of all four tracers.
 const PROGRAMS: usize = 2 + 1 + 7 + 4;
@@ -50,11 +50,12 @@ fn main() {
 
 /// Starts every tracer, and waits for the parent to end.
 fn trace() {
+    let mut loader = Loader::default();
     let _all = (
-        LockWaits::attach().unwrap(),
-        SkbDrops::attach().unwrap(),
-        SoftirqRuns::attach().unwrap(),
-        SkbDelays::attach().unwrap(),
+        LockWaits::attach(&mut loader).unwrap(),
+        SkbDrops::attach(&mut loader).unwrap(),
+        SoftirqRuns::attach(&mut loader).unwrap(),
+        SkbDelays::attach(&mut loader).unwrap(),
     );
     std::io::stdout().write_all(b"!").unwrap();
     std::io::stdout().flush().unwrap();

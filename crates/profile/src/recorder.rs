@@ -11,7 +11,7 @@ use udpath_steer::CpuSet;
 use crate::counts::Counted;
 use crate::perf::{Clock, Counter, Event, OpenError, Record, Sight, running_cpus};
 use crate::samples::Samples;
-use crate::symbols::kernel::{Kernel, NoSymbols};
+use crate::symbols::kernel::{Kernel, Loaded, NoSymbols};
 use crate::symbols::threads::Threads;
 use crate::symbols::user::{MOST_HELD, Programs};
 
@@ -114,6 +114,8 @@ pub fn record_with(
         (Err(OpenError::NotPermitted { .. }), Some(pid)) => threads(wanted, pid)?,
         (opened, _) => opened?,
     };
+    // First what is loaded: whatever is loaded in between counts as a change.
+    let loaded = Loaded::now();
     let (kernel, no_symbols) = match Kernel::running() {
         Ok(kernel) => (kernel, None),
         Err(error) => (Kernel::default(), Some(error)),
@@ -155,8 +157,8 @@ pub fn record_with(
     // Its rings are a quarter of this program's memory, and the next step needs some.
     drop(event);
     recording.own_seconds = cpu_seconds() - own;
-    // BPF programs may have been loaded since.
     if recording.no_symbols.is_none()
+        && (loaded.is_none() || loaded != Loaded::now())
         && let Ok(kernel) = Kernel::running()
     {
         recording.samples.rename(kernel);

@@ -23,14 +23,14 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
 use std::str::FromStr;
-use std::thread::{self, JoinHandle, ScopedJoinHandle};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use error_reporter::Report;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use udpath_bpf::Error;
-use udpath_bpf::trace::{self as bpf, LockWaits, Run, SkbDelays, SkbDrops, SoftirqRuns, Tracer};
+use udpath_bpf::trace::{self as bpf, Loader, LockWaits, Run, SkbDelays, SkbDrops, SoftirqRuns, Tracer};
 
 use crate::classes::Rules;
 use crate::symbols::kernel::Kernel;
@@ -172,24 +172,24 @@ type Started<T> = Option<Result<T, Error>>;
 /// Starts tracing. Sources that are not available are reported at the end.
 #[must_use]
 pub fn start(sources: &BTreeSet<Source>) -> Running {
-    // Each reads the kernel's types, which takes longer than the rest, so they run in parallel.
-    thread::scope(|scope| {
-        let locks = sources.contains(&Source::Locks).then(|| scope.spawn(LockWaits::attach));
-        let drops = sources.contains(&Source::Drops).then(|| scope.spawn(SkbDrops::attach));
-        let softirqs = sources.contains(&Source::Softirqs).then(|| scope.spawn(SoftirqRuns::attach));
-        let delays = sources.contains(&Source::Delays).then(|| scope.spawn(SkbDelays::attach));
-        Running {
-            locks: locks.map(joined),
-            drops: drops.map(joined),
-            softirqs: softirqs.map(joined),
-            delays: delays.map(joined),
-            meter: Meter::start(),
-        }
-    })
+    let mut loader = (!sources.is_empty()).then(Loader::default);
+    Running {
+        locks: started(Source::Locks, sources, &mut loader, LockWaits::attach),
+        drops: started(Source::Drops, sources, &mut loader, SkbDrops::attach),
+        softirqs: started(Source::Softirqs, sources, &mut loader, SoftirqRuns::attach),
+        delays: started(Source::Delays, sources, &mut loader, SkbDelays::attach),
+        meter: Meter::start(),
+    }
 }
 
-fn joined<T>(thread: ScopedJoinHandle<'_, Result<T, Error>>) -> Result<T, Error> {
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+fn started<T>(
+    source: Source,
+    wanted: &BTreeSet<Source>,
+    loader: &mut Option<Loader>,
+    attach: impl Fn(&mut Loader) -> Result<T, Error>,
+) -> Started<T> {
+    let loader = loader.as_mut().filter(|_| wanted.contains(&source))?;
+    Some(attach(loader))
 }
 
 impl Running {
@@ -203,7 +203,7 @@ impl Running {
             .map(|counts| Locks::new(&counts, kernel, rules));
         traces.drops = traces
             .counts(Source::Drops, metered, self.drops)
-            .map(|counts| Drops::new(&counts, kernel, &Reasons::running()));
+            .map(|counts| Drops::new(&counts, kernel, &Reasons::of(&counts)));
         traces.softirqs = traces
             .counts(Source::Softirqs, metered, self.softirqs)
             .map(|counts| Softirqs::new(&counts, kernel));

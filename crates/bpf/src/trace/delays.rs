@@ -1,8 +1,6 @@
 //! Time from the stack to the reader: loader and results of `bpf/delays.bpf.c`.
 
-use aya::EbpfLoader;
-
-use super::{Bound, Run, Tracepoints, Tracer};
+use super::{Bound, Loader, Run, Tracepoints, Tracer};
 use crate::Error;
 use crate::attach::object;
 
@@ -78,8 +76,8 @@ impl SkbDelays {
     ///
     /// # Errors
     /// Permission denied, or a kernel without the tracepoints (before 6.3) or without BTF.
-    pub fn attach() -> Result<Self, Error> {
-        let mut points = Tracepoints::load(NAME, &mut EbpfLoader::new(), object!("delays"))?;
+    pub fn attach(loader: &mut Loader) -> Result<Self, Error> {
+        let mut points = Tracepoints::load(NAME, loader, &[], object!("delays"))?;
         // From end to start: no packet is tracked whose end would be missed.
         for point in ["kfree_skb", "sock_recv_length", "sk_data_ready", "netif_receive_skb"] {
             points.attach(point)?;

@@ -1,8 +1,6 @@
 //! Dropped packets: loader and results of `bpf/drops.bpf.c`.
 
-use aya::EbpfLoader;
-
-use super::{EntriesByCpu, Run, Tracepoints, Tracer, entries_within};
+use super::{EntriesByCpu, Loader, Run, Tracepoints, Tracer, entries_within};
 use crate::Error;
 use crate::attach::object;
 
@@ -59,10 +57,9 @@ impl SkbDrops {
     ///
     /// # Errors
     /// Permission denied, or a kernel without drop reasons (before 5.17) or without BTF.
-    pub fn attach() -> Result<Self, Error> {
-        let mut loader = EbpfLoader::new();
-        loader.map_max_entries("drops", entries_within(MEMORY, (PLACE + COUNT) * size_of::<u64>(), PLACES));
-        let mut points = Tracepoints::load(NAME, &mut loader, object!("drops"))?;
+    pub fn attach(loader: &mut Loader) -> Result<Self, Error> {
+        let places = entries_within(MEMORY, (PLACE + COUNT) * size_of::<u64>(), PLACES);
+        let mut points = Tracepoints::load(NAME, loader, &[("drops", places)], object!("drops"))?;
         points.attach("kfree_skb")?;
         Ok(Self(points))
     }

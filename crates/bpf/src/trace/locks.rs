@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 
-use aya::EbpfLoader;
 use aya::maps::StackTraceMap;
 
-use super::{Bound, Run, Tracepoints, Tracer, entries_within};
+use super::{Bound, Loader, Run, Tracepoints, Tracer, entries_within};
 use crate::Error;
 use crate::attach::object;
 
@@ -112,11 +111,9 @@ impl LockWaits {
     ///
     /// # Errors
     /// Permission denied, or a kernel without the tracepoints (before 5.19) or without BTF.
-    pub fn attach() -> Result<Self, Error> {
-        let mut loader = EbpfLoader::new();
+    pub fn attach(loader: &mut Loader) -> Result<Self, Error> {
         let places = entries_within(MEMORY, (PLACE + TALLY) * size_of::<u64>(), PLACES);
-        loader.map_max_entries("waits", places);
-        let mut points = Tracepoints::load(NAME, &mut loader, object!("locks"))?;
+        let mut points = Tracepoints::load(NAME, loader, &[("waits", places)], object!("locks"))?;
         // The end event first: no wait is tracked whose end would be missed.
         points.attach("contention_end")?;
         points.attach("contention_begin")?;

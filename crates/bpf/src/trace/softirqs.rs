@@ -2,9 +2,7 @@
 
 use std::collections::HashMap;
 
-use aya::EbpfLoader;
-
-use super::{Run, Tracepoints, Tracer, entries_within};
+use super::{Loader, Run, Tracepoints, Tracer, entries_within};
 use crate::Error;
 use crate::attach::object;
 
@@ -112,12 +110,12 @@ impl SoftirqRuns {
     ///
     /// # Errors
     /// Permission denied, or a kernel without BTF.
-    pub fn attach() -> Result<Self, Error> {
-        let mut loader = EbpfLoader::new();
-        loader
-            .map_max_entries("polls", entries_within(MEMORY, (1 + POLL) * size_of::<u64>(), POLLS))
-            .map_max_entries("ipis", entries_within(MEMORY, (1 + IPI) * size_of::<u64>(), IPIS));
-        let mut points = Tracepoints::load(NAME, &mut loader, object!("softirqs"))?;
+    pub fn attach(loader: &mut Loader) -> Result<Self, Error> {
+        let sizes = [
+            ("polls", entries_within(MEMORY, (1 + POLL) * size_of::<u64>(), POLLS)),
+            ("ipis", entries_within(MEMORY, (1 + IPI) * size_of::<u64>(), IPIS)),
+        ];
+        let mut points = Tracepoints::load(NAME, loader, &sizes, object!("softirqs"))?;
         // The exit first: no entry is counted whose end would be missed.
         for point in ["softirq_exit", "softirq_entry", "softirq_raise", "napi_poll", "sched_wakeup"] {
             points.attach(point)?;

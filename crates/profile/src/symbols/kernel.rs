@@ -3,7 +3,8 @@
 //! A line is `address type name [module]`. Functions have type t, T, w or W; BPF programs are in module `bpf`. If
 //! addresses are hidden (kptr_restrict), all are zero: then nothing can be resolved, and the caller gets the reason.
 
-use std::fs::File;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader};
 
 use thiserror::Error;
@@ -12,6 +13,40 @@ use super::Frame;
 
 /// Path of the kernel's symbol table.
 const PATH: &str = "/proc/kallsyms";
+/// Path of the list of loaded modules.
+const MODULES: &str = "/proc/modules";
+
+/// What has functions besides the kernel itself: modules and BPF programs. While these are the same, so are the functions, except for
+/// the trampolines of others that trace functions meanwhile.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Loaded {
+    modules: String,
+    programs: BTreeSet<u32>,
+}
+
+impl Loaded {
+    /// What is loaded now. `None` if this user may not know.
+    #[must_use]
+    pub fn now() -> Option<Self> {
+        let modules = match fs::read_to_string(MODULES) {
+            // The number of users and what uses a module may change; its name, size and address may not.
+            Ok(text) => text.lines().map(unchanging).collect(),
+            // A kernel without modules.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(_) => return None,
+        };
+        Some(Self { modules, programs: udpath_bpf::program_ids()? })
+    }
+}
+
+/// Of `name size users used-by state address`: name, size, address.
+fn unchanging(line: &str) -> String {
+    let mut words = line.split_ascii_whitespace();
+    [words.next(), words.next(), words.nth(3)]
+        .into_iter()
+        .flatten()
+        .fold(String::new(), |all, word| all + word + " ")
+}
 
 /// Functions in ascending order of their addresses.
 #[derive(Debug, Clone, Default)]
@@ -156,6 +191,15 @@ mod tests {
         assert_eq!(name(0xffff_ffff_c010_0001), Some(("bpf_prog_1_take", Some("bpf"))));
         assert_eq!(name(0xffff_ffff_8100_0190 + MAX_FUNCTION_LEN), None);
         assert_eq!(name(7), None);
+    }
+
+    #[test]
+    fn users_of_a_module_are_no_change() {
+        let line = "veth 45056 0 - Live 0xffffffffc0a00000";
+        assert_eq!(unchanging(line), "veth 45056 0xffffffffc0a00000 ");
+        assert_eq!(unchanging("veth 45056 3 bridge,vlan, Live 0xffffffffc0a00000"), unchanging(line));
+        assert_ne!(unchanging("veth 45056 0 - Live 0xffffffffc0b00000"), unchanging(line));
+        assert_eq!(unchanging("veth"), "veth ");
     }
 
     #[test]

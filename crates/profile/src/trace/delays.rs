@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use udpath_bpf::Error;
-use udpath_bpf::trace::{Delay, DelayCounts, SkbDelays, SocketDelays, Tracer, delay_bucket_end};
+use udpath_bpf::trace::{Delay, DelayCounts, Loader, SkbDelays, SocketDelays, Tracer, delay_bucket_end};
 
 use super::socket::Socket;
 use super::times::Times;
@@ -49,7 +49,7 @@ impl DelayMeter {
     /// # Errors
     /// Permission denied, or a kernel without the tracepoints (before 6.3) or without BTF.
     pub fn start() -> Result<Self, Error> {
-        SkbDelays::attach().map(Self)
+        SkbDelays::attach(&mut Loader::default()).map(Self)
     }
 
     /// From entering the stack to the reader, of all datagrams that sockets at `port` in the network namespace with this

@@ -118,8 +118,13 @@ pub(super) struct Reasons {
 const PART_SHIFT: u32 = 16;
 
 impl Reasons {
+    /// Those that name the reasons of these drops. Without drops there are none: the kernel's types are megabytes.
+    pub(super) fn of(counts: &DropCounts) -> Self {
+        if counts.drops.is_empty() { Self::default() } else { Self::running() }
+    }
+
     /// Reasons of the running kernel; if it has no names, numbers are shown.
-    pub(super) fn running() -> Self {
+    fn running() -> Self {
         let folder = Path::new(btf::FOLDER);
         let Ok(kernel) = fs::read(folder.join("vmlinux")) else { return Self::default() };
         let mut reasons = btf::enumerators(&kernel).map(|all| Self::parse(&all)).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Tracing of this machine while a lab generates the events. Needs root.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::unix::fs::MetadataExt;
@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use udpath_lab::{Lab, LabBuilder, LinkSpec, Machine};
 use udpath_profile::classes::Rules;
+use udpath_profile::recorder::{Moment, Wanted, record_with};
 use udpath_profile::symbols::kernel::Kernel;
 use udpath_profile::trace::delays::SocketDelay;
 use udpath_profile::trace::drops::{Drop, Way};
@@ -38,6 +39,46 @@ fn finish(running: Running) -> Traces {
     let again = Traces { costs: traces.costs.clone(), ..serde_json::from_str(&text).unwrap() };
     assert_eq!(again, traces);
     traces
+}
+
+/// Addresses of the programs that trace drops, and their names.
+fn tracers_of_drops() -> BTreeMap<u64, String> {
+    let text = fs::read_to_string("/proc/kallsyms").unwrap();
+    let lines = text.lines().filter(|line| line.ends_with("_kfree_skb\t[bpf]"));
+    let entry = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let address = u64::from_str_radix(words.next()?, 16).ok()?;
+        Some((address, words.nth(1)?.to_owned()))
+    };
+    lines.filter_map(entry).collect()
+}
+
+#[test]
+fn a_program_that_is_loaded_while_sampling_has_its_name() {
+    udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
+    let wanted = Wanted {
+        cpus: udpath_lab::online_cpus().unwrap(),
+        pid: None,
+        length: Duration::from_millis(100),
+        rate: 99,
+    };
+    let (mut before, mut running) = (BTreeMap::new(), None);
+    let recording = record_with(&wanted, &AtomicBool::new(false), |moment| {
+        if matches!(moment, Moment::Begin) {
+            before = tracers_of_drops();
+            running = Some(start(Source::Drops));
+        }
+    });
+    let (recording, after) = (recording.unwrap(), tracers_of_drops());
+    let new: Vec<_> = after.iter().filter(|(address, _)| !before.contains_key(*address)).collect();
+    let kernel = recording.samples.kernel();
+    let named = |(address, name): &(&u64, &String)| {
+        kernel.frame(**address).is_some_and(|frame| frame.function == name.as_str())
+    };
+    // Other tests may have loaded more since.
+    assert!(new.iter().any(named), "none of {new:x?} has a name");
+    finish(running.unwrap());
 }
 
 fn bind(machine: &Machine, address: IpAddr) -> UdpSocket {
