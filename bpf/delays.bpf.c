@@ -17,15 +17,15 @@
  * is at one step at a time, so no two programs write the same slot. A line is written only by the holder of its gate.
  */
 #include "kernel.h"
+#include "sample.h"
 #include "verifier.h"
 
 /* A power of two. Maximum number of sampled packets in flight. */
 #define SLOTS 4096
 /* A packet this old is not expected any more, ns: it was forwarded, or its socket is not being read. */
 #define STALE 30000000000ULL
-/* Each CPU samples about this many packets in a window of this many ticks. Fewer: rare delays are missed; more: the
- * overhead becomes noticeable. */
-#define WINDOW 64
+/* Each CPU samples about this many packets in a window. Fewer: rare delays are missed; more: the overhead becomes
+ * noticeable. */
 #define WANTED 128
 /* Sampled datagrams per socket; a power of two. Fewer: poor coverage of a long queue; more: memory. */
 #define LINE 128
@@ -94,9 +94,7 @@ struct sampler {
 	__u64 dropped;   /* of the sampled packets */
 	__u64 no_room;   /* in the socket's line, or for the socket */
 	__u64 missed;    /* read, but the call was not seen */
-	__u64 began;     /* start of the window, ticks */
-	__u64 in_window; /* packets */
-	__u64 every;     /* sampling interval: 1 of this many */
+	struct sampling rate;
 	__u64 next;      /* packets until the next sample */
 };
 
@@ -120,23 +118,14 @@ static __always_inline struct slot *slot_of(__u64 skb)
 /* Is this packet to be sampled? */
 static __always_inline int is_sampled(struct sampler *sampler)
 {
-	__u64 now = bpf_jiffies64();
+	__u64 every = interval(&sampler->rate, WANTED);
 
-	if (now - sampler->began >= WINDOW) {
-		sampler->began = now;
-		sampler->every = sampler->in_window / WANTED + 1;
-		sampler->in_window = 0;
-	}
-	/* More than in the previous window: sample fewer of the rest. */
-	sampler->in_window++;
-	if (sampler->in_window / WANTED >= sampler->every)
-		sampler->every = sampler->in_window / WANTED + 1;
 	sampler->seen++;
 	if (sampler->next) {
 		sampler->next--;
 		return 0;
 	}
-	sampler->next = sampler->every - 1;
+	sampler->next = every - 1;
 	return 1;
 }
 

@@ -2,15 +2,17 @@
 /*
  * How long threads and CPUs wait for each lock, and from where.
  *
- *   lock:contention_begin ── a spinlock ──> spinning[CPU], innermost last ─┐
- *            │              └ a sleeping lock ───> sleeping[thread] ───────┤
- *            └ stack, and the lock's socket: read while waiting            ▼
- *   lock:contention_end ─────────────────────────────────> waits[lock, stack, kind] += time
+ *   lock:contention_begin ── a spinlock, 1 of N ─> spinning[CPU], innermost last ─┐
+ *            │              └ a sleeping lock ───────────> sleeping[thread] ──────┤
+ *            └ stack, and the lock's socket: read while waiting                   ▼
+ *   lock:contention_end ────────────────────────────────────> waits[lock, stack, kind] += N, N x time
  *
  * The end event fires with the lock held, so it does as little as possible; the expensive work is done at the
- * beginning, where the thread waits anyway.
+ * beginning, where the thread waits anyway. But that work takes longer than most waits for a spinlock: of those that a busy
+ * CPU has, one of N is followed, chosen at random, and counts N times.
  */
 #include "kernel.h"
+#include "sample.h"
 
 /* include/trace/events/lock.h */
 #define SPIN 1
@@ -31,6 +33,9 @@ enum part {
 /* Sizes and word order: crates/bpf/src/trace/locks.rs. Frames of a stack, including two of this program's own. Fewer:
  * the lock's owner cannot be identified; more: each takes time, and the lock may be released in between. */
 #define DEEPEST 12
+/* Each CPU follows about this many waits for spinlocks in a window. Fewer: the longest waits are missed, and shares are coarse; more:
+ * each costs two microseconds. */
+#define WANTED 64
 #define BUCKETS 24
 #define FIRST 7 /* the first bucket ends at 2^FIRST ns */
 
@@ -52,11 +57,13 @@ struct tally {
 struct wait {
 	struct place place;
 	__u64 since;
+	__u64 stands_for; /* waits, itself included */
 };
 
 struct spins {
 	struct wait of[NESTED];
 	__u64 depth;
+	struct sampling rate;
 };
 
 enum lost {
@@ -155,7 +162,7 @@ static __always_inline void name_socket(struct place *place)
 	bpf_map_update_elem(&sockets, &place->lock, &bound, BPF_ANY);
 }
 
-static __always_inline void locate(struct wait *wait, void *ctx, __u64 lock, __u32 flags)
+static __always_inline void locate(struct wait *wait, void *ctx, __u64 lock, __u32 flags, __u64 stands_for)
 {
 	/* If two stacks hash to the same map entry, the kernel keeps the first. */
 	long stack = bpf_get_stackid(ctx, &stacks, 0);
@@ -166,6 +173,7 @@ static __always_inline void locate(struct wait *wait, void *ctx, __u64 lock, __u
 	wait->place.stack = stack < 0 ? ~0U : stack;
 	if (stack < 0)
 		count_lost(NO_STACK);
+	wait->stands_for = stands_for;
 	wait->since = bpf_ktime_get_ns();
 }
 
@@ -183,10 +191,10 @@ int contention_begin(struct bpf_raw_tracepoint_args *ctx)
 	__u32 flags = ctx->args[1], zero = 0, thread, at;
 	struct wait wait, *known;
 	struct spins *spins;
-	__u64 depth;
+	__u64 depth, every;
 
-	locate(&wait, ctx, lock, flags);
 	if (!is_spinning(flags)) {
+		locate(&wait, ctx, lock, flags, 1);
 		thread = bpf_get_current_pid_tgid();
 		known = bpf_map_lookup_elem(&sleeping, &thread);
 		if (known && known->place.lock == lock)
@@ -195,10 +203,15 @@ int contention_begin(struct bpf_raw_tracepoint_args *ctx)
 			count_lost(NO_WAIT);
 		return 0;
 	}
-	name_socket(&wait.place);
 	spins = bpf_map_lookup_elem(&spinning, &zero);
 	if (!spins)
 		return 0;
+	/* At random: locks are often taken in turns, of which every N-th would be the same one. */
+	every = interval(&spins->rate, WANTED);
+	if (every > 1 && bpf_get_prandom_u32() % every)
+		return 0;
+	locate(&wait, ctx, lock, flags, every);
+	name_socket(&wait.place);
 	depth = spins->depth;
 	/* Missed end events, because another of these programs was interrupted, leave entries behind. */
 	if (depth >= NESTED) {
@@ -230,14 +243,14 @@ static __always_inline void count(const struct wait *wait)
 			return;
 		}
 	}
-	tally->waits++;
-	tally->ns += ns;
+	tally->waits += wait->stands_for;
+	tally->ns += ns * wait->stands_for;
 	if (ns > tally->longest)
 		tally->longest = ns;
 	bucket = power(ns >> (FIRST - 1));
 	if (bucket >= BUCKETS)
 		bucket = BUCKETS - 1;
-	tally->buckets[bucket]++;
+	tally->buckets[bucket] += wait->stands_for;
 }
 
 /* lock:contention_end(lock, ret) */

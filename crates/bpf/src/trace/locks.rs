@@ -53,7 +53,8 @@ pub struct LockCounts {
     pub no_room: u64,
 }
 
-/// Waits for one lock from one call site.
+/// Waits for one lock from one call site. Of the waits for spinlocks that a busy CPU has, one of several is followed, chosen at random, and
+/// counts for those that are not: then the number, the time and the buckets are estimates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockWait {
     /// The lock's address.
@@ -68,7 +69,7 @@ pub struct LockWait {
     pub waits: u64,
     /// Total time, nanoseconds.
     pub ns: u64,
-    /// The longest, nanoseconds.
+    /// The longest that was followed, nanoseconds.
     pub longest: u64,
     /// By length: [`lock_bucket_end`].
     pub buckets: [u64; LOCK_BUCKETS],

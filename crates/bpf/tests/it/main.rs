@@ -1,4 +1,5 @@
-//! Programs that outlive the process that attached them.
+//! Programs that outlive the process that attached them, and what tracers count.
 
+mod locks;
 mod policy;
 mod selection;

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only */
+/*
+ * How many events of a kind are looked at: about as many on a busy CPU as on another.
+ */
+#ifndef UDPATH_SAMPLE_H
+#define UDPATH_SAMPLE_H
+
+/* Ticks in which the wanted number of events is looked at. Shorter: a burst is looked at less than its share; longer: a rate
+ * that has changed is followed late. */
+#define WINDOW 64
+
+/* State of one CPU; all zero at first. */
+struct sampling {
+	__u64 began;     /* start of the window, ticks */
+	__u64 in_window; /* events */
+	__u64 every;     /* look at 1 of this many */
+};
+
+/* Call once for each event; returns of how many it is to represent one if it is looked at. */
+static __always_inline __u64 interval(struct sampling *own, __u64 wanted)
+{
+	__u64 now = bpf_jiffies64();
+
+	if (now - own->began >= WINDOW) {
+		own->began = now;
+		own->every = own->in_window / wanted + 1;
+		own->in_window = 0;
+	}
+	/* More than in the previous window: look at fewer of the rest. */
+	own->in_window++;
+	if (own->in_window / wanted >= own->every)
+		own->every = own->in_window / wanted + 1;
+	return own->every;
+}
+
+#endif
