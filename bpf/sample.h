@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0-only */
 /*
- * How many events of a kind are looked at: about as many on a busy CPU as on another.
+ * Adaptive sampling: each CPU looks at about the same number of events in a window, however many there are.
  */
 #ifndef UDPATH_SAMPLE_H
 #define UDPATH_SAMPLE_H
 
-/* Ticks in which the wanted number of events is looked at. Shorter: a burst is looked at less than its share; longer: a rate
- * that has changed is followed late. */
+/* Length of a window, ticks. Shorter: too few of a burst are looked at; longer: the interval adapts to a new rate late. */
 #define WINDOW 64
 
 /* State of one CPU; all zero at first. */
@@ -16,7 +15,7 @@ struct sampling {
 	__u64 every;     /* look at 1 of this many */
 };
 
-/* Call once for each event; returns of how many it is to represent one if it is looked at. */
+/* Call once for each event; returns N: look at one of N events, and let it count for N. */
 static __always_inline __u64 interval(struct sampling *own, __u64 wanted)
 {
 	__u64 now = bpf_jiffies64();

@@ -1,4 +1,4 @@
-//! Do the rates of `load` agree with those of the generators that others use? Asked of sockperf's ping-pong; iperf3's streams are shown beside.
+//! Do the rates of `load` agree with those of the generators that others use: sockperf's ping-pong, iperf3's streams?
 //!
 //! ```text
 //!   client, CPU 0: load echo | sockperf ping-pong  ══ veth ══▸  server, CPU 1: the same echo for both, by socket and thread
@@ -97,7 +97,7 @@ pub(crate) fn run(results: &mut Results) -> Result<()> {
             true => ("agreement.tcp_stream", "iperf3 calls pselect6 before each read"),
             false => ("agreement.udp_flood", "load sends 32 datagrams per sendmmsg, iperf3 one per write"),
         };
-        results.add(&Claim::ratio(id, what, &ratio, Bound::Shown).with(why));
+        results.add(&agreed(id, what, &ratio, why));
     }
     lab.down()?;
     Ok(())

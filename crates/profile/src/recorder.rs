@@ -114,7 +114,7 @@ pub fn record_with(
         (Err(OpenError::NotPermitted { .. }), Some(pid)) => threads(wanted, pid)?,
         (opened, _) => opened?,
     };
-    // First what is loaded: whatever is loaded in between counts as a change.
+    // Before the symbols are read, so that a program loaded while they are counts as a change.
     let loaded = Loaded::now();
     let (kernel, no_symbols) = match Kernel::running() {
         Ok(kernel) => (kernel, None),

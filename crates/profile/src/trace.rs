@@ -82,7 +82,7 @@ impl Source {
     pub const fn cost(self) -> &'static str {
         match self {
             Self::Locks => {
-                "some microseconds for each wait for a lock, on a busy CPU for one of several; nothing for a lock that is free"
+                "two microseconds for each wait for a lock that is followed, on a busy CPU one of several; nothing for a lock that is free"
             }
             Self::Drops => "half a microsecond for each dropped packet; nothing for one that arrives",
             Self::Softirqs => "0.1 us for each raise, run, poll, IPI and wake-up: a burst shares it",

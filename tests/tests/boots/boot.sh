@@ -339,7 +339,7 @@ first() {
     # Each in a place where another user can change it.
     mkdir -m 777 /tmp/open && cp /usr/sbin/udpath /tmp/open/udpath
     step clean files
-    # irqbalance may have put it where it is to go.
+    # irqbalance may already have moved it to CPU 3, which is asked for below.
     echo 1 > "/proc/irq/$(irq_of 'input[.]1')/smp_affinity_list"
     step before look
     kept="apply --persist --set eth0:irq/rx-1=3"

@@ -7,7 +7,7 @@ mod slurm;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -41,6 +41,16 @@ fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
 
+/// The script that follows this paragraph of docs/load-from-ten-machines.md, with what differs here replaced.
+fn documented(paragraph: &str, here: &[(&str, &str)]) -> String {
+    let page = fs::read_to_string(repository("docs/load-from-ten-machines.md")).unwrap();
+    let block = page.split(paragraph).nth(1).unwrap().split("\n\n").nth(1).unwrap();
+    here.iter().fold(block.to_owned(), |text, (there, here)| {
+        assert!(text.contains(there), "{there:?} is not in {text}");
+        text.replace(there, here)
+    })
+}
+
 /// A server in a lab; the programs of these tests run beside it.
 struct Bed {
     lab: Lab,
@@ -60,6 +70,14 @@ impl Bed {
         Self { lab, target, _server: server, folder: tempfile::tempdir().unwrap() }
     }
 
+    /// The folder's `bin`, new, with udpath.
+    fn bin(&self) -> PathBuf {
+        let bin = self.folder.path().join("bin");
+        fs::create_dir(&bin).unwrap();
+        symlink(program(), bin.join("udpath")).unwrap();
+        bin
+    }
+
     /// Runs a shell script on the client, in the folder, whose `bin` is searched first.
     fn shell(&self, script: &str) -> Said {
         let bin = self.folder.path().join("bin");
@@ -74,20 +92,13 @@ impl Bed {
 fn the_line_for_gnu_parallel_runs() {
     udpath_lab::needs_root!();
     let bed = Bed::new("parallel");
-    let page = fs::read_to_string(repository("docs/load-from-ten-machines.md")).unwrap();
-    let block = page.split("GNU parallel, ").nth(1).unwrap().split("\n\n").nth(1).unwrap();
     let here = [
         ("10.0.0.2:7", bed.target.as_str()),
         ("--rate 900k -d 30s", "--rate 2k -d 500ms"),
         ("+20 seconds", SOON),
     ];
-    let script = here.iter().fold(block.to_owned(), |text, (there, here)| {
-        assert!(text.contains(there), "{there:?} is not in {text}");
-        text.replace(there, here)
-    });
-    let bin = bed.folder.path().join("bin");
-    fs::create_dir(&bin).unwrap();
-    std::os::unix::fs::symlink(program(), bin.join("udpath")).unwrap();
+    let script = documented("GNU parallel, ", &here);
+    let bin = bed.bin();
     // As ssh does: a shell runs the words behind the host.
     fs::write(bin.join("ssh"), "#!/bin/sh\nshift\nexec sh -c \"$*\"\n").unwrap();
     fs::set_permissions(bin.join("ssh"), fs::Permissions::from_mode(0o755)).unwrap();

@@ -1,4 +1,4 @@
-//! Waits for locks, of which a busy CPU follows one of several, against the kernel's own count of them. Needs root.
+//! Waits for locks, which a busy CPU samples, against the kernel's own count of them. Needs root.
 
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use udpath_bpf::trace::{Loader, LockWaits, Tracer, count_runs};
 
 /// How long two threads contend. With 64 of the waits followed in 64 ticks, of 4 ms at most, some 500 on each CPU.
 const CONTENTION: Duration = Duration::from_secs(2);
-/// Fewest waits that both CPUs are to have: ten times as many as are followed at 1000 Hz.
+/// Fewest waits for the test to mean anything: ten times as many as two CPUs follow at 1000 Hz.
 const FEWEST: u64 = 40_000;
 /// How far the estimate may be off: six standard deviations of an estimate from a thousand that are chosen at random.
 const OFF: f64 = 0.2;
@@ -33,7 +33,7 @@ fn contend(threads: usize) {
 }
 
 #[test]
-fn the_waits_of_a_busy_cpu_are_estimated_rightly() {
+fn sampled_waits_agree_with_the_kernels_count() {
     udpath_lab::needs_root!();
     let _turn = udpath_rig::alone();
     let counted = count_runs().unwrap();

@@ -16,8 +16,8 @@ const PATH: &str = "/proc/kallsyms";
 /// Path of the list of loaded modules.
 const MODULES: &str = "/proc/modules";
 
-/// What has functions besides the kernel itself: modules and BPF programs. While these are the same, so are the functions, except for
-/// the trampolines of others that trace functions meanwhile.
+/// What adds functions to the kernel: modules and BPF programs. While these stay the same, so do the functions, apart from the
+/// trampolines of ftrace.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Loaded {
     modules: String,

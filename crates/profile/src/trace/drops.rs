@@ -118,7 +118,7 @@ pub(super) struct Reasons {
 const PART_SHIFT: u32 = 16;
 
 impl Reasons {
-    /// Those that name the reasons of these drops. Without drops there are none: the kernel's types are megabytes.
+    /// The names for these drops. Not read if nothing was dropped: the kernel's types are megabytes.
     pub(super) fn of(counts: &DropCounts) -> Self {
         if counts.drops.is_empty() { Self::default() } else { Self::running() }
     }

@@ -4,13 +4,14 @@
 //! Without munge, which proves who sends a message: only this machine of the lab reaches them.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use udpath_rig::{Run, Running, awaited, program};
+use udpath_rig::{Run, Running, awaited};
 
-use super::{Bed, SOON, repository};
+use super::{Bed, SOON, documented};
 
 /// Where `scripts/setup.sh` puts it.
 const SLURM: &str = "/var/cache/udpath/slurm";
@@ -75,22 +76,14 @@ fn environment(bed: &Bed) -> [(&'static str, String); 2] {
 fn the_line_for_slurm_runs() {
     udpath_lab::needs_root!();
     let bed = Bed::new("slurm");
-    let page = fs::read_to_string(repository("docs/load-from-ten-machines.md")).unwrap();
-    let block = page.split("Slurm, on ten nodes").nth(1).unwrap().split("\n\n").nth(1).unwrap();
     let here = [
         ("10.0.0.2:7", bed.target.as_str()),
         ("--nodes=10 --ntasks-per-node=1", "--nodes=1 --ntasks-per-node=2 --overcommit"),
         ("--rate 900k -d 30s", "--rate 2k -d 500ms"),
         ("+60 seconds", SOON),
     ];
-    let script = here.iter().fold(block.to_owned(), |text, (there, here)| {
-        assert!(text.contains(there), "{there:?} is not in {text}");
-        text.replace(there, here)
-    });
-    let bin = bed.folder.path().join("bin");
-    fs::create_dir(&bin).unwrap();
-    std::os::unix::fs::symlink(program(), bin.join("udpath")).unwrap();
-    std::os::unix::fs::symlink(format!("{SLURM}/usr/bin/srun"), bin.join("srun")).unwrap();
+    let script = documented("Slurm, on ten nodes", &here);
+    symlink(format!("{SLURM}/usr/bin/srun"), bed.bin().join("srun")).unwrap();
 
     let slurm = Slurm::start(&bed);
     awaited("the node to be idle", WITHIN, || {
