@@ -33,7 +33,7 @@ triple=$(rustc -vV | sed -n 's/^host: //p')
 coverage=(level=4 inline-8bit-counters pc-table trace-compares)
 flags="-Zsanitizer=$sanitizer -Cpasses=sancov-module --cfg fuzzing"
 for kind in "${coverage[@]}"; do flags+=" -Cllvm-args=-sanitizer-coverage-$kind"; done
-RUSTFLAGS=$flags cargo build --release --quiet --target "$triple"
+RUSTFLAGS=$flags cargo build --release --quiet --locked --target "$triple"
 
 # - SQLite is one file of C with static tables of the same name, which the sanitizer takes for two definitions of one.
 # - Freed memory is kept for as long as an input takes, not 256 MiB of it, which is in no cache.
