@@ -178,7 +178,8 @@ fn unsupported(name: &str) -> String {
         _ => {
             let known = PolicyOption::ALL.into_iter().map(PolicyOption::name);
             let known: Vec<&str> = known.chain([SPREAD]).collect();
-            return format!("a policy has no option {name:?}, only {}", known.join(", "));
+            // The whole name, which may be long, is in the error already.
+            return format!("the options of a policy are {}", known.join(", "));
         }
     };
     format!("the kernel's bpf_setsockopt has no {instead}; set port:PORT:{name} once the server runs")
