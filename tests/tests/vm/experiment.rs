@@ -28,8 +28,8 @@ use crate::machine::EXPERIMENT;
 
 /// Port of the server.
 const PORT: u16 = 7400;
-/// Flows. Chance spreads them, as the kernel chooses their ports and its hash key: two CPUs that share a queue have 24 each on
-/// average, and fewer than four with a chance of one in ten million (of 256 flows: one or none, one in three hundred).
+/// Flows. The kernel picks their ports and the hash key, so chance spreads them. A CPU that shares a queue with another gets 24 on
+/// average, and fewer than four once in ten million rounds; with 256 flows it got one or none once in three hundred.
 const FLOWS: usize = 768;
 /// Packets of each flow in a round, and before it.
 const PACKETS: usize = 4;
