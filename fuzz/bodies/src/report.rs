@@ -101,11 +101,21 @@ fn replacement(old: &Value, how: u8, detail: u8) -> Value {
         Value::Array(items) => match how % 3 {
             0 => Value::Array(Vec::new()),
             1 => items.iter().take(usize::from(detail)).cloned().collect(),
-            // Each of them again, in reverse order.
+            // Each of them again, in reverse order. Repeated lists of repeated lists would soon be all that is tested.
+            _ if size(old) > 256 => items.iter().rev().cloned().collect(),
             _ => items.iter().chain(items.iter().rev()).take(64).cloned().collect(),
         },
         Value::Bool(yes) => (!yes).into(),
         Value::Null | Value::Object(_) => Value::Null,
+    }
+}
+
+/// The number of values in this one, with itself.
+fn size(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(items) => items.iter().map(size).sum(),
+        Value::Object(fields) => fields.values().map(size).sum(),
+        _ => 0,
     }
 }
 
