@@ -101,7 +101,8 @@ fn replacement(old: &Value, how: u8, detail: u8) -> Value {
         Value::Array(items) => match how % 3 {
             0 => Value::Array(Vec::new()),
             1 => items.iter().take(usize::from(detail)).cloned().collect(),
-            // Each of them again, in reverse order. Repeated lists of repeated lists would soon be all that is tested.
+            // Each of them again, in reverse order. A list of many values is only reversed: doubled lists of doubled lists
+            // would take most of the time.
             _ if size(old) > 256 => items.iter().rev().cloned().collect(),
             _ => items.iter().chain(items.iter().rev()).take(64).cloned().collect(),
         },
@@ -110,7 +111,7 @@ fn replacement(old: &Value, how: u8, detail: u8) -> Value {
     }
 }
 
-/// The number of values in this one, with itself.
+/// The number of values in this one, including itself.
 fn size(value: &Value) -> usize {
     1 + match value {
         Value::Array(items) => items.iter().map(size).sum(),
