@@ -47,8 +47,8 @@ if grep -qx target/steps <<< "$folders"; then build target/steps; fi
 
 # - SQLite is one file of C with static tables of the same name, which the sanitizer takes for two definitions of one.
 # - Freed memory is kept for as long as an input takes, not 256 MiB of it, which is in no cache.
-# - Stack frames are not kept after their functions return, which takes a quarter of the time: safe Rust keeps no pointer into
-#   one, and modules named sys keep pointers to mapped and allocated memory alone.
+# - Stack frames are not kept after their functions return. Keeping them takes a quarter of the time; safe Rust keeps no pointer
+#   into a frame, and modules named sys keep pointers only to mapped and allocated memory.
 # - Where memory was allocated is not recorded: a failing input, run again without this, says so.
 export ASAN_OPTIONS=detect_odr_violation=0:quarantine_size_mb=4:detect_stack_use_after_return=0:malloc_context_size=0
 
@@ -82,7 +82,7 @@ for target in "${targets[@]}"; do
     # priority for half a minute.
     # -detect_leaks: a target that keeps anything, such as a table that is made once, is searched for leaks after every input,
     # for a tenth of a second each; safe Rust rarely leaks, and what grows meets the limit of memory.
-    # 72: ended with SIGINT, which is recorded like a run whose time is over.
+    # Exit code 72: ended with SIGINT, which is recorded like a run whose time is over.
     "$(folder "$target")/$triple/release/$target" "corpus/$target" "seeds/$target" -artifact_prefix="artifacts/$target/" \
         -runs=$((wanted - before)) -max_total_time="$seconds" -max_len="$(longest "$target")" -timeout=120 \
         -detect_leaks=0 -rss_limit_mb=4096 -print_final_stats=1 >"$log" 2>&1 || [ $? -eq 72 ] || result=failed

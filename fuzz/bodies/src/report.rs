@@ -5,7 +5,8 @@ use udpath_report::{Document, Render, Style, parse};
 
 use crate::presentable;
 
-/// A result of `boost`, one of `load` and one of `experiment` with every field, but no list of more than two: a whole one takes a tenth of a second.
+/// A result of `boost`, one of `load` and one of `experiment` with every field, but no list of more than two: a whole one
+/// takes a tenth of a second.
 const RESULTS: [&str; 3] = [
     include_str!("../../seeds/report_json/made-up-boost.json"),
     include_str!("../../seeds/report_json/made-up-load.json"),
@@ -79,6 +80,10 @@ fn collect(value: &Value, at: String, places: &mut Vec<String>) {
     places.push(at);
 }
 
+/// Most values in a list that is doubled; a larger one is only reversed. Lower: no table gets long. Higher: doubled lists of
+/// doubled lists take nearly all of the time.
+const DOUBLED: usize = 256;
+
 /// Mostly of the same type, since the parser rejects everything else.
 fn replacement(old: &Value, how: u8, detail: u8) -> Value {
     let texts =
@@ -101,9 +106,8 @@ fn replacement(old: &Value, how: u8, detail: u8) -> Value {
         Value::Array(items) => match how % 3 {
             0 => Value::Array(Vec::new()),
             1 => items.iter().take(usize::from(detail)).cloned().collect(),
-            // Each of them again, in reverse order. A list of many values is only reversed: doubled lists of doubled lists
-            // would take most of the time.
-            _ if size(old) > 256 => items.iter().rev().cloned().collect(),
+            _ if size(old) > DOUBLED => items.iter().rev().cloned().collect(),
+            // Each of them again, in reverse order.
             _ => items.iter().chain(items.iter().rev()).take(64).cloned().collect(),
         },
         Value::Bool(yes) => (!yes).into(),
