@@ -142,6 +142,7 @@ fn socket_inode(target: &str) -> Option<u32> {
 pub fn read(source: &dyn Source, mounts: &Mounts, seen: &Seen, missing: &mut Vec<Missing>) -> Process {
     let pid = seen.pid;
     let text = |file: &str| source.text(&format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let arguments = source.start(&format!("/proc/{pid}/cmdline"), COMMAND).unwrap_or_default();
     let group = limits::memberships(&text("cgroup")).ok().and_then(|all| naming_group(&all));
     let uid =
         field(&text("status"), "Uid").and_then(|line| line.split_ascii_whitespace().next()?.parse().ok());
@@ -149,7 +150,7 @@ pub fn read(source: &dyn Source, mounts: &Mounts, seen: &Seen, missing: &mut Vec
         pid,
         name: seen.name.clone(),
         executable: seen.executable.clone(),
-        command: Some(command(&text("cmdline"))).filter(|command| !command.is_empty()),
+        command: Some(command(&arguments)).filter(|command| !command.is_empty()),
         uid,
         unit: group.as_deref().and_then(unit),
         container: group.as_deref().and_then(container),
@@ -161,11 +162,7 @@ pub fn read(source: &dyn Source, mounts: &Mounts, seen: &Seen, missing: &mut Vec
 
 /// NUL-terminated arguments, separated by spaces.
 fn command(text: &str) -> String {
-    let mut end = text.len().min(COMMAND);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text[..end].trim_end_matches('\0').replace('\0', " ")
+    text.trim_end_matches('\0').replace('\0', " ")
 }
 
 /// The most specific group name: of version 2, else systemd's own hierarchy, else the deepest of any controller.
@@ -285,11 +282,8 @@ mod tests {
     }
 
     #[test]
-    fn command_lines_are_cut_between_characters() {
+    fn arguments_are_separated_by_spaces() {
         assert_eq!(command("nsd\0-d\0-P\0\0"), "nsd -d -P");
-        let long = "é".repeat(400);
-        assert_eq!(command(&long).chars().count(), COMMAND / 2);
-        assert_eq!(command(&format!("x{long}")).len(), COMMAND - 1);
     }
 
     #[test]

@@ -16,15 +16,13 @@
 //! A live source covers the network namespace of its thread: [`crate::namespace::inside`] starts a thread in another
 //! one.
 
-mod beneath;
 mod folder;
 pub(crate) mod question;
 mod recorder;
 
 use std::fmt;
 
-pub use beneath::MAX_FILE;
-pub use folder::{ANSWERS, Folder, INDEX, Index, sort};
+pub use folder::{ANSWERS, Folder, INDEX, Index, MAX_FILE, sort};
 pub use question::{Answer, Question};
 pub use recorder::{Recorder, Recording, flat};
 
@@ -37,6 +35,15 @@ pub trait Source: fmt::Debug {
     /// # Errors
     /// The reason there is none. A file that is not UTF-8 is [`Absence::NotUnderstood`].
     fn text(&self, path: &str) -> Result<String, Absence>;
+
+    /// The beginning of a file of which a process chooses the length, `length` bytes at most, cut between characters: a command
+    /// line may be 64 GiB of mapped memory. What is not UTF-8 is replaced.
+    ///
+    /// # Errors
+    /// The reason there is none.
+    fn start(&self, path: &str, length: usize) -> Result<String, Absence> {
+        self.text(path).map(|text| folder::cut(text, length))
+    }
 
     /// The names in a directory, sorted by number if they end in one (`rx-2` before `rx-10`), else by bytes.
     ///

@@ -139,8 +139,8 @@ fn a_captured_folder_shows_nothing_outside_and_does_not_wait() {
     assert_eq!(shown.code(), Some(0), "{}", shown.err);
     assert!(!shown.out.contains(secret) && !shown.err.contains(secret), "{}", shown.out);
     for (name, why) in [
-        ("/proc/softirqs", "leads out of the captured folder"),
-        ("/proc/interrupts", "leads out of the captured folder"),
+        ("/proc/softirqs", "leads out of the folder"),
+        ("/proc/interrupts", "leads out of the folder"),
         ("/proc/net/softnet_stat", "is a FIFO"),
     ] {
         let told = format!("{name} is");

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
+use std::str;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::{fs, str};
 
 use rustix::fs::{CWD, Mode, OFlags, RawDir, openat, readlinkat_raw};
 use serde::{Deserialize, Serialize};
 
-use super::beneath::Beneath;
+use udpath_files::{Beneath, kernel};
+
 use super::{Answer, Question, Source};
 use crate::client::Client;
 use crate::{Absence, Fact};
@@ -46,6 +47,15 @@ const DIRECTORY_BUFFER: usize = 24 << 10;
 /// Longest target of a link in `/proc` and `/sys`: the kernel forms it in one page. A longer one is cut.
 const MAX_TARGET: usize = 4096;
 
+/// Maximum size of one file of a capture, and of a file outside `/proc` and `/sys`, in bytes. The largest is the list of
+/// 10,000 sockets, some 5 MiB. Lower: a larger machine is refused. Higher: a hostile capture uses more memory before it is
+/// refused.
+pub const MAX_FILE: u64 = 32 << 20;
+/// Maximum number of names in one directory. Process directories are the longest: a machine has at most 4,194,304 PIDs
+/// (`PID_MAX_LIMIT`), and busy ones have some 50,000. Lower: such a machine's processes are not read. Higher: a hostile
+/// folder uses more memory.
+const NAMES: usize = 1 << 20;
+
 /// The directory in a capture that holds the answers and the file index.
 pub const ANSWERS: &str = "udpath";
 /// The index of links and absent files.
@@ -66,7 +76,7 @@ impl Folder {
 
     fn of(folder: Option<Beneath>) -> Self {
         let file = format!("{ANSWERS}/{INDEX}");
-        let index = match folder.as_ref().map(|folder| folder.read(&file)) {
+        let index = match folder.as_ref().map(|folder| folder.bytes(&file, MAX_FILE)) {
             Some(Ok(bytes)) => serde_json::from_slice(&bytes).map_err(|error| format!("{file}: {error}")),
             None => Ok(Index::default()),
             Some(Err(error)) if error.kind() == ErrorKind::NotFound => Ok(Index::default()),
@@ -159,6 +169,21 @@ fn targets(directory: &Path, each: &mut dyn FnMut(&str, &str)) -> io::Result<()>
     Ok(())
 }
 
+/// Is the path one of the kernel's own file systems, and not of the files of a process (`/proc/PID/root/...`)?
+fn of_kernel(path: &str) -> bool {
+    path.starts_with("/proc/") || path.starts_with("/sys/")
+}
+
+/// Cut between characters.
+pub(super) fn cut(mut text: String, length: usize) -> String {
+    let mut end = text.len().min(length);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
+    text
+}
+
 fn missing() -> io::Error {
     ErrorKind::NotFound.into()
 }
@@ -166,26 +191,34 @@ fn missing() -> io::Error {
 impl Source for Folder {
     fn text(&self, path: &str) -> Result<String, Absence> {
         let bytes = match &self.0 {
-            Kind::Live(_) => fs::read(live(path)),
+            Kind::Live(_) if of_kernel(path) => kernel::bytes(live(path)),
+            Kind::Live(_) => udpath_files::bytes(live(path), MAX_FILE),
             Kind::Captured(folder, _) => {
-                folder.as_ref().map_or_else(|| Err(missing()), |folder| folder.read(path))
+                folder.as_ref().map_or_else(|| Err(missing()), |folder| folder.bytes(path, MAX_FILE))
             }
         };
         let bytes = bytes.map_err(|error| self.why(path, &error))?;
         String::from_utf8(bytes).map_err(|_| Absence::NotUnderstood(format!("{path} is not UTF-8")))
     }
 
+    fn start(&self, path: &str, length: usize) -> Result<String, Absence> {
+        if !self.is_live() {
+            return self.text(path).map(|text| cut(text, length));
+        }
+        let bytes = kernel::start(live(path), length).map_err(|error| self.why(path, &error))?;
+        Ok(cut(String::from_utf8_lossy(&bytes).into_owned(), length))
+    }
+
     fn names(&self, directory: &str) -> Result<Vec<String>, Absence> {
         let names = match &self.0 {
-            // The kernel has no names that are not UTF-8.
-            Kind::Live(_) => fs::read_dir(live(directory)).map(|entries| {
-                entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect::<Vec<_>>()
-            }),
+            Kind::Live(_) => udpath_files::names(live(directory), NAMES),
             Kind::Captured(folder, _) => {
-                folder.as_ref().map_or_else(|| Err(missing()), |folder| folder.names(directory))
+                folder.as_ref().map_or_else(|| Err(missing()), |folder| folder.names(directory, NAMES))
             }
         };
-        let mut names = names.map_err(|error| self.why(directory, &error))?;
+        let names = names.map_err(|error| self.why(directory, &error))?;
+        // The kernel has no names that are not UTF-8.
+        let mut names: Vec<String> = names.into_iter().filter_map(|name| name.into_string().ok()).collect();
         sort(&mut names);
         Ok(names)
     }
@@ -195,7 +228,7 @@ impl Source for Folder {
             return Ok(target.clone());
         }
         let target = match &self.0 {
-            Kind::Live(_) => fs::read_link(live(link)),
+            Kind::Live(_) => std::fs::read_link(live(link)),
             Kind::Captured(folder, _) => {
                 folder.as_ref().map_or_else(|| Err(missing()), |folder| folder.target(link))
             }
@@ -246,6 +279,8 @@ fn numbered(name: &str) -> (&str, Option<u64>, &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -253,6 +288,13 @@ mod tests {
         let mut names = ["rx-10", "tx-0", "rx-2", "rx-0", "rx"];
         names.sort_by(|a, b| numbered(a).cmp(&numbered(b)));
         assert_eq!(names, ["rx", "rx-0", "rx-2", "rx-10", "tx-0"]);
+    }
+
+    #[test]
+    fn texts_are_cut_between_characters() {
+        assert_eq!(cut("é".repeat(400), 256).chars().count(), 128);
+        assert_eq!(cut(format!("x{}", "é".repeat(400)), 256).len(), 255);
+        assert_eq!(cut("short".into(), 256), "short");
     }
 
     #[test]

@@ -75,6 +75,15 @@ impl<'a> Recorder<'a> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn keep(&self, path: &str, answer: Result<String, Absence>) -> Result<String, Absence> {
+        let mut seen = self.seen();
+        match &answer {
+            Ok(text) => drop(seen.texts.insert(path.to_owned(), text.clone())),
+            Err(absence) => drop(seen.index.absent.insert(path.to_owned(), absence.clone())),
+        }
+        answer
+    }
+
     /// The recorded questions and answers.
     pub fn into_recording(self) -> Recording {
         self.seen.into_inner().unwrap_or_else(PoisonError::into_inner)
@@ -102,13 +111,11 @@ impl<'a> Recorder<'a> {
 
 impl Source for Recorder<'_> {
     fn text(&self, path: &str) -> Result<String, Absence> {
-        let answer = self.source.text(path);
-        let mut seen = self.seen();
-        match &answer {
-            Ok(text) => drop(seen.texts.insert(path.to_owned(), text.clone())),
-            Err(absence) => drop(seen.index.absent.insert(path.to_owned(), absence.clone())),
-        }
-        answer
+        self.keep(path, self.source.text(path))
+    }
+
+    fn start(&self, path: &str, length: usize) -> Result<String, Absence> {
+        self.keep(path, self.source.start(path, length))
     }
 
     fn names(&self, directory: &str) -> Result<Vec<String>, Absence> {

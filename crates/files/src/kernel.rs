@@ -1,0 +1,90 @@
+//! Files of `/proc`, `/sys` and other file systems of the kernel.
+//!
+//! They are small and are read in full, but for those whose length a process chooses: a command line may be 64 GiB of
+//! mapped memory. Links of `/proc` that lead to the files of a process (`/proc/PID/root`, `cwd`, `exe`, `fd/N`) are not
+//! followed in the middle of a path: [`crate::Beneath::root_of`] is for that.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+
+use crate::read::{cut, utf8, whole};
+
+/// Maximum length of a file of the kernel, in bytes: the longest are lists of sockets, some 5 MiB for 10,000, and the symbols
+/// of the kernel, some 20 MiB. Lower: those of a larger machine are refused. Higher: more memory for a hostile one.
+pub const MAX_FILE: u64 = 64 << 20;
+
+/// The whole of a file, of at most [`MAX_FILE`] bytes.
+///
+/// # Errors
+/// It cannot be opened or read, or is longer.
+pub fn bytes(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    whole(open(path.as_ref(), OFlags::RDONLY)?, MAX_FILE)
+}
+
+/// The same as text.
+///
+/// # Errors
+/// As [`bytes`]; or it is not UTF-8.
+pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
+    utf8(bytes(path)?)
+}
+
+/// The first bytes of a file whose length a process chooses, `length` at most.
+///
+/// # Errors
+/// It cannot be opened or read.
+pub fn start(path: impl AsRef<Path>, length: usize) -> io::Result<Vec<u8>> {
+    cut(open(path.as_ref(), OFlags::RDONLY)?, length)
+}
+
+/// A file, open for reading by lines or repeatedly.
+///
+/// # Errors
+/// It cannot be opened.
+pub fn reading(path: impl AsRef<Path>) -> io::Result<File> {
+    open(path.as_ref(), OFlags::RDONLY)
+}
+
+/// Writes an existing file in one system call, as the kernel wants it. `text`: without the final newline, which is added.
+///
+/// # Errors
+/// It cannot be opened, the kernel refuses the text, or takes only a part of it.
+pub fn write(path: impl AsRef<Path>, text: &str) -> io::Result<()> {
+    let mut file = open(path.as_ref(), OFlags::WRONLY)?;
+    let line = format!("{text}\n");
+    let written = file.write(line.as_bytes())?;
+    if written < line.len() {
+        return Err(io::Error::other(format!("only {written} of {} bytes were written", line.len())));
+    }
+    Ok(())
+}
+
+fn open(path: &Path, access: OFlags) -> io::Result<File> {
+    let flags = access | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS)?);
+    match FileType::from_raw_mode(fstat(&file)?.st_mode) {
+        FileType::RegularFile => Ok(file),
+        FileType::Directory => Err(io::ErrorKind::IsADirectory.into()),
+        _ => Err(io::Error::other("is not a file of the kernel")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_the_kernel_and_nothing_behind_a_process() {
+        assert!(text("/proc/self/status").unwrap().starts_with("Name:"));
+        assert!(text("/proc/thread-self/comm").is_ok());
+        assert_eq!(start("/proc/self/cmdline", 3).unwrap().len(), 3);
+        for path in ["/proc/self/root/etc/passwd", "/proc/self/cwd/Cargo.toml", "/proc/self/exe"] {
+            assert!(bytes(path).is_err(), "{path}");
+        }
+        assert!(bytes("/dev/zero").is_err() && bytes("/proc/self").is_err());
+        assert!(write("/proc/self/status", "x").is_err());
+    }
+}

@@ -1,0 +1,310 @@
+//! Files on disk, replaced whole: neither a reader nor a crash sees half of one.
+//!
+//! ```text
+//! FOLDER (opened without links) / .NAME.udpath-PID-N   created anew, never opened; owner, mode, access control list and
+//!                                                      labels of the old file; bytes; fsync
+//!                               / NAME                 rename, fsync(FOLDER)
+//! ```
+//! Everything happens by the descriptor of the folder and of the new file: whoever may write the folder can replace its
+//! names, as before, but cannot make this process write, own or wait for a file elsewhere. Files that a killed run left
+//! are removed by the next one.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid, XattrFlags, fchmod, fchown,
+    fgetxattr, flistxattr, fsetxattr, fstat, fsync, openat, openat2, renameat, statat, unlinkat,
+};
+use rustix::io::Errno;
+
+use crate::read::{Listing, reopened};
+
+/// Attributes that belong to the bytes, not to the file: the kernel's hash and signature of its contents.
+const OF_CONTENTS: [&str; 2] = ["security.ima", "security.evm"];
+/// Longest value of an extended attribute and list of names (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX` of linux/limits.h), bytes.
+const MAX_ATTRIBUTE: usize = 64 << 10;
+/// Longest part of a name that is kept in the temporary one, bytes: a name may have 255; the additions need at most 50.
+const KEPT_NAME: usize = 200;
+/// Names of a folder that are looked at for files left by a killed run. Lower: they may stay in a large folder. Higher: a
+/// write into a huge one takes longer.
+const LOOKED_AT: usize = 1 << 16;
+
+/// Creates or replaces the file at `path` with these contents. A file that is replaced keeps its owner, mode, access control
+/// list, labels and other extended attributes; a new one has `mode`. No part of `path` may be a symbolic link: resolve them
+/// first, and decide whether to believe them.
+///
+/// # Errors
+/// A system call failed; a link is in the way; the old file is not a regular one, or has several names (hard links), of which
+/// the others would keep the old text. Everything is then as before.
+pub fn whole(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
+    let place = Place::open(path)?;
+    let old = place.old()?;
+    let mut new = New::create(&place)?;
+    new.file.write_all(contents)?;
+    match old {
+        Some(old) => keep_attributes(&reopened(&old)?, &new.file)?,
+        None => fchmod(&new.file, Mode::from_raw_mode(mode))?,
+    }
+    new.file.sync_all()?;
+    new.rename()?;
+    place.sync();
+    Ok(())
+}
+
+/// Removes the file at `path`, and what a killed write of it left. Returns whether there was one.
+///
+/// # Errors
+/// A system call failed, or a link is in the way.
+pub fn remove(path: &Path) -> io::Result<bool> {
+    let place = match Place::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        place => place?,
+    };
+    place.remove_left_behind();
+    match unlinkat(&place.folder, &place.name, AtFlags::empty()) {
+        Err(Errno::NOENT) => return Ok(false),
+        removed => removed?,
+    }
+    place.sync();
+    Ok(true)
+}
+
+/// Checks whether [`whole`] could write `path`, and changes nothing. Whether there will be enough space is unknown.
+///
+/// # Errors
+/// As [`whole`].
+pub fn check(path: &Path) -> io::Result<()> {
+    let place = Place::open(path)?;
+    place.old()?;
+    New::create(&place).map(drop)
+}
+
+/// A name in an open folder.
+#[derive(Debug)]
+struct Place {
+    folder: OwnedFd,
+    name: OsString,
+}
+
+impl Place {
+    fn open(path: &Path) -> io::Result<Self> {
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
+        let folder = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = openat2(CWD, folder, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
+        let folder = folder.map_err(|errno| match errno {
+            Errno::LOOP => io::Error::other(format!("{} is, or is behind, a symbolic link", path.display())),
+            errno => errno.into(),
+        })?;
+        Ok(Self { folder, name })
+    }
+
+    /// The file of that name, not opened for reading; [`None`] if there is none.
+    fn old(&self) -> io::Result<Option<OwnedFd>> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let old = match openat(&self.folder, &self.name, flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(None),
+            old => old?,
+        };
+        let about = fstat(&old)?;
+        match FileType::from_raw_mode(about.st_mode) {
+            FileType::RegularFile if about.st_nlink > 1 => Err(io::Error::other(format!(
+                "it has {} names (hard links), and would lose the others",
+                about.st_nlink
+            ))),
+            FileType::RegularFile => Ok(Some(old)),
+            FileType::Symlink => Err(io::Error::other("it is a symbolic link, which is not followed here")),
+            _ => Err(io::Error::other("it is not a regular file")),
+        }
+    }
+
+    fn prefix(&self) -> Vec<u8> {
+        let name = self.name.as_bytes();
+        // Leading dot and unknown extension: readers of the folder skip it.
+        [b".", &name[..name.len().min(KEPT_NAME)], b".udpath-"].concat()
+    }
+
+    /// Removes temporary files for this name that a killed run left: those of a process that no longer exists.
+    fn remove_left_behind(&self) {
+        let prefix = self.prefix();
+        let Ok(names) = Listing::new(&self.folder) else { return };
+        for name in names.flatten().take(LOOKED_AT) {
+            let Some(rest) = name.as_bytes().strip_prefix(&*prefix) else { continue };
+            let pid =
+                std::str::from_utf8(rest).ok().and_then(|rest| rest.split_once('-')?.0.parse::<u32>().ok());
+            if pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
+                // The write that follows does not depend on it.
+                let _ = unlinkat(&self.folder, &name, AtFlags::empty());
+            }
+        }
+    }
+
+    /// The file is complete and in place; some file systems cannot sync a folder, which is harmless.
+    fn sync(&self) {
+        let _ = fsync(&self.folder);
+    }
+}
+
+/// The new file, under its temporary name; removed unless it was renamed.
+struct New<'a> {
+    place: &'a Place,
+    name: OsString,
+    file: File,
+    renamed: bool,
+}
+
+impl<'a> New<'a> {
+    fn create(place: &'a Place) -> io::Result<Self> {
+        static WRITTEN: AtomicU64 = AtomicU64::new(0);
+        place.remove_left_behind();
+        let mut name = place.prefix();
+        name.extend(format!("{}-{}", std::process::id(), WRITTEN.fetch_add(1, Ordering::Relaxed)).as_bytes());
+        let name = OsString::from_vec(name);
+        // EXCL: a link or a FIFO of that name is an error. Nobody else can open it before its mode is set.
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let create = || openat(&place.folder, &name, flags, Mode::RUSR | Mode::WUSR);
+        let file = match create() {
+            // Of a killed run with the same PID, or somebody's trap: its name goes, what it leads to stays.
+            Err(Errno::EXIST) => unlinkat(&place.folder, &name, AtFlags::empty()).and_then(|()| create()),
+            file => file,
+        };
+        Ok(Self { place, file: File::from(file?), name, renamed: false })
+    }
+
+    fn rename(mut self) -> io::Result<()> {
+        let folder = &self.place.folder;
+        let same = |name: &OsStr| -> io::Result<bool> {
+            let id = |about: Stat| (about.st_dev, about.st_ino);
+            Ok(id(statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?) == id(fstat(self.file.as_fd())?))
+        };
+        if !same(&self.name)? {
+            return Err(io::Error::other("somebody else replaced the new file while it was written"));
+        }
+        renameat(folder, &self.name, folder, &self.place.name)?;
+        self.renamed = true;
+        Ok(())
+    }
+}
+
+impl Drop for New<'_> {
+    fn drop(&mut self) {
+        if !self.renamed {
+            // The first error is the one to report; this one leaves a hidden file that the next run removes.
+            let _ = unlinkat(&self.place.folder, &self.name, AtFlags::empty());
+        }
+    }
+}
+
+/// Owner, mode and extended attributes: access control lists and labels among them.
+fn keep_attributes(old: &File, new: &File) -> io::Result<()> {
+    let about = fstat(old)?;
+    fchown(new, Some(Uid::from_raw(about.st_uid)), Some(Gid::from_raw(about.st_gid)))?;
+    fchmod(new, Mode::from_raw_mode(about.st_mode))?;
+    let mut names = vec![0; MAX_ATTRIBUTE];
+    let length = match flistxattr(old, &mut *names) {
+        Err(Errno::NOTSUP) => return Ok(()),
+        length => length?,
+    };
+    let mut value = vec![0; MAX_ATTRIBUTE];
+    for name in names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        let name = OsStr::from_bytes(name);
+        if OF_CONTENTS.iter().any(|of| name == *of) {
+            continue;
+        }
+        let length = fgetxattr(old, name, &mut *value)?;
+        let kept = fsetxattr(new, name, &value[..length], XattrFlags::empty());
+        kept.map_err(|errno| {
+            let why = io::Error::from(errno);
+            io::Error::new(why.kind(), format!("its attribute {} cannot be kept: {why}", name.display()))
+        })?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<OsString> {
+        let mut names: Vec<_> =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_and_keeps_what_is_not_text() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.conf");
+        whole(&path, b"first, and longer", 0o640).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o640);
+        let file = File::open(&path).unwrap();
+        fsetxattr(&file, "user.note", b"kept", XattrFlags::empty()).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o604)).unwrap();
+        whole(&path, b"second", 0o600).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"second");
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o604);
+        let mut value = [0; 16];
+        let length = fgetxattr(File::open(&path).unwrap(), "user.note", &mut value[..]).unwrap();
+        assert_eq!(&value[..length], b"kept");
+        assert_eq!(names(folder.path()), ["x.conf"]);
+        assert!(remove(&path).unwrap() && !remove(&path).unwrap());
+        assert!(!remove(&folder.path().join("no/x")).unwrap());
+    }
+
+    #[test]
+    fn nothing_is_followed_and_nothing_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("secret"), b"secret").unwrap();
+        // Every name that the next writes will take, as a link and as a FIFO.
+        for number in 0..4096 {
+            symlink(at("secret"), at(&format!(".x.conf.udpath-{}-{number}", std::process::id()))).unwrap();
+        }
+        whole(&at("x.conf"), b"text", 0o644).unwrap();
+        assert_eq!(fs::read(at("secret")).unwrap(), b"secret");
+        assert!(fs::symlink_metadata(at("x.conf")).unwrap().is_file());
+
+        symlink(at("secret"), at("link")).unwrap();
+        fs::create_dir(at("folder")).unwrap();
+        symlink(at("folder"), at("also")).unwrap();
+        rustix::fs::mknodat(CWD, at("fifo"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+        fs::hard_link(at("x.conf"), at("y.conf")).unwrap();
+        for (name, why) in [
+            ("link", "symbolic link"),
+            ("also/x", "symbolic link"),
+            ("fifo", "not a regular file"),
+            ("folder", "not a regular file"),
+            ("x.conf", "2 names (hard links)"),
+        ] {
+            for refused in [check(&at(name)), whole(&at(name), b"text", 0o644)] {
+                let said = refused.unwrap_err().to_string();
+                assert!(said.contains(why), "{name}: {said}");
+            }
+        }
+        assert_eq!(fs::read(at("secret")).unwrap(), b"secret");
+    }
+
+    #[test]
+    fn files_left_by_killed_runs_are_removed_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        // No pid exceeds 2^22 (proc(5), pid_max).
+        for name in [".x.udpath-99999999-0", ".x.udpath-1-0", ".x.udpath-", ".y.udpath-99999999-0"] {
+            fs::write(folder.path().join(name), b"half").unwrap();
+        }
+        check(&folder.path().join("x")).unwrap();
+        assert_eq!(names(folder.path()), [".x.udpath-", ".x.udpath-1-0", ".y.udpath-99999999-0"]);
+    }
+}
