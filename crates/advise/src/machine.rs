@@ -1,8 +1,7 @@
 //! Facts of the machine that a reader needs to judge the figures.
 
-use std::fs;
-
 use rustix::system::uname;
+use udpath_files::kernel;
 use udpath_load::template::Protocol;
 
 use crate::result::Machine;
@@ -11,8 +10,8 @@ use crate::result::Machine;
 #[must_use]
 pub fn facts(queues: u32, link: String) -> Machine {
     let name = uname();
-    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let cpuinfo = kernel::text("/proc/cpuinfo").unwrap_or_default();
+    let meminfo = kernel::text("/proc/meminfo").unwrap_or_default();
     Machine {
         hostname: name.nodename().to_string_lossy().into_owned(),
         kernel: name.release().to_string_lossy().into_owned(),

@@ -1,7 +1,7 @@
 //! Loading an object and attaching its program, with readable errors for the kernel's refusals.
 
+use std::io;
 use std::path::Path;
-use std::{fs, io};
 
 use aya::programs::links::FdLink;
 use aya::programs::tc::{SchedClassifierLink, TcAttachOptions};
@@ -192,7 +192,7 @@ where
 pub(crate) fn load_error(program: &'static str, error: EbpfError) -> Error {
     if let Some(log) = verifier_log(&error) {
         // Readable by everyone; the sentence is right without the number.
-        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let release = udpath_files::kernel::text("/proc/sys/kernel/osrelease").unwrap_or_default();
         return Error::Refused { program, release: release.trim().to_owned(), log };
     }
     match errno(&error) {

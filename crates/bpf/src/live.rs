@@ -28,6 +28,7 @@ use crate::Error;
 use crate::attach::{self, object};
 use crate::shared_array::{SharedArray, SharedBytes};
 use crate::sys;
+use udpath_files::kernel;
 
 const NAME: &str = "live";
 const TALLY: &str = "tally";
@@ -253,7 +254,7 @@ impl Held {
         let no_namespace = |source: io::Error| Error::Namespace { program: NAME, source };
         let attach = || {
             sys::enter_new_network().map_err(no_namespace)?;
-            let namespace = File::open("/proc/thread-self/ns/net").map_err(no_namespace)?;
+            let namespace = kernel::namespace("/proc/thread-self/ns/net").map_err(no_namespace)?;
             let link = attach::xdp_link(NAME, object, "lo", XdpMode::Skb)?;
             Ok(Self { _link: link, _namespace: namespace })
         };

@@ -8,6 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use udpath_files::kernel;
 use udpath_load::result::LoadResult;
 
 /// How often a child's threads are looked at while it prepares. Rarer: less of the load is left to sample. More often: CPU time of /proc.
@@ -93,8 +94,7 @@ impl Load {
     /// Processes that it started and that run: the servers of its lab.
     #[must_use]
     pub(crate) fn children(&self) -> BTreeSet<u32> {
-        let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-        let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let pids = kernel::numbers("/proc").unwrap_or_default().into_iter();
         pids.filter(|pid| parent(*pid) == Some(self.pid())).collect()
     }
 
@@ -102,13 +102,10 @@ impl Load {
     pub(crate) fn await_sending(&mut self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         while Instant::now() < deadline && matches!(self.child.try_wait(), Ok(None)) {
-            let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid()));
-            let names = tasks
-                .into_iter()
-                .flatten()
-                .flatten()
-                .map(|task| std::fs::read_to_string(task.path().join("comm")));
-            if names.flatten().any(|name| name.trim_end() == SENDER) {
+            let folder = format!("/proc/{}/task", self.pid());
+            let tasks = kernel::numbers(&folder).unwrap_or_default().into_iter();
+            let mut names = tasks.filter_map(|task| kernel::text(format!("{folder}/{task}/comm")).ok());
+            if names.any(|name| name.trim_end() == SENDER) {
                 return true;
             }
             std::thread::sleep(POLL_INTERVAL);
@@ -145,7 +142,7 @@ impl Load {
 
 /// The parent of a process, if it runs.
 fn parent(pid: u32) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = kernel::text(format!("/proc/{pid}/stat")).ok()?;
     // The name in an earlier field may contain spaces and brackets; field 4 is the parent (proc_pid_stat(5)).
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
 }

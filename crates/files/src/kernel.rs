@@ -6,15 +6,19 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, fstatfs, openat, openat2};
 
-use crate::read::{cut, utf8, whole};
+use crate::read::{Listing, cut, folder, utf8, whole};
 
 /// Maximum length of a file of the kernel, in bytes: the longest are lists of sockets, some 5 MiB for 10,000, and the symbols
 /// of the kernel, some 20 MiB. Lower: those of a larger machine are refused. Higher: more memory for a hostile one.
 pub const MAX_FILE: u64 = 64 << 20;
+
+/// The file system of namespaces (linux/magic.h).
+const NSFS_MAGIC: i64 = 0x6e73_6673;
 
 /// The whole of a file, of at most [`MAX_FILE`] bytes.
 ///
@@ -62,6 +66,29 @@ pub fn write(path: impl AsRef<Path>, text: &str) -> io::Result<()> {
     Ok(())
 }
 
+/// The entries of a directory that are numbers, in its order: processes in `/proc`, threads in `task`, descriptors in `fd`.
+///
+/// # Errors
+/// It cannot be listed.
+pub fn numbers(path: impl AsRef<Path>) -> io::Result<Vec<u32>> {
+    let names = Listing::new(folder(path)?)?;
+    // One that ends meanwhile ends the list there, as for any reader of /proc.
+    Ok(names.map_while(Result::ok).filter_map(|name| name.to_str()?.parse().ok()).collect())
+}
+
+/// A namespace, by a path like `/proc/PID/ns/net` or `/run/netns/NAME`, whose last part is followed.
+///
+/// # Errors
+/// It cannot be opened, or is something else than a namespace.
+pub fn namespace(path: impl AsRef<Path>) -> io::Result<File> {
+    let found = openat(CWD, path.as_ref(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    if fstatfs(&found)?.f_type != NSFS_MAGIC {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "is not a namespace"));
+    }
+    let path = format!("/proc/self/fd/{}", found.as_raw_fd());
+    Ok(File::from(openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?))
+}
+
 fn open(path: &Path, access: OFlags) -> io::Result<File> {
     let flags = access | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS)?);
@@ -86,5 +113,8 @@ mod tests {
         }
         assert!(bytes("/dev/zero").is_err() && bytes("/proc/self").is_err());
         assert!(write("/proc/self/status", "x").is_err());
+        assert!(numbers("/proc").unwrap().contains(&std::process::id()));
+        assert!(namespace("/proc/thread-self/ns/net").is_ok());
+        assert!(namespace("/dev/zero").is_err() && namespace("/proc/self/status").is_err());
     }
 }

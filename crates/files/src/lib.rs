@@ -10,6 +10,7 @@
 //!  kernel    /proc, /sys                                 no link of /proc that leads to a process's files
 //!  Beneath   a path that somebody else chose             nothing outside a folder, or the root of a process
 //!  replace   a file on disk, whole                       beside it, synced, renamed; a link is replaced, not followed
+//!  own       a file of udpath's own in its own folder    a link, or another user's file, is an error
 //!  owners    who can change a path                       root and nobody else, for what root runs or believes
 //! ```
 //! A limit is always the caller's: what is a large file depends on what it is.
@@ -18,9 +19,10 @@
 
 mod beneath;
 pub mod kernel;
+pub mod own;
 pub mod owners;
 mod read;
 pub mod replace;
 
 pub use beneath::Beneath;
-pub use read::{Listing, bytes, input, is_regular, names, open, start, text};
+pub use read::{Listing, bytes, folder, input, is_regular, names, open, start, text};

@@ -59,13 +59,21 @@ pub fn is_regular(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|about| about.is_file())
 }
 
+/// A directory, open for what is done by its descriptor: a lock, a sync, a control group's programs.
+///
+/// # Errors
+/// It cannot be opened, or is not a directory.
+pub fn folder(path: impl AsRef<Path>) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(File::from(openat(CWD, path.as_ref(), flags, Mode::empty())?))
+}
+
 /// The names in a directory, in its order.
 ///
 /// # Errors
 /// It cannot be listed, or has more than `limit` names.
 pub fn names(path: impl AsRef<Path>, limit: usize) -> io::Result<Vec<OsString>> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Listing::new(openat(CWD, path.as_ref(), flags, Mode::empty())?)?.all(limit)
+    Listing::new(folder(path)?)?.all(limit)
 }
 
 /// Opens for reading what an `O_PATH` descriptor names: the same inode, even if its name has changed since.

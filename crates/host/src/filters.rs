@@ -27,12 +27,17 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use udpath_files::kernel;
 
 use crate::Absence;
 use crate::client::Client;
 use crate::source::{Answer, Question};
 
 use chain::Finding;
+
+/// Maximum number of names in an interface's folder of sysfs: some 60, and one for each device above or below it. Lower: a bridge
+/// of many ports is not recognised as one. Higher: a longer list is read.
+const MAX_NAMES: usize = 1 << 16;
 
 /// Datagrams taken before any filter sees them: on this interface, for this address. A wildcard address covers every
 /// address of the host.
@@ -93,10 +98,9 @@ impl Datagram {
 
     fn new(taken: &Taken) -> Self {
         let folder = Path::new("/sys/class/net").join(&taken.interface);
-        let under_another = std::fs::read_dir(&folder).is_ok_and(|entries| {
-            entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("upper_"))
-        });
-        let index = std::fs::read_to_string(folder.join("ifindex")).ok();
+        let under_another = udpath_files::names(&folder, MAX_NAMES)
+            .is_ok_and(|names| names.iter().any(|name| name.as_encoded_bytes().starts_with(b"upper_")));
+        let index = kernel::text(folder.join("ifindex")).ok();
         let index = index.and_then(|text| text.trim().parse().ok()).filter(|_| !under_another);
         let bridged = folder.join("brport").exists();
         Self { interface: taken.interface.clone(), index, address: taken.address, bridged }

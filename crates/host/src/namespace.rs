@@ -10,7 +10,6 @@
 mod sys;
 
 use std::fmt;
-use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
@@ -130,7 +129,7 @@ pub fn inside<T: Send>(place: &Place, work: impl FnOnce() -> T + Send) -> Result
     {
         return Err(failed(io::ErrorKind::NotFound.into()));
     }
-    let namespace = File::open(path).map_err(failed)?;
+    let namespace = udpath_files::kernel::namespace(path).map_err(failed)?;
     on_a_thread(|| sys::enter(&namespace).map_err(failed), work)
 }
 

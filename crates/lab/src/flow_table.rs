@@ -4,12 +4,12 @@
 //! change: only from off to on, recorded before, and off again at the lab's end. If the owner is killed, the sweep
 //! that removes its lab switches the table off. A table that is already on is used as it is and left alone.
 
-use std::fs;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
 use crate::Error;
 use crate::record::{SharedRecord, with};
+use udpath_files::kernel;
 
 const FILE: &str = "/proc/sys/net/core/rps_sock_flow_entries";
 
@@ -58,11 +58,11 @@ pub(crate) fn take_back(entries: u32) -> Result<(), Error> {
 
 fn read() -> Result<u32, Error> {
     let failed = |source: io::Error| Error::system(format!("read {FILE}"), source);
-    let text = fs::read_to_string(FILE).map_err(failed)?;
+    let text = kernel::text(FILE).map_err(failed)?;
     text.trim().parse().map_err(|wrong| failed(io::Error::new(io::ErrorKind::InvalidData, wrong)))
 }
 
 fn write(entries: u32) -> Result<(), Error> {
-    fs::write(FILE, entries.to_string())
+    kernel::write(FILE, &entries.to_string())
         .map_err(|source| Error::system(format!("write {entries} to {FILE}"), source))
 }

@@ -8,11 +8,11 @@
 //!
 //! Called inside a machine.
 
-use std::fs;
 use std::io;
 use std::path::PathBuf;
 
 use crate::Error;
+use udpath_files::kernel;
 
 /// Number of empty polls before the queue wakes immediately again. A single request after a pause of more than one
 /// timeout does not wait. More: the queue stays moderated longer after traffic ends.
@@ -35,7 +35,7 @@ pub(crate) fn write(object: &str, interface: &str, microseconds: u32) -> Result<
         ("gro_flush_timeout", u64::from(microseconds) * NANOSECONDS),
         ("napi_defer_hard_irqs", u64::from(polls)),
     ] {
-        fs::write(file(interface, name), value.to_string())
+        kernel::write(file(interface, name), &value.to_string())
             .map_err(|source| Error::system(format!("write {value} to {name} of {object}"), source))?;
     }
     let found = read(object, interface)?;
@@ -48,7 +48,7 @@ pub(crate) fn write(object: &str, interface: &str, microseconds: u32) -> Result<
 
 fn number(object: &str, interface: &str, name: &str) -> Result<u64, Error> {
     let failed = |source: io::Error| Error::system(format!("read {name} of {object}"), source);
-    let text = fs::read_to_string(file(interface, name)).map_err(failed)?;
+    let text = kernel::text(file(interface, name)).map_err(failed)?;
     text.trim().parse().map_err(|wrong| failed(io::Error::new(io::ErrorKind::InvalidData, wrong)))
 }
 

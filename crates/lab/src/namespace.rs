@@ -5,7 +5,7 @@
 //! thread: unshare(NEWNET) -> sysctls, loopback up -> /proc/thread-self/ns/net --bind mount--> /run/netns/udpath-...
 //! ```
 
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FlockOperation;
 use rustix::mount::{MountPropagationFlags, UnmountFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use udpath_files::{kernel, own};
 
 use crate::rtnl::Rtnl;
 use crate::{Error, sys};
@@ -82,7 +83,7 @@ impl Inside {
             let net = sys::new_network().map_err(|source| failed("create the network namespace", source))?;
             for (setting, value) in QUIET {
                 let path = Path::new("/proc/sys/net").join(setting);
-                fs::write(&path, value).map_err(|source| setting_failed(machine, setting, source))?;
+                kernel::write(&path, value).map_err(|source| setting_failed(machine, setting, source))?;
             }
             let mut inside = Self::sockets(net).map_err(|source| failed("open the sockets", source))?;
             let up = inside.rtnl.set_up(LOOPBACK);
@@ -102,7 +103,7 @@ impl Inside {
         if !sys::is_namespace(&path) {
             return Err(failed(io::Error::new(io::ErrorKind::NotFound, "there is no network namespace")));
         }
-        let net: OwnedFd = File::open(&path).map_err(failed)?.into();
+        let net: OwnedFd = kernel::namespace(&path).map_err(failed)?.into();
         on_thread(machine, || {
             sys::enter_network(std::os::fd::AsFd::as_fd(&net)).map_err(failed)?;
             Self::sockets(net).map_err(failed)
@@ -144,7 +145,7 @@ pub(crate) fn give_name(inside: &Inside, namespace: &str) -> Result<Identity, Er
     prepare()?;
     let path = path(namespace);
     let failed = |source: io::Error| Error::system(format!("make {}", path.display()), source);
-    OpenOptions::new().write(true).create_new(true).open(&path).map_err(failed)?;
+    own::create(&path).map_err(failed)?;
     let named = rustix::mount::mount_bind(format!("/proc/self/fd/{}", inside.net.as_raw_fd()), &path)
         .map_err(io::Error::from)
         .and_then(|()| Identity::of(&path));
@@ -178,7 +179,7 @@ pub(crate) fn take_name(namespace: &str) -> Result<(), Error> {
 fn prepare() -> Result<(), Error> {
     let failed = |source: io::Error| Error::system(format!("prepare {NAMED}"), source);
     fs::DirBuilder::new().recursive(true).mode(0o755).create(NAMED).map_err(failed)?;
-    let directory = File::open(NAMED).map_err(failed)?;
+    let directory = udpath_files::folder(NAMED).map_err(failed)?;
     // iproute2 takes the same lock, so two programs do not mount on top of each other.
     rustix::fs::flock(&directory, FlockOperation::LockExclusive).map_err(|errno| failed(errno.into()))?;
     let shared = MountPropagationFlags::SHARED | MountPropagationFlags::REC;

@@ -1,6 +1,5 @@
 //! Ends the processes inside a machine that is taken down, like a power-off.
 
-use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,6 +9,7 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 
 use crate::Error;
 use crate::namespace::Identity;
+use udpath_files::kernel;
 
 /// How long killed processes may take to end. SIGKILL is quick, except for a process that waits for a dead disk. Too
 /// low: a loaded machine reports a lab as not removed. Too high: such a process delays the sweep.
@@ -47,8 +47,8 @@ fn ended(process: &OwnedFd, within: Duration) -> bool {
 
 /// Held by pidfd, not PID: a PID can be reused at any moment.
 fn processes_in(namespace: Identity) -> Vec<OwnedFd> {
-    let Ok(all) = fs::read_dir("/proc") else { return Vec::new() };
-    let numbers = all.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let Ok(all) = kernel::numbers("/proc") else { return Vec::new() };
+    let numbers = all.into_iter().map(u32::cast_signed);
     let own = std::process::id().cast_signed();
     numbers.filter(|&number| number != own).filter_map(|number| inside(number, namespace)).collect()
 }

@@ -18,14 +18,15 @@
 //! a reboot empties together with everything they name. Only root can access them: any process that can open one can
 //! lock it.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
+use udpath_files::own;
 
 use crate::{Blueprint, Error};
 
@@ -37,6 +38,9 @@ const EXTENSION: &str = "record";
 const SCHEMA: u32 = 1;
 /// Attempts to create a record while sweeps remove older ones with the same name.
 const ATTEMPTS: u32 = 100;
+/// Maximum number of names in the folder of records: a lab has one, and a machine some ten. Lower: after many kills labs
+/// are not removed. Higher: a longer list is read.
+const MAX_RECORDS: usize = 1 << 16;
 
 /// A record that is written while the lab is built, and taken by the last inverse action, which removes it.
 pub(crate) type SharedRecord = Arc<Mutex<Option<Record>>>;
@@ -84,9 +88,7 @@ impl Record {
             |source: io::Error| Error::system(format!("write the record {}", path.display()), source);
         DirBuilder::new().recursive(true).mode(0o755).create(DIRECTORY).map_err(failed)?;
         for _ in 0..ATTEMPTS {
-            let mut options = OpenOptions::new();
-            options.read(true).append(true).create_new(true).mode(0o600);
-            let file = match options.open(&path) {
+            let file = match own::create(&path) {
                 Err(source) if source.kind() == io::ErrorKind::AlreadyExists => {
                     let (name, object) = (blueprint.name.clone(), path.display().to_string());
                     return Err(Error::Exists { name, object });
@@ -112,17 +114,17 @@ impl Record {
     /// All records. A missing directory means none.
     pub(crate) fn all() -> Result<Vec<Self>, Error> {
         let failed = |source: io::Error| Error::system(format!("read {DIRECTORY}"), source);
-        let entries = match fs::read_dir(DIRECTORY) {
+        let names = match udpath_files::names(DIRECTORY, MAX_RECORDS) {
             Err(source) if source.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(failed)?,
+            names => names.map_err(failed)?,
         };
         let mut records = Vec::new();
-        for entry in entries {
-            let path = entry.map_err(failed)?.path();
+        for name in names {
+            let path = Path::new(DIRECTORY).join(name);
             if path.extension().is_none_or(|extension| extension != EXTENSION) {
                 continue;
             }
-            match OpenOptions::new().read(true).append(true).open(&path) {
+            match own::open(&path) {
                 Ok(file) => records.push(Self { path, file }),
                 // Its owner has just removed it.
                 Err(source) if source.kind() == io::ErrorKind::NotFound => {}
@@ -212,7 +214,7 @@ impl Record {
     }
 
     fn sync_directory(&self) -> Result<(), Error> {
-        let synced = File::open(DIRECTORY).and_then(|directory| directory.sync_all());
+        let synced = udpath_files::folder(DIRECTORY).and_then(|directory| directory.sync_all());
         synced.map_err(|source| Error::system(format!("sync {DIRECTORY}"), source))
     }
 }

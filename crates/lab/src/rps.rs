@@ -2,10 +2,10 @@
 //! received (RPS), and `queues/rx-N/rps_flow_cnt`, the flows that the queue follows to their reader (RFS;
 //! Documentation/networking/scaling.rst). Called inside a machine.
 
-use std::fs;
 use std::io;
 use std::path::PathBuf;
 
+use udpath_files::kernel;
 use udpath_steer::CpuSet;
 
 use crate::Error;
@@ -27,7 +27,7 @@ pub(crate) fn read(object: &str, interface: &str, queues: u32) -> Result<Vec<Rps
             let failed =
                 |source| Error::system(format!("read the receive steering of {object} rx-{queue}"), source);
             let invalid = |wrong: String| failed(io::Error::new(io::ErrorKind::InvalidData, wrong));
-            let text = |name| fs::read_to_string(file(interface, queue, name)).map_err(failed);
+            let text = |name| kernel::text(file(interface, queue, name)).map_err(failed);
             let cpus = CpuSet::from_mask(&text("rps_cpus")?).map_err(|wrong| invalid(wrong.to_string()))?;
             let flows = text("rps_flow_cnt")?;
             let flows = flows.trim().parse().map_err(|_| invalid(format!("'{flows}' is not a number")))?;
@@ -53,7 +53,7 @@ fn put(object: &str, interface: &str, all: &[Rps]) -> Result<(), Error> {
     for (queue, wanted) in (0_u32..).zip(all) {
         for (name, value) in [("rps_cpus", wanted.cpus.to_mask()), ("rps_flow_cnt", wanted.flows.to_string())]
         {
-            fs::write(file(interface, queue, name), &value).map_err(|source| {
+            kernel::write(file(interface, queue, name), &value).map_err(|source| {
                 Error::system(format!("write {value} to {name} of {object} rx-{queue}"), source)
             })?;
         }

@@ -5,7 +5,6 @@
 )]
 
 use std::ffi::CStr;
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -38,7 +37,7 @@ pub(crate) fn new_network() -> io::Result<OwnedFd> {
     // SAFETY: the flag does not unshare the descriptor table, so all threads keep their descriptors.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }?;
     // Not /proc/self: that is the main thread's.
-    Ok(File::open("/proc/thread-self/ns/net")?.into())
+    Ok(udpath_files::kernel::namespace("/proc/thread-self/ns/net")?.into())
 }
 
 /// Moves the process into new user, network and mount namespaces. The process must be single-threaded.

@@ -1,11 +1,11 @@
 //! Labs without root: the process becomes root of a new user namespace, which may have network namespaces.
 
-use std::fs;
 use std::io;
 
 use rustix::mount::{MountFlags, MountPropagationFlags};
 
 use crate::{Error, sys};
+use udpath_files::kernel;
 
 /// The user map of the initial user namespace: the identity.
 const INITIAL: [&str; 3] = ["0", "0", "4294967295"];
@@ -21,7 +21,7 @@ const INITIAL: [&str; 3] = ["0", "0", "4294967295"];
 /// More than one thread runs, or the system does not allow user namespaces.
 pub fn enter_user_namespace() -> Result<Vec<&'static str>, Error> {
     let threads =
-        fs::read_dir("/proc/self/task").map_err(|source| failed("count the threads", source))?.count();
+        kernel::numbers("/proc/self/task").map_err(|source| failed("count the threads", source))?.len();
     if threads != 1 {
         return Err(Error::Threads { threads });
     }
@@ -34,7 +34,7 @@ pub fn enter_user_namespace() -> Result<Vec<&'static str>, Error> {
         ("gid_map", format!("0 {group} 1")),
     ] {
         let path = format!("/proc/self/{file}");
-        fs::write(&path, text).map_err(|source| failed(&format!("write {path}"), source))?;
+        kernel::write(&path, &text).map_err(|source| failed(&format!("write {path}"), source))?;
     }
     let slave = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     rustix::mount::mount_change(c"/", slave).map_err(|errno| failed("detach the mounts", errno.into()))?;
@@ -64,7 +64,7 @@ pub fn missing() -> Vec<&'static str> {
 /// True if this process is in a user namespace other than the initial one.
 pub(crate) fn is_inside() -> bool {
     // A kernel without user namespaces has no such file.
-    fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| !map.split_whitespace().eq(INITIAL))
+    kernel::text("/proc/self/uid_map").is_ok_and(|map| !map.split_whitespace().eq(INITIAL))
 }
 
 fn failed(what: &str, source: io::Error) -> Error {

@@ -1,9 +1,9 @@
 //! The transmit mapping in the kernel's form: `queues/tx-N/xps_cpus`, one mask per queue. Called inside a machine.
 
-use std::fs;
 use std::io;
 use std::path::PathBuf;
 
+use udpath_files::kernel;
 use udpath_steer::CpuSet;
 
 use crate::Error;
@@ -15,7 +15,7 @@ use crate::Error;
 pub fn online_cpus() -> Result<CpuSet, Error> {
     let path = "/sys/devices/system/cpu/online";
     let failed = |source: io::Error| Error::system(format!("read {path}"), source);
-    let text = fs::read_to_string(path).map_err(failed)?;
+    let text = kernel::text(path).map_err(failed)?;
     CpuSet::from_list(&text).map_err(|wrong| failed(io::Error::new(io::ErrorKind::InvalidData, wrong)))
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn read(object: &str, interface: &str, queues: u32) -> Result<Vec<Cpu
             let path = file(interface, queue);
             let failed =
                 |source| Error::system(format!("read the transmit mapping of {object} tx-{queue}"), source);
-            let text = fs::read_to_string(path).map_err(failed)?;
+            let text = kernel::text(path).map_err(failed)?;
             CpuSet::from_mask(&text)
                 .map_err(|wrong| failed(io::Error::new(io::ErrorKind::InvalidData, wrong)))
         })
@@ -48,7 +48,7 @@ pub(crate) fn write(object: &str, interface: &str, map: &[CpuSet]) -> Result<(),
 
 fn put(object: &str, interface: &str, map: &[CpuSet]) -> Result<(), Error> {
     for (queue, cpus) in (0_u32..).zip(map) {
-        fs::write(file(interface, queue), cpus.to_mask()).map_err(|source| {
+        kernel::write(file(interface, queue), &cpus.to_mask()).map_err(|source| {
             // More bits than the kernel has CPUs.
             let beyond = matches!(source.raw_os_error(), Some(libc::EOVERFLOW | libc::EINVAL));
             let hint = if beyond { ", which not all exist," } else { "" };

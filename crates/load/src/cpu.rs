@@ -1,7 +1,5 @@
 //! CPU time of the machine, by CPU and by kind, from `/proc/stat` (proc(5)).
 
-use std::fs;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +44,7 @@ impl CpuTimes {
     /// # Errors
     /// `/proc/stat` cannot be read.
     pub fn now() -> std::io::Result<Self> {
-        Ok(Self::parse(&fs::read_to_string("/proc/stat")?))
+        Ok(Self::parse(&udpath_files::kernel::text("/proc/stat")?))
     }
 
     /// Parses the text of `/proc/stat`; lines that are not `cpuN` are skipped.

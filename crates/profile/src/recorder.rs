@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
+use udpath_files::kernel;
 use udpath_steer::CpuSet;
 
 use crate::counts::Counted;
@@ -249,16 +250,13 @@ fn cpus(wanted: &Wanted) -> Result<Event, OpenError> {
 
 /// The threads of a process, those with the most CPU time first.
 fn threads(wanted: &Wanted, pid: u32) -> Result<Event, OpenError> {
-    let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let tids = kernel::numbers(format!("/proc/{pid}/task")).unwrap_or_default();
     let used = |tid: u32| {
         // Nanoseconds on a CPU, then other fields; empty if the thread has ended or the kernel has no such statistics.
-        let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
+        let text = kernel::text(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
         text.split(' ').next()?.parse::<u64>().ok()
     };
-    let mut threads: Vec<(Option<u64>, u32)> = entries
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .map(|tid| (used(tid), tid))
-        .collect();
+    let mut threads: Vec<(Option<u64>, u32)> = tids.into_iter().map(|tid| (used(tid), tid)).collect();
     threads.sort_unstable_by_key(|(used, _)| std::cmp::Reverse(*used));
     let tids: Vec<u32> = threads.into_iter().map(|(_, tid)| tid).collect();
     let most = allow_descriptors((tids.len() * wanted.cpus.len()).min(MOST_EVENTS)).min(MOST_EVENTS);
@@ -274,7 +272,7 @@ fn cpu_seconds() -> f64 {
 /// Raises the descriptor limit by `wanted`, as far as possible; many machines start with 1,024. Returns the number of
 /// descriptors that are then available.
 fn allow_descriptors(wanted: usize) -> usize {
-    let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    let open = kernel::numbers("/proc/self/fd").map_or(0, |all| all.len());
     let all = u64::try_from(open + SPARE + wanted).unwrap_or(u64::MAX);
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|current| current < all) {

@@ -21,7 +21,6 @@ mod times;
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs;
 use std::str::FromStr;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -34,6 +33,7 @@ use udpath_bpf::trace::{self as bpf, Loader, LockWaits, Run, SkbDelays, SkbDrops
 
 use crate::classes::Rules;
 use crate::symbols::kernel::Kernel;
+use udpath_files::kernel;
 
 use drops::Reasons;
 
@@ -257,8 +257,7 @@ struct Meter {
 
 impl Meter {
     fn start() -> Option<Self> {
-        let always =
-            fs::read_to_string("/proc/sys/kernel/bpf_stats_enabled").is_ok_and(|text| text.trim() == "1");
+        let always = kernel::text("/proc/sys/kernel/bpf_stats_enabled").is_ok_and(|text| text.trim() == "1");
         let counting = bpf::count_runs()?;
         let started = Instant::now();
         let hold = move || {

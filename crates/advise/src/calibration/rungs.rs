@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use udpath_files::kernel;
 use udpath_lab::{Lab, LabBuilder, LinkSpec, NapiGuard, online_cpus};
 use udpath_load::Engine;
 use udpath_load::template::Protocol;
@@ -122,7 +123,7 @@ fn this_kernel() -> Kernel {
 
 /// Whether a hypervisor runs this machine: then interrupts between CPUs leave the guest.
 fn is_virtual() -> bool {
-    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let cpuinfo = kernel::text("/proc/cpuinfo").unwrap_or_default();
     let flags = cpuinfo.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
     flags.split_ascii_whitespace().any(|flag| flag == "hypervisor")
 }

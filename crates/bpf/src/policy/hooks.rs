@@ -1,7 +1,7 @@
 //! The pinned links of the policy programs, and all programs that run at their hooks.
 
 use std::ffi::CString;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
@@ -15,6 +15,7 @@ use aya_obj::generated::bpf_attach_type;
 use super::{NAME, refused};
 use crate::attach::{self, errno, find, load_error};
 use crate::{Error, sys};
+use udpath_files::kernel;
 
 /// A hook, by the name of its program and of its link.
 struct Hook {
@@ -74,7 +75,7 @@ fn attached(path: &Path) -> Result<Option<u32>, Error> {
         Err(error) => return Err(failed(error)),
     };
     // `bpf_cgroup_link_show_fdinfo` of kernel/bpf/cgroup.c: 0 after it was detached.
-    let about = fs::read_to_string(format!("/proc/self/fdinfo/{}", link.as_raw_fd())).map_err(failed)?;
+    let about = kernel::text(format!("/proc/self/fdinfo/{}", link.as_raw_fd())).map_err(failed)?;
     let field = |key: &str| about.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
     let is_attached = field("cgroup_id:").is_some_and(|id| id != "0");
     Ok(field("prog_id:").and_then(|id| id.parse().ok()).filter(|_| is_attached))
@@ -82,7 +83,7 @@ fn attached(path: &Path) -> Result<Option<u32>, Error> {
 
 /// Attaches the programs whose links are missing, and pins the links.
 pub(super) fn attach(object: &mut Ebpf, folder: &Path, root: &Path) -> Result<(), Error> {
-    let cgroup = File::open(root).map_err(|error| refused(root, error.into()))?;
+    let cgroup = udpath_files::folder(root).map_err(|error| refused(root, error.into()))?;
     for hook in &HOOKS {
         let path = folder.join(hook.name);
         if attached(&path)?.is_some() {
@@ -136,7 +137,7 @@ fn not_attached(hook: &'static str, root: &Path, error: &ProgramError) -> Error 
 /// It is not a cgroup of version 2, or permission is denied.
 pub fn programs_at(cgroup: &Path) -> Result<Vec<Program>, Error> {
     let failed = |error: io::Error| refused(cgroup, error.into());
-    let folder = File::open(cgroup).map_err(failed)?;
+    let folder = udpath_files::folder(cgroup).map_err(failed)?;
     let mut found = Vec::new();
     for hook in &HOOKS {
         let ids = sys::effective_programs(folder.as_fd(), hook.at).map_err(failed)?;

@@ -98,7 +98,7 @@ pub(super) fn read(version: Version) -> Result<Vec<RawTable>, String> {
         Version::V4 => "/proc/thread-self/net/ip_tables_names",
         Version::V6 => "/proc/thread-self/net/ip6_tables_names",
     };
-    let names = match std::fs::read_to_string(list) {
+    let names = match udpath_files::kernel::text(list) {
         Ok(names) => names,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(format!("cannot read which tables {} has: {error}", version.filter())),

@@ -39,7 +39,7 @@ fn refused(name: &str, errno: Errno) -> Error {
     match errno {
         // ENOENT: not loaded, or not to be loaded by this user.
         Errno::NOENT => {
-            let known = std::fs::read_to_string(AVAILABLE).unwrap_or_default();
+            let known = udpath_files::kernel::text(AVAILABLE).unwrap_or_default();
             let known = known.split_ascii_whitespace().collect::<Vec<_>>().join(", ");
             PlanError::Congestion { name: name.to_owned(), known }.into()
         }

@@ -1,10 +1,15 @@
 //! The interface with a local address: where the program of the kernel engine is attached.
 
+use std::ffi::OsString;
+use std::io;
 use std::net::IpAddr;
 use std::path::Path;
-use std::{fs, io};
 
 use super::sys;
+
+/// Maximum number of a device's queues, of both directions: no driver has more than a few thousand. Lower: a large device
+/// is taken for one with a single queue. Higher: no use.
+const MAX_QUEUES: usize = 1 << 16;
 
 /// An interface of the calling thread's network namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,13 +30,13 @@ impl Interface {
         };
         // Every device has an MTU file; without /sys the Ethernet default is used.
         let device = Path::new("/sys/class/net").join(&name);
-        let mtu = fs::read_to_string(device.join("mtu"))
+        let mtu = udpath_files::kernel::text(device.join("mtu"))
             .ok()
             .and_then(|text| text.trim().parse().ok())
             .unwrap_or(1500);
-        let is_receive = |entry: &fs::DirEntry| entry.file_name().as_encoded_bytes().starts_with(b"rx-");
-        let queues =
-            fs::read_dir(device.join("queues")).map_or(1, |all| all.flatten().filter(is_receive).count());
+        let is_receive = |name: &&OsString| name.as_encoded_bytes().starts_with(b"rx-");
+        let queues = udpath_files::names(device.join("queues"), MAX_QUEUES);
+        let queues = queues.map_or(1, |names| names.iter().filter(is_receive).count());
         Ok(Some(Self { name, mtu, queues }))
     }
 }

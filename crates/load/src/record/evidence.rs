@@ -33,7 +33,7 @@ impl ThreadTime {
     pub fn now() -> Self {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         // Fields: time on a CPU, time waiting on a run queue (ns), slices (kernel documentation, sched-stats).
-        let waited = std::fs::read_to_string("/proc/thread-self/schedstat")
+        let waited = udpath_files::kernel::text("/proc/thread-self/schedstat")
             .ok()
             .and_then(|text| text.split_ascii_whitespace().nth(1)?.parse::<u64>().ok())
             .unwrap_or(0);

@@ -14,6 +14,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use perf_event_open_sys::bindings as uapi;
+use udpath_files::kernel;
 use udpath_steer::CpuSet;
 
 use super::counters::{Absent, Counter};
@@ -199,7 +200,7 @@ fn went_away(cpu: u32, error: &io::Error) -> bool {
 
 /// The online CPUs; `None` if they cannot be read.
 pub(crate) fn running_cpus() -> Option<CpuSet> {
-    std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?.trim_end().parse().ok()
+    kernel::text("/sys/devices/system/cpu/online").ok()?.trim_end().parse().ok()
 }
 
 fn refused(how: How, target: Target, cause: io::Error) -> OpenError {
@@ -211,7 +212,7 @@ fn refused(how: How, target: Target, cause: io::Error) -> OpenError {
         return OpenError::Refused { what, cause };
     }
     // What each level allows: CPUs up to 0, the kernel part of the user's own threads up to 1, their user part up to 2.
-    let text = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+    let text = kernel::text("/proc/sys/kernel/perf_event_paranoid");
     let paranoid = text.map_or_else(|_| "not readable".to_owned(), |text| text.trim_end().to_owned());
     if how.sight == Sight::ProcessUser && paranoid.parse().is_ok_and(|level: i32| level <= 2) {
         return OpenError::NotOurs { what };

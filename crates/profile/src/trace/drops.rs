@@ -1,12 +1,12 @@
 //! Packets that the kernel dropped: why, where, and for which port.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
 use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use udpath_bpf::trace::{self as bpf, DropCounts};
+use udpath_files::kernel;
 use udpath_host::btf;
 
 use crate::symbols::kernel::Kernel;
@@ -126,10 +126,10 @@ impl Reasons {
     /// Reasons of the running kernel; if it has no names, numbers are shown.
     fn running() -> Self {
         let folder = Path::new(btf::FOLDER);
-        let Ok(kernel) = fs::read(folder.join("vmlinux")) else { return Self::default() };
+        let Ok(kernel) = kernel::bytes(folder.join("vmlinux")) else { return Self::default() };
         let mut reasons = btf::enumerators(&kernel).map(|all| Self::parse(&all)).unwrap_or_default();
         for module in reasons.modules() {
-            let file = fs::read(folder.join(module)).ok();
+            let file = kernel::bytes(folder.join(module)).ok();
             if let Some(all) = file.and_then(|file| btf::module_enumerators(&file, &kernel)) {
                 reasons.add(&all);
             }

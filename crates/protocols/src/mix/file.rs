@@ -1,6 +1,5 @@
 //! The file of a mix: a part per line.
 
-use std::fs;
 use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -52,7 +51,7 @@ pub(super) enum MixError {
 /// Reads the parts of the file at `path`.
 pub(super) fn read(path: &Path) -> Result<Vec<Part>, MixError> {
     let mut text = String::new();
-    fs::File::open(path)?.take(MAX_FILE + 1).read_to_string(&mut text)?;
+    udpath_files::input(path)?.take(MAX_FILE + 1).read_to_string(&mut text)?;
     if text.len() as u64 > MAX_FILE { Err(MixError::Long) } else { parse(&text) }
 }
 

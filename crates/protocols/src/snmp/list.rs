@@ -44,7 +44,7 @@ pub(super) enum LineError {
 /// Reads a file; `operation` and `repetitions` are those of lines without.
 pub(super) fn read(path: &Path, operation: Operation, repetitions: u32) -> Result<Vec<Question>, ListError> {
     let mut text = String::new();
-    std::fs::File::open(path)?.take(MAX_BYTES + 1).read_to_string(&mut text)?;
+    udpath_files::input(path)?.take(MAX_BYTES + 1).read_to_string(&mut text)?;
     if text.len() as u64 > MAX_BYTES {
         return Err(ListError::TooLong);
     }

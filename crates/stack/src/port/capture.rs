@@ -119,7 +119,8 @@ impl Frames {
     /// The file cannot be opened, is not a capture, or not an Ethernet capture.
     pub fn open(from: impl AsRef<Path>) -> Result<Self, Error> {
         let name = from.as_ref().display().to_string();
-        let file = File::open(from).map_err(|cause| Error::Open { name: name.clone(), cause })?;
+        let file =
+            udpath_files::input(from.as_ref()).map_err(|cause| Error::Open { name: name.clone(), cause })?;
         Self::new(&name, file)
     }
 
@@ -150,7 +151,7 @@ impl Capture {
         let from = from.as_ref();
         let name = from.display().to_string();
         let open = |cause| Error::Open { name: name.clone(), cause };
-        let file = File::open(from).map_err(open)?;
+        let file = udpath_files::input(from).map_err(open)?;
         // Validated before anything is overwritten.
         let identity = file.metadata().map(|meta| (meta.dev(), meta.ino())).map_err(open)?;
         let mut capture = Self::new(&name, file, None::<io::Sink>)?;

@@ -1,6 +1,5 @@
 //! Queries from a file as dnsperf reads them: a name and a type per line, `;` and `#` begin a comment.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
@@ -35,7 +34,7 @@ pub(super) enum FileError {
 
 /// Adds the queries of the file at `path`, in order.
 pub(super) fn read(path: &Path, queries: &mut Composer) -> Result<(), FileError> {
-    parse(BufReader::new(File::open(path)?), queries)
+    parse(BufReader::new(udpath_files::input(path)?), queries)
 }
 
 /// Adds the queries of `lines`.
