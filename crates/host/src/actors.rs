@@ -9,9 +9,8 @@ use std::collections::{BTreeMap, HashMap};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::limits::memberships;
 use crate::processes::{self, Seen};
-use crate::text::field;
+use crate::text::{field, of_process};
 use crate::{Missing, Source};
 
 pub mod config;
@@ -67,6 +66,9 @@ pub struct Actor {
 
 /// Maximum length of a process name (`TASK_COMM_LEN` of linux/sched.h, without the terminating zero).
 const NAME: usize = 15;
+/// Bytes of an interpreter's command line that are searched for its script. Lower: a script after many options is missed.
+/// Higher: more memory per process; a process chooses the length of its command line, up to 64 GiB.
+const ARGUMENTS: usize = 4096;
 
 #[cfg(test)]
 pub(crate) use files::any as applied;
@@ -158,7 +160,7 @@ fn actor(there: &mut There<'_>, known: &Known, seen: &[Seen]) -> Option<Actor> {
 /// neither is known, as in a capture without this data, the program decides.
 fn runs(source: &dyn Source, known: &Known, seen: &Seen) -> Option<String> {
     let found = is_called(source, known, seen)?;
-    let status = source.text(&format!("/proc/{}/status", seen.pid)).unwrap_or_default();
+    let status = of_process(source, &format!("/proc/{}/status", seen.pid)).unwrap_or_default();
     // Real, effective, saved, file system: the effective UID determines its permissions.
     let user =
         field(&status, "Uid").and_then(|line| line.split_ascii_whitespace().nth(1)?.parse::<u32>().ok());
@@ -166,14 +168,10 @@ fn runs(source: &dyn Source, known: &Known, seen: &Seen) -> Option<String> {
     (root || is_unit(source, known, seen.pid)).then_some(found)
 }
 
-/// Whether the system's service manager runs it as the daemon's unit. Users' own managers run below `/user.slice`.
+/// Whether the system's service manager runs it as the daemon's unit.
 fn is_unit(source: &dyn Source, known: &Known, pid: u32) -> bool {
-    let text = source.text(&format!("/proc/{pid}/cgroup")).unwrap_or_default();
-    let groups = memberships(&text).unwrap_or_default();
-    let unit = groups.iter().find_map(|group| {
-        group.path.strip_prefix("/system.slice/")?.split('/').next()?.strip_suffix(".service")
-    });
-    unit.is_some_and(|unit| unit == known.name || known.programs.contains(&unit))
+    let unit = processes::unit(source, pid);
+    unit.is_some_and(|unit| unit.stem() == known.name || known.programs.contains(&unit.stem()))
 }
 
 /// Whether the process has this daemon's name; describes how it was identified.
@@ -193,7 +191,7 @@ fn is_called(source: &dyn Source, known: &Known, seen: &Seen) -> Option<String> 
     if !["python", "perl", "bash", "sh", "dash", "ruby"].iter().any(|name| program.starts_with(name)) {
         return None;
     }
-    let arguments = source.text(&format!("/proc/{}/cmdline", seen.pid)).ok()?;
+    let arguments = source.start(&format!("/proc/{}/cmdline", seen.pid), ARGUMENTS).ok()?;
     let script = arguments.split('\0').skip(1).find(|argument| !argument.starts_with('-'))?;
     let name = base(script);
     is_it(name.strip_suffix(".py").unwrap_or(&name)).then(|| format!("script {script}"))

@@ -18,6 +18,7 @@
 //! - [`watch`]: repeated snapshots of one machine, at low cost.
 //! - [`map`]: the path of a datagram through the machine, stage by stage, and the parts of it to show.
 //! - [`tables`], [`receivers`]: inputs of predictions: an interface's tables, and the sockets that a flow may reach.
+//! - [`unit`]: names of services of systemd, as far as a control group's path proves one.
 //! - [`process`]: a running server's sockets and threads, seen from outside.
 //! - [`filters`]: packet filter rules that would have applied to datagrams that bypass them.
 //! - [`drivers`]: driver names of interrupts and counters, as data.
@@ -56,6 +57,7 @@ pub mod sysctls;
 pub mod tables;
 mod text;
 pub mod udp;
+pub mod unit;
 pub mod watch;
 
 pub use fact::{Absence, Fact, Missing, Provenance};
@@ -63,6 +65,7 @@ pub use map::Map;
 pub use snapshot::Snapshot;
 pub use source::Source;
 pub use text::Malformed;
+pub use unit::UnitName;
 pub use watch::Watch;
 
 #[cfg(test)]

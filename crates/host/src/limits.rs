@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use udpath_steer::CpuSet;
 
-use crate::text::{Malformed, cpu_list, field, noted, optional, parsed};
-use crate::{Missing, Source};
+use crate::text::{Malformed, cpu_list, field, noted, of_process, optional, parsed};
+use crate::{Absence, Missing, Source};
 
 /// Limits of a process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
@@ -83,8 +83,12 @@ pub fn read(source: &dyn Source, mounts: &Mounts, pid: Option<u32>, missing: &mu
     let what = format!("limits of process {process}");
     let status = format!("/proc/{process}/status");
     let groups = format!("/proc/{process}/cgroup");
-    // A process that has just ended has no limits.
-    let text = optional(source, missing, &what, &status, |text| Ok(text.to_owned())).unwrap_or_default();
+    let text = match of_process(source, &status) {
+        // A process that has just ended has no limits.
+        Err(Absence::NotThere | Absence::NotSupported | Absence::NotCaptured) => None,
+        text => noted(missing, &what, &status, text),
+    };
+    let text = text.unwrap_or_default();
     let set = |key: &str| cpu_list(field(&text, key)?).ok();
     let mut limits =
         Limits { cpus: set("Cpus_allowed_list"), nodes: set("Mems_allowed_list"), ..Limits::default() };

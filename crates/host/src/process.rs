@@ -4,7 +4,7 @@
 //!  find(pid) ─▸ Server ── sockets: identity, address, reuseport group, options, queue, drops
 //!                    └── threads: identity, name, affinity, CPU last run on
 //!  read(pid, socket, setting) ─▸ pidfd_getfd ─ duplicate ─ getsockopt ─ closed immediately
-//!  serving(port) ─▸ Servers    waiting(server) ─▸ which thread waits for which socket
+//!  serving(port), answering(address) ─▸ Servers    waiting(server) ─▸ which thread waits for which socket
 //! ```
 //!
 //! # A duplicate is never kept
@@ -38,5 +38,16 @@ pub use held::{SocketId, identify, with_socket};
 pub use option::{MAX_BUFFER, SocketSetting, SocketValue, get, read};
 pub use options::look_closer;
 pub use selection::Selection;
-pub use serving::{Waiting, serving, waiting};
+pub use serving::{Waiting, answering, is_bound, serving, waiting};
 pub use thread::{Thread, ThreadId, affinity, online, possible};
+
+/// Most bytes of a file of one process or thread that are read. They have a few kB; only the list of an epoll instance grows
+/// with what the process does, some 80 bytes per watched descriptor. Lower: sockets at its end are missed. Higher: a
+/// process with millions of them costs memory and time.
+const MAX_FILE: usize = 1 << 20;
+
+/// A file of a process, up to a limit. The name in it may be any bytes.
+fn text(path: &str) -> std::io::Result<String> {
+    let bytes = udpath_files::kernel::start(path, MAX_FILE)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

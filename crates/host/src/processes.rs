@@ -16,8 +16,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{self, Limits, Mounts};
-use crate::source::value;
-use crate::text::field;
+use crate::text::{field, of_process};
+use crate::unit::{self, UnitName};
 use crate::{Absence, Missing, Source};
 
 pub use threads::{Thread, ThreadTime};
@@ -39,8 +39,9 @@ pub struct Process {
     pub uid: Option<u32>,
     /// Its control group.
     pub group: Option<String>,
-    /// Its systemd unit, from the control group's name.
-    pub unit: Option<String>,
+    /// Its service of systemd's system manager, from the control group's path.
+    #[serde(default, deserialize_with = "unit::lenient")]
+    pub unit: Option<UnitName>,
     /// Its container, from the control group's name.
     pub container: Option<Container>,
     /// Its CPU and memory limits.
@@ -108,8 +109,8 @@ pub fn scan(source: &dyn Source, wanted: &HashMap<u32, usize>) -> Result<Scan, A
             // A kernel thread, or one that just ended.
             Err(_) => continue,
         };
-        let Ok(name) = value(source, &format!("/proc/{pid}/comm")) else { continue };
-        scan.seen.push(Seen { pid, name, executable });
+        let Ok(name) = of_process(source, &format!("/proc/{pid}/comm")) else { continue };
+        scan.seen.push(Seen { pid, name: name.trim_end().to_owned(), executable });
         if wanted.is_empty() {
             continue;
         }
@@ -141,9 +142,10 @@ fn socket_inode(target: &str) -> Option<u32> {
 /// Reads the details of one process.
 pub fn read(source: &dyn Source, mounts: &Mounts, seen: &Seen, missing: &mut Vec<Missing>) -> Process {
     let pid = seen.pid;
-    let text = |file: &str| source.text(&format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let text = |file: &str| of_process(source, &format!("/proc/{pid}/{file}")).unwrap_or_default();
     let arguments = source.start(&format!("/proc/{pid}/cmdline"), COMMAND).unwrap_or_default();
-    let group = limits::memberships(&text("cgroup")).ok().and_then(|all| naming_group(&all));
+    let groups = limits::memberships(&text("cgroup")).unwrap_or_default();
+    let group = naming_group(&groups);
     let uid =
         field(&text("status"), "Uid").and_then(|line| line.split_ascii_whitespace().next()?.parse().ok());
     Process {
@@ -152,12 +154,18 @@ pub fn read(source: &dyn Source, mounts: &Mounts, seen: &Seen, missing: &mut Vec
         executable: seen.executable.clone(),
         command: Some(command(&arguments)).filter(|command| !command.is_empty()),
         uid,
-        unit: group.as_deref().and_then(unit),
-        container: group.as_deref().and_then(container),
-        group,
+        unit: systemd_group(&groups).and_then(UnitName::of_cgroup),
+        container: group.and_then(container),
+        group: group.map(str::to_owned),
         limits: limits::read(source, mounts, Some(pid), missing),
         threads: threads(source, pid),
     }
+}
+
+/// The service of systemd's system manager that a process belongs to, from the path of its control group.
+pub fn unit(source: &dyn Source, pid: u32) -> Option<UnitName> {
+    let text = of_process(source, &format!("/proc/{pid}/cgroup")).ok()?;
+    UnitName::of_cgroup(systemd_group(&limits::memberships(&text).ok()?)?)
 }
 
 /// NUL-terminated arguments, separated by spaces.
@@ -165,21 +173,20 @@ fn command(text: &str) -> String {
     text.trim_end_matches('\0').replace('\0', " ")
 }
 
-/// The most specific group name: of version 2, else systemd's own hierarchy, else the deepest of any controller.
-fn naming_group(all: &[limits::Membership]) -> Option<String> {
+/// The most specific group name: as systemd knows it, else the deepest of any controller.
+fn naming_group(all: &[limits::Membership]) -> Option<&str> {
+    let deepest = || all.iter().max_by_key(|one| one.path.matches('/').count());
+    systemd_group(all).or_else(|| deepest().map(|one| one.path.as_str()))
+}
+
+/// The group of version 2, else of systemd's own hierarchy. Who made those of a controller alone is unknown.
+fn systemd_group(all: &[limits::Membership]) -> Option<&str> {
     let systemd = |one: &&limits::Membership| {
         one.controllers.as_ref().is_some_and(|names| names.iter().any(|name| name == "name=systemd"))
     };
     let telling = |one: &&limits::Membership| one.path != "/";
     let unified = all.iter().filter(telling).find(|one| one.controllers.is_none());
-    let named = unified.or_else(|| all.iter().filter(telling).find(systemd));
-    let deepest = || all.iter().max_by_key(|one| one.path.matches('/').count());
-    named.or_else(deepest).map(|one| one.path.clone())
-}
-
-/// `/system.slice/nsd.service` -> `nsd.service`.
-fn unit(group: &str) -> Option<String> {
-    group.rsplit('/').find(|part| part.ends_with(".service")).map(str::to_owned)
+    unified.or_else(|| all.iter().filter(telling).find(systemd)).map(|one| one.path.as_str())
 }
 
 /// How runtimes name a container's group: the prefix of the identifier, and the runtime.
@@ -262,13 +269,11 @@ mod tests {
         assert_eq!(of("/lxc.payload.web".into()), Some(("lxc".into(), "web".into())));
         assert_eq!(of("/system.slice/docker-registry.service".into()), None);
         assert_eq!(of("/system.slice/nsd.service".into()), None);
-        assert_eq!(unit("/lxc/web/system.slice/nsd.service").as_deref(), Some("nsd.service"));
-        assert_eq!(unit("/user.slice"), None);
     }
 
     #[test]
     fn the_most_specific_group() {
-        let of = |text: &str| naming_group(&limits::memberships(text).unwrap());
+        let of = |text: &str| naming_group(&limits::memberships(text).unwrap()).map(str::to_owned);
         // This machine, both versions at once.
         assert_eq!(
             of("9:name=systemd:/\n4:memory:/process_api/b0\n1:cpu:/\n0::/\n").as_deref(),
@@ -279,6 +284,11 @@ mod tests {
             Some("/system.slice/a.service")
         );
         assert_eq!(of("0::/system.slice/a.service\n").as_deref(), Some("/system.slice/a.service"));
+        // Somebody's group of a controller is not systemd's.
+        assert_eq!(
+            systemd_group(&limits::memberships("4:cpu:/system.slice/a.service\n0::/\n").unwrap()),
+            None
+        );
     }
 
     #[test]

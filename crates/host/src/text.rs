@@ -6,6 +6,9 @@ use udpath_steer::CpuSet;
 
 use crate::{Absence, Missing, Provenance, Source};
 
+/// Most bytes of a file of a process that are read. `status`, the longest, has some 1,500; a control group's path has at most
+/// 4,096 in each of some dozen hierarchies.
+const OF_PROCESS: usize = 64 << 10;
 /// Most characters of a line that an error repeats: enough to recognise it, and one line on a terminal.
 const QUOTED: usize = 80;
 
@@ -32,6 +35,11 @@ impl Malformed {
     pub(crate) fn of(&self, path: &str) -> Absence {
         Absence::NotUnderstood(format!("{path}, {self}"))
     }
+}
+
+/// A file of a process in which its name may stand: the process chooses that, and it may be any bytes.
+pub(crate) fn of_process(source: &dyn Source, path: &str) -> Result<String, Absence> {
+    source.start(path, OF_PROCESS)
 }
 
 /// Parses a file.

@@ -8,6 +8,7 @@ use super::sockets::SocketMap;
 use super::view::View;
 use crate::limits::Quota;
 use crate::processes::{Process, Thread};
+use crate::unit::{self, UnitName};
 
 /// A process on the path.
 #[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
@@ -16,8 +17,9 @@ pub struct ProcessMap {
     pub pid: u32,
     /// Its name.
     pub name: String,
-    /// Its systemd unit.
-    pub unit: Option<String>,
+    /// Its service of systemd's system manager.
+    #[serde(default, deserialize_with = "unit::lenient")]
+    pub unit: Option<UnitName>,
     /// Its container, `docker 0123456789ab`.
     pub container: Option<String>,
     /// Number of its threads.

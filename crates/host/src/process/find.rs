@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::{fmt, fs};
 
 use serde::{Deserialize, Serialize};
+use udpath_files::kernel;
 
 use super::held::{Process, SocketId};
 use super::option::{SocketSetting, SocketValue, get};
@@ -153,7 +154,7 @@ fn listed(pid: u32) -> Result<String, Error> {
     let mut lines = String::new();
     for list in ["udp", "udp6"] {
         let path = format!("/proc/{pid}/net/{list}");
-        match fs::read_to_string(&path) {
+        match kernel::text(&path) {
             Ok(text) => lines.extend(text.split_inclusive('\n').skip(1)),
             // A kernel without IPv6, or the process has ended, which opening it reports.
             Err(cause) if matches!(cause.raw_os_error(), Some(libc::ENOENT | libc::ESRCH | libc::EINVAL)) => {
@@ -296,6 +297,6 @@ fn family(pid: u32) -> Result<Vec<u32>, Error> {
 
 /// Field 4 of `/proc/PID/stat`.
 fn parent(pid: u32) -> Option<u32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = super::text(&format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }

@@ -1,7 +1,7 @@
-//! The servers of a port, and which of their threads reads which socket.
+//! The servers of a port or an address, and which of their threads reads which socket.
 //!
 //! ```text
-//!  port ── sock_diag ─▸ inodes ── one pass over /proc/PID/fd ─▸ holders ── the first of each program ─▸ servers
+//!  port, or address ── sock_diag ─▸ inodes ── one pass over /proc/PID/fd ─▸ holders ── the first of each program ─▸ servers
 //!
 //!  thread ── /proc/PID/task/TID/syscall: epoll_wait(14, ...) ── /proc/PID/fdinfo/14 ─▸ inodes it waits for
 //!                                        recvmmsg(7, ...)    ── /proc/PID/fd/7      ─▸ the one it waits for
@@ -11,9 +11,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::{Error, Server, Thread, ThreadId, find};
+use crate::sockets::Socket as Listed;
+use crate::text::of_process;
 use crate::{Source, processes, sockets};
 
 /// Maximum number of samples. Fewer: threads of a busy server are missed. More: it takes longer than a second to report
@@ -33,8 +36,55 @@ pub type Waiting = BTreeMap<u32, BTreeSet<ThreadId>>;
 /// # Errors
 /// No socket is bound to it, or its owner is not visible.
 pub fn serving(source: &dyn Source, port: u16) -> Result<Vec<Server>, Error> {
+    of(source, port, bound(source, port)?)
+}
+
+/// The servers that get a datagram sent to this address of the caller's network namespace: of the sockets bound to exactly it,
+/// else of those bound to any. Another program may have the same port at another address, such as systemd-resolved at
+/// 127.0.0.53:53.
+///
+/// # Errors
+/// As [`serving`].
+pub fn answering(source: &dyn Source, to: SocketAddr) -> Result<Vec<Server>, Error> {
+    let mut listed = bound(source, to.port())?;
+    reached(&mut listed, to);
+    of(source, to.port(), listed)
+}
+
+/// Whether a socket gets datagrams that are sent to this address of the caller's network namespace.
+#[must_use]
+pub fn is_bound(source: &dyn Source, to: SocketAddr) -> bool {
+    let mut listed = bound(source, to.port()).unwrap_or_default();
+    reached(&mut listed, to);
+    !listed.is_empty()
+}
+
+/// The sockets bound to a port that are not connected.
+fn bound(source: &dyn Source, port: u16) -> Result<Vec<Listed>, Error> {
     let mut listed = sockets::list(source, &mut Vec::new()).ok_or(Error::NobodyServes { port })?.value;
     listed.retain(|socket| socket.local.port() == port && socket.peer.is_none());
+    Ok(listed)
+}
+
+/// Keeps the sockets among which the kernel selects for a datagram to this address (`__udp4_lib_lookup` of net/ipv4/udp.c).
+fn reached(listed: &mut Vec<Listed>, to: SocketAddr) {
+    let to = to.ip().to_canonical();
+    let rank = |socket: &Listed| match socket.local.ip() {
+        // One that is bound to an interface gets only what arrives there.
+        IpAddr::V4(any) if any.is_unspecified() => to.is_ipv4().then_some((2, socket.interface.is_none())),
+        IpAddr::V6(any) if any.is_unspecified() && to.is_ipv6() => Some((2, socket.interface.is_none())),
+        // It receives IPv4 as well, unless IPV6_V6ONLY is set.
+        IpAddr::V6(any) if any.is_unspecified() => {
+            (socket.v6only != Some(true)).then_some((1, socket.interface.is_none()))
+        }
+        own => (own.to_canonical() == to).then_some((3, socket.interface.is_none())),
+    };
+    let best = listed.iter().filter_map(rank).max();
+    listed.retain(|socket| best.is_some() && rank(socket) == best);
+}
+
+/// The servers that have these sockets, which are bound to this port.
+fn of(source: &dyn Source, port: u16, mut listed: Vec<Listed>) -> Result<Vec<Server>, Error> {
     let wanted: HashMap<u32, usize> = sockets::inodes(&mut listed);
     if wanted.is_empty() {
         return Err(Error::NobodyServes { port });
@@ -68,7 +118,7 @@ pub fn serving(source: &dyn Source, port: u16) -> Result<Vec<Server>, Error> {
 fn firsts(source: &dyn Source, holders: &BTreeSet<u32>) -> Vec<u32> {
     let program = |pid: u32| source.target(&format!("/proc/{pid}/exe")).ok();
     let parent = |pid: u32| {
-        let stat = source.text(&format!("/proc/{pid}/stat")).ok()?;
+        let stat = of_process(source, &format!("/proc/{pid}/stat")).ok()?;
         stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse::<u32>().ok()
     };
     let worker = |pid: u32| {
@@ -126,10 +176,10 @@ pub fn waiting(server: &Server) -> Result<Waiting, Error> {
 
 /// Inodes of the sockets that a thread is waiting for now; empty while it runs.
 fn waits_for(pid: u32, tid: u32) -> Vec<u32> {
-    let call = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).unwrap_or_default();
+    let call = super::text(&format!("/proc/{pid}/task/{tid}/syscall")).unwrap_or_default();
     match waits_on(&call) {
         Some(On::Epoll(fd)) => {
-            let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
+            let text = super::text(&format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
             text.lines().filter_map(epoll_inode).collect()
         }
         Some(On::Socket(fd)) => {
@@ -194,6 +244,56 @@ mod tests {
         let line = "tfd:        9 events:       19 data:                1  pos:0 ino:339098 sdev:9";
         assert_eq!(epoll_inode(line), Some(0x33_9098));
         assert_eq!(epoll_inode("pos:\t0"), None);
+    }
+
+    #[test]
+    fn a_datagram_reaches_the_sockets_of_its_address() {
+        let socket = |local: &str, inode| sockets::tests::socket(local, inode, 0);
+        let only = |mut socket: Listed| {
+            socket.v6only = Some(true);
+            socket
+        };
+        let all = || {
+            vec![
+                socket("127.0.0.53:53", 1),
+                socket("0.0.0.0:53", 2),
+                socket("0.0.0.0:53", 3),
+                socket("[::]:53", 4),
+                only(socket("[::]:53", 5)),
+                socket("[::1]:53", 6),
+                Listed { interface: Some(2), ..socket("0.0.0.0:53", 7) },
+                socket("[::ffff:192.0.2.7]:53", 8),
+            ]
+        };
+        let of = |mut listed: Vec<Listed>, to: &str| -> Vec<u32> {
+            reached(&mut listed, to.parse().unwrap());
+            listed.iter().map(|socket| socket.inode).collect()
+        };
+        for (to, inodes) in [
+            ("127.0.0.53:53", &[1][..]),
+            ("127.0.0.1:53", &[2, 3]),
+            ("192.0.2.1:53", &[2, 3]),
+            ("192.0.2.7:53", &[8]),
+            ("[::1]:53", &[6]),
+            ("[2001:db8::1]:53", &[4, 5]),
+        ] {
+            assert_eq!(of(all(), to), inodes, "{to}");
+        }
+        let six = || vec![socket("[::]:53", 4), only(socket("[::]:53", 5))];
+        assert_eq!(of(six(), "127.0.0.1:53"), [4]);
+        assert_eq!(of(vec![socket("127.0.0.53:53", 1)], "127.0.0.1:53"), [0; 0]);
+    }
+
+    #[test]
+    fn another_program_on_the_port_is_not_the_server_at_an_address() {
+        let one = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = one.local_addr().unwrap().port();
+        let live = Folder::live();
+        let elsewhere = SocketAddr::from(([127, 0, 0, 53], port));
+        assert_eq!(answering(&live, one.local_addr().unwrap()).unwrap().len(), 1);
+        assert!(is_bound(&live, one.local_addr().unwrap()) && !is_bound(&live, elsewhere));
+        let nobody = answering(&live, elsewhere).unwrap_err();
+        assert!(matches!(nobody, Error::NobodyServes { .. }), "{nobody}");
     }
 
     #[test]

@@ -47,7 +47,7 @@ impl Thread {
     /// It does not exist, or there is no permission to read it.
     pub fn look(pid: u32, tid: u32) -> Result<Self, Error> {
         let read = |file: &str| {
-            fs::read_to_string(format!("/proc/{pid}/task/{tid}/{file}")).map_err(|cause| {
+            super::text(&format!("/proc/{pid}/task/{tid}/{file}")).map_err(|cause| {
                 match cause.raw_os_error() {
                     Some(libc::ENOENT | libc::ESRCH) => Error::ThreadGone { pid, tid },
                     _ => Error::answered(format!("read {file} of thread {tid} of {pid}"), cause, "root"),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use udpath_steer::CpuSet;
 
 use crate::Source;
-use crate::text::{cpu_list, field};
+use crate::text::{cpu_list, field, of_process};
 
 /// A thread.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
@@ -44,7 +44,7 @@ pub(super) fn threads(source: &dyn Source, pid: u32) -> Vec<Thread> {
     let mut threads: Vec<Thread> = tids
         .iter()
         .filter_map(|tid| {
-            let text = |file: &str| source.text(&format!("/proc/{pid}/task/{tid}/{file}")).ok();
+            let text = |file: &str| of_process(source, &format!("/proc/{pid}/task/{tid}/{file}")).ok();
             let stat = text("stat")?;
             let (name, last_cpu) = name_and_cpu(&stat)?;
             let status = text("status").unwrap_or_default();
