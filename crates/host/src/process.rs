@@ -38,7 +38,7 @@ pub use held::{SocketId, identify, with_socket};
 pub use option::{MAX_BUFFER, SocketSetting, SocketValue, get, read};
 pub use options::look_closer;
 pub use selection::Selection;
-pub use serving::{Waiting, answering, is_bound, serving, waiting};
+pub use serving::{Waiting, address_of, answering, is_bound, serving, waiting};
 pub use thread::{Thread, ThreadId, affinity, online, possible};
 
 /// Most bytes of a file of one process or thread that are read. They have a few kB; only the list of an epoll instance grows

@@ -162,10 +162,15 @@ pub fn read(source: &dyn Source, mounts: &Mounts, seen: &Seen, missing: &mut Vec
     }
 }
 
+/// The control group of a process as systemd knows it; `None` for the root.
+pub fn group(source: &dyn Source, pid: u32) -> Option<String> {
+    let text = of_process(source, &format!("/proc/{pid}/cgroup")).ok()?;
+    systemd_group(&limits::memberships(&text).ok()?).map(str::to_owned)
+}
+
 /// The service of systemd's system manager that a process belongs to, from the path of its control group.
 pub fn unit(source: &dyn Source, pid: u32) -> Option<UnitName> {
-    let text = of_process(source, &format!("/proc/{pid}/cgroup")).ok()?;
-    UnitName::of_cgroup(systemd_group(&limits::memberships(&text).ok()?)?)
+    UnitName::of_cgroup(&group(source, pid)?)
 }
 
 /// NUL-terminated arguments, separated by spaces.

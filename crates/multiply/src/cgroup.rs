@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use udpath_files::kernel;
 use udpath_host::limits::memberships;
 use udpath_host::source::Folder;
 use udpath_tune::units::instance_name;
@@ -35,7 +36,7 @@ impl Cgroup {
     pub(crate) fn of(name: &str) -> Result<Self, Error> {
         let root = udpath_tune::policy::root(&Folder::live()).map_err(Error::NoCgroup)?;
         let text =
-            fs::read_to_string("/proc/self/cgroup").map_err(Error::system("read /proc/self/cgroup"))?;
+            kernel::text("/proc/self/cgroup").map_err(Error::system("read /proc/self/cgroup"))?;
         let own = memberships(&text)
             .ok()
             .and_then(|all| all.into_iter().find(|one| one.controllers.is_none()))
@@ -101,13 +102,13 @@ impl Cgroup {
 
     /// Its processes, without those of children.
     pub(crate) fn pids(&self) -> Vec<u32> {
-        let text = fs::read_to_string(self.path.join("cgroup.procs")).unwrap_or_default();
+        let text = kernel::text(self.path.join("cgroup.procs")).unwrap_or_default();
         text.lines().filter_map(|line| line.parse().ok()).collect()
     }
 
     /// Whether it or a child has a process.
     pub(crate) fn has_processes(&self) -> bool {
-        let events = fs::read_to_string(self.path.join("cgroup.events")).unwrap_or_default();
+        let events = kernel::text(self.path.join("cgroup.events")).unwrap_or_default();
         events.lines().any(|line| line == "populated 1")
     }
 

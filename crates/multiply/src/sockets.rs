@@ -3,10 +3,15 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
+use std::path::Path;
 
+use udpath_files::kernel;
 use udpath_host::process::{self, SocketId, find, with_socket};
 
 use crate::Error;
+
+/// Most bytes of a thread's file that are read; `stat`, the longest here, has some 400.
+const MAX_FILE: usize = 4096;
 
 /// A UDP socket that was bound to a port by its number, under the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +88,13 @@ fn is_asleep(stat: &str) -> bool {
 /// This file of each thread that has not ended.
 fn threads<'a>(pids: &'a [u32], file: &'a str) -> impl Iterator<Item = String> + 'a {
     let threads = pids.iter().flat_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten());
-    threads.flatten().filter_map(move |thread| fs::read_to_string(thread.path().join(file)).ok())
+    threads.flatten().filter_map(move |thread| of_thread(&thread.path().join(file)))
+}
+
+/// A file of a thread. Its name in it may be any bytes.
+fn of_thread(path: &Path) -> Option<String> {
+    let bytes = kernel::start(path, MAX_FILE).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]

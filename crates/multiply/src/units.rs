@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use udpath_host::source::Folder;
+use udpath_host::unit::WrongUnit;
 use udpath_tune::services::account;
 use udpath_tune::units::{Instance, Original, instance_name, result, systemctl};
 
@@ -22,6 +23,9 @@ use crate::Error;
 
 /// Where units are that end with the boot.
 const UNITS: &str = "/run/systemd/system";
+
+/// Longest unit that is read back, bytes; one that udpath has written has some 2,000.
+const MAX_FILE: u64 = 1 << 20;
 
 /// The unit whose instances run.
 #[derive(Debug)]
@@ -33,7 +37,8 @@ pub(crate) struct Units {
 
 impl Units {
     pub(crate) fn of(unit: &str) -> Result<Self, Error> {
-        let original = Original::read(&Folder::live(), unit).map_err(Error::Unit)?;
+        let name = unit.parse().map_err(|wrong: WrongUnit| Error::Unit(wrong.to_string()))?;
+        let original = Original::read(&Folder::live(), &name).map_err(Error::Unit)?;
         let owner = match original.user() {
             None => None,
             Some(user) => Some(account(user).ok_or_else(|| {
@@ -56,13 +61,13 @@ impl Units {
                 .map_err(Error::system(format!("change the owner of {}", folder.display())))?;
         }
         let (path, text) = (file(name), self.original.instance(instance));
-        if fs::read_to_string(&path).ok().as_deref() != Some(&text) {
+        if udpath_files::text(&path, MAX_FILE).ok().as_deref() != Some(&text) {
             let written = fs::create_dir_all(UNITS).and_then(|()| fs::write(&path, text));
             written.map_err(Error::system(format!("write {}", path.display())))?;
-            systemctl(&["daemon-reload"]).map_err(Error::Unit)?;
+            systemctl(&["daemon-reload"], &[]).map_err(Error::Unit)?;
         }
         let mut command = Command::new("systemctl");
-        command.args(["--no-ask-password", "start", name]);
+        command.args(["--no-ask-password", "start", "--", name]);
         Ok(command)
     }
 }
@@ -75,7 +80,7 @@ pub(crate) fn how(name: &str) -> String {
 /// Asks an instance to end, and does not wait for that.
 pub(crate) fn stop(name: &str) {
     // Fails if it has ended; else it is killed after its time.
-    let _ = systemctl(&["stop", "--no-block", name]);
+    let _ = systemctl(&["stop", "--no-block"], &[name]);
 }
 
 /// Ends all instances of a unit that are left, and removes their units and their slice, whose cgroup is given.
@@ -90,12 +95,11 @@ pub(crate) fn take_back(unit: &str, cgroup: &str) -> Result<(), Error> {
     if names.is_empty() {
         return Ok(());
     }
-    let mut arguments = vec!["stop"];
-    arguments.extend(names.iter().map(String::as_str).chain(cgroup.rsplit('/').next()));
-    systemctl(&arguments).map_err(Error::Unit)?;
+    let with_slice: Vec<&str> = names.iter().map(String::as_str).chain(cgroup.rsplit('/').next()).collect();
+    systemctl(&["stop"], &with_slice).map_err(Error::Unit)?;
     for name in &names {
         // Or one that failed stays in the list of units. Fails if it did not.
-        let _ = systemctl(&["reset-failed", name]);
+        let _ = systemctl(&["reset-failed"], &[name]);
         match fs::remove_file(file(name)) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 return Err(Error::system(format!("remove {}", file(name).display()))(error));
@@ -103,7 +107,7 @@ pub(crate) fn take_back(unit: &str, cgroup: &str) -> Result<(), Error> {
             _ => {}
         }
     }
-    systemctl(&["daemon-reload"]).map_err(Error::Unit)
+    systemctl(&["daemon-reload"], &[]).map_err(Error::Unit)
 }
 
 fn file(name: &str) -> PathBuf {

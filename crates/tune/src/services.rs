@@ -29,21 +29,20 @@ mod prepare;
 mod probe;
 mod profile;
 mod restart;
+mod view;
 
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::net::SocketAddr;
 
+use error_reporter::Report;
 use thiserror::Error;
-use udpath_host::limits::Mounts;
-use udpath_host::process::Server;
-use udpath_host::processes::{self, Seen};
+use udpath_host::process::{self, Server, Thread};
 use udpath_host::source::Folder;
+use udpath_host::{UnitName, processes};
 use udpath_steer::CpuSet;
 
-use arguments::Arguments;
+use arguments::{Arguments, command_line};
 use config::Config;
 
 pub use edit::FileChange;
@@ -52,11 +51,9 @@ pub use knob::{Knob, Origin, Proposal};
 pub use multiplied::{SUPERVISORS, number as instances};
 pub use prepare::{Prepared, Request, permitted, write};
 pub use profile::{Probe, Profile};
-pub use restart::Restart;
+pub use restart::{By, Restart};
 pub(crate) use restart::{finished, output};
 
-/// The file in which Debian lists its packages.
-const PACKAGES: &str = "/var/lib/dpkg/status";
 /// Ports that are not served: the command ports of chronyd and NSD.
 const COMMAND_PORTS: [u16; 2] = [323, 8952];
 
@@ -71,8 +68,8 @@ pub struct Service {
     pub program: String,
     /// The version of its Debian package; `None` if it is not from a package.
     pub version: Option<String>,
-    /// Its systemd unit.
-    pub unit: Option<String>,
+    /// Its unit of systemd's system manager, by its control group.
+    pub unit: Option<UnitName>,
     /// Its main configuration file, as it sees it.
     pub config_path: String,
     /// The address at which it is asked whether it serves; `None` without a bound UDP socket that is visible.
@@ -83,8 +80,11 @@ pub struct Service {
     config: Config,
     /// The drop-in for new lines, if the server reads a folder of them.
     drop_in: Option<String>,
-    /// What its paths begin with here: empty, or `/proc/PID/root` for a server with other files, as in a container.
+    /// What its paths begin with here: empty, the folder that is its root, or `/proc/PID/root` if its files are others than
+    /// this machine's ([`view`]).
     view: String,
+    /// Other programs that serve its port at another address, or are not known; they are left alone.
+    pub others: Vec<String>,
 }
 
 /// Why a server's configuration is not read, or not changed.
@@ -185,7 +185,7 @@ pub enum ServiceError {
     Request(String),
     /// The port has no server.
     #[error(transparent)]
-    Unserved(#[from] udpath_host::process::Error),
+    Unserved(#[from] process::Error),
     /// Several instances of it cannot share a port as they are.
     #[error("{server} cannot be multiplied{where_}: {why}")]
     Single {
@@ -229,26 +229,23 @@ pub fn recognise(pid: u32) -> Result<Service, ServiceError> {
     let program = program.strip_suffix(" (deleted)").unwrap_or(&program).to_owned();
     let name = program.rsplit('/').next().unwrap_or_default();
     let profile = Profile::of(name).ok_or_else(|| ServiceError::Unknown { pid, program: program.clone() })?;
-    let command = fs::read(format!("/proc/{pid}/cmdline")).map_err(failed)?;
-    let arguments = Arguments::read(&String::from_utf8_lossy(&command));
+    let arguments = Arguments::read(&String::from_utf8_lossy(&command_line(pid)?));
     let given = profile.config_options.iter().map(String::as_str).collect::<Vec<_>>();
     let config_path = match (arguments.option(&given), &profile.config_file) {
-        (Some(folder), Some(file)) => absolute(pid, &format!("{folder}/{file}")),
-        (Some(path), None) => absolute(pid, path),
+        (Some(folder), Some(file)) => view::absolute(pid, &format!("{folder}/{file}")),
+        (Some(path), None) => view::absolute(pid, path),
         (None, _) => profile.config.clone(),
     };
-    let view = view(pid, &config_path);
+    let view = view::of(pid, &config_path);
     let mut config = Config::read(&view, &config_path, profile.format)?;
     if let Some(path) = &profile.arguments {
         config.add_arguments(&view, path);
     }
     let drop_in = config.drop_in(&view).filter(|_| profile.drop_in);
-    let seen = Seen { pid, name: name.to_owned(), executable: Some(program.clone()) };
-    let about = processes::read(&Folder::live(), &Mounts::default(), &seen, &mut Vec::new());
-    let cpus = about.threads.first().and_then(|thread| thread.cpus.clone()).unwrap_or_default();
-    let address = udpath_host::process::find(pid).ok().and_then(|server| address(&server, profile, None));
-    let version = version(&view, &profile.package);
-    let unit = about.unit;
+    let cpus = Thread::look(pid, pid).map(|thread| thread.affinity).unwrap_or_default();
+    let address = process::find(pid).ok().and_then(|server| address(&server, profile, None));
+    let version = view::version(pid, &profile.package);
+    let unit = processes::unit(&Folder::live(), pid);
     Ok(Service {
         profile,
         pid,
@@ -262,6 +259,7 @@ pub fn recognise(pid: u32) -> Result<Service, ServiceError> {
         config,
         drop_in,
         view,
+        others: Vec::new(),
     })
 }
 
@@ -283,22 +281,38 @@ impl Service {
             config: Config::of_text(&profile.config, profile.format, text),
             drop_in: None,
             view: String::new(),
+            others: Vec::new(),
         }
     }
 }
 
-/// Recognises the servers on a port, as [`recognise`] does.
+/// Recognises the servers on a port, as [`recognise`] does. Another program may have the same port at another address, such as
+/// systemd-resolved at 127.0.0.53:53: one that is not recognised is named, and left alone, beside one that is.
 ///
 /// # Errors
-/// No server is there, or one of them is not recognised.
+/// No server is there, or none is recognised.
 pub fn on_port(port: u16) -> Result<Vec<Service>, ServiceError> {
-    let servers = udpath_host::process::serving(&Folder::live(), port)?;
-    let each = servers.iter().map(|server| {
-        let service = recognise(server.pid)?;
-        let address = address(server, service.profile, Some(port));
-        Ok(Service { address, ..service })
-    });
-    each.collect()
+    let (mut found, mut others, mut first) = (Vec::new(), Vec::new(), None);
+    for server in process::serving(&Folder::live(), port)? {
+        match recognise(server.pid) {
+            Ok(service) => {
+                let address = address(&server, service.profile, Some(port));
+                found.push(Service { address, ..service });
+            }
+            Err(why) => {
+                let at = server.sockets.first().map_or_else(String::new, |socket| socket.local.to_string());
+                others.push(format!("{at} belongs to {}: {}", server.name, Report::new(&why)));
+                first = first.or(Some(why));
+            }
+        }
+    }
+    match first {
+        Some(why) if found.is_empty() => Err(why),
+        _ => {
+            found.iter_mut().for_each(|service| service.others.clone_from(&others));
+            Ok(found)
+        }
+    }
 }
 
 impl Service {
@@ -315,43 +329,16 @@ impl Service {
     }
 }
 
-/// A path of a process's command line, from where it was started.
-fn absolute(pid: u32, path: &str) -> String {
-    let here = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_else(|_| "/".into());
-    // Joining an absolute path replaces what is before it.
-    here.join(path).display().to_string()
-}
-
-/// What the paths of a process begin with here. Most units have a mount namespace of their own with the same files.
-fn view(pid: u32, config: &str) -> String {
-    let root = format!("/proc/{pid}/root");
-    let id = |path: &str| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
-    let there = id(&format!("{root}{config}"));
-    if there.is_none() || there == id(config) { String::new() } else { root }
-}
-
-/// The address to ask: of a socket that serves, on this machine if it is bound to all addresses.
+/// The address to ask: of a socket that serves; of one bound to all addresses, one of this machine.
 fn address(server: &Server, profile: &Profile, port: Option<u16>) -> Option<SocketAddr> {
-    let bound = server.sockets.iter().filter(|socket| socket.peer.is_none()).map(|socket| socket.local);
-    let mut bound: Vec<SocketAddr> = bound.filter(|local| !COMMAND_PORTS.contains(&local.port())).collect();
-    bound.sort_by_key(|local| {
+    let bound = server.sockets.iter().filter(|socket| socket.peer.is_none());
+    let mut bound: Vec<_> = bound.filter(|socket| !COMMAND_PORTS.contains(&socket.local.port())).collect();
+    bound.sort_by_key(|socket| {
+        let local = socket.local;
         (!profile.ports.contains(&local.port()), local.port(), local.is_ipv6(), local.ip())
     });
-    let local = bound.into_iter().find(|local| port.is_none_or(|port| local.port() == port))?;
-    let ip = match local.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
-        ip => ip,
-    };
-    Some(SocketAddr::new(ip, local.port()))
-}
-
-/// The version in Debian's list of packages: `Package: nsd` and, in the same paragraph, `Version: 4.6.1-1`.
-fn version(view: &str, package: &str) -> Option<String> {
-    let list = fs::read_to_string(Path::new(&format!("{view}{PACKAGES}"))).ok()?;
-    let head = format!("Package: {package}");
-    let mut lines = list.lines().skip_while(|line| *line != head).take_while(|line| !line.is_empty());
-    lines.find_map(|line| line.strip_prefix("Version: ")).map(str::to_owned)
+    let socket = bound.into_iter().find(|socket| port.is_none_or(|port| socket.local.port() == port))?;
+    process::address_of(&Folder::live(), socket)
 }
 
 #[cfg(test)]

@@ -80,6 +80,7 @@ use std::num::NonZeroU16;
 pub use form::{Form, Place};
 pub use name::WrongName;
 pub(crate) use name::{CONFIG, RESTART};
+pub(crate) use shell::quoted;
 pub use row::{
     Access, Cost, Extra, Keeps, Limit, OnReset, PartKind, Phase, Row, Scope, Shell, Target, ValueKind,
 };
@@ -88,6 +89,7 @@ pub use value::{Table, Value, WrongValue};
 
 use crate::services::Restart;
 use udpath_bpf::{PolicyOption, PolicyTarget};
+use udpath_host::UnitName;
 use udpath_host::process::SocketSetting;
 
 /// The rows of interface settings, family by family. Settings lost in a link reset are restored in this order.
@@ -141,15 +143,15 @@ pub enum Setting {
     },
     /// How the datagrams of a unit's reuseport groups are spread after each of its starts: a drop-in of the unit.
     Spread {
-        /// The unit, a service.
-        unit: String,
+        /// The unit.
+        unit: UnitName,
         /// Only groups of this port.
         port: Option<NonZeroU16>,
     },
     /// In how many instances a unit's program runs: a drop-in of the unit.
     Instances {
-        /// The unit, a service.
-        unit: String,
+        /// The unit.
+        unit: UnitName,
     },
     /// IRQs that the running irqbalance leaves alone, set over its own socket.
     IrqbalanceBan,

@@ -17,6 +17,6 @@ pub(crate) mod manager;
 mod original;
 pub(crate) mod setting;
 
-pub use manager::{main_pid, result, systemctl};
+pub use manager::{main_pid, processes_of, result, systemctl};
 pub use original::{Instance, Original, instance_name};
 pub use setting::value_of;

@@ -61,6 +61,15 @@ pub struct Socket {
     pub drops: u32,
 }
 
+impl Server {
+    /// With these sockets only, and the parts of its groups that they are.
+    #[must_use]
+    pub fn with_sockets(mut self, wanted: impl Fn(&Socket) -> bool) -> Self {
+        super::serving::keep(&mut self, wanted);
+        self
+    }
+}
+
 impl Socket {
     /// The value of a setting; `None` if the kernel does not report it.
     #[must_use]

@@ -11,10 +11,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use super::{Error, Server, Thread, ThreadId, find};
+use super::{Error, Server, Socket, Thread, ThreadId, find};
 use crate::sockets::Socket as Listed;
 use crate::text::of_process;
 use crate::{Source, processes, sockets};
@@ -26,6 +26,9 @@ const LOOKS: u32 = 200;
 const LEAST: u32 = 10;
 /// Pause between two samples: longer than a burst of datagrams, too short for users to notice.
 const PAUSE: Duration = Duration::from_millis(2);
+
+/// Loopback addresses that are tried, 127.0.0.1 first. Fewer: a server beside others that are bound to them is asked nowhere.
+const LOOPBACKS: u8 = 16;
 
 /// Threads by the inode of the socket they wait for.
 pub type Waiting = BTreeMap<u32, BTreeSet<ThreadId>>;
@@ -57,6 +60,34 @@ pub fn is_bound(source: &dyn Source, to: SocketAddr) -> bool {
     let mut listed = bound(source, to.port()).unwrap_or_default();
     reached(&mut listed, to);
     !listed.is_empty()
+}
+
+/// An address of this machine at which the kernel selects among sockets with a server's: its own, and for one that is bound to any
+/// address, one of the loopback interface that no other program has. `None`: others get datagrams to all of these.
+#[must_use]
+pub fn address_of(source: &dyn Source, socket: &Socket) -> Option<SocketAddr> {
+    let local = socket.local;
+    let own = |ip: IpAddr| SocketAddr::new(ip, local.port());
+    let loopback = || (1..=LOOPBACKS).map(|last| own(Ipv4Addr::new(127, 0, 0, last).into()));
+    let candidates: Vec<SocketAddr> = match local.ip() {
+        IpAddr::V4(any) if any.is_unspecified() => loopback().collect(),
+        IpAddr::V6(any) if any.is_unspecified() => {
+            let four = loopback().filter(|_| !socket.v6only);
+            std::iter::once(own(Ipv6Addr::LOCALHOST.into())).chain(four).collect()
+        }
+        _ => return Some(local),
+    };
+    let listed = bound(source, local.port()).unwrap_or_default();
+    let has = |listed: &[Listed]| listed.iter().any(|other| other.inode == socket.id.inode);
+    if !has(&listed) {
+        // In another network namespace, which decides there.
+        return candidates.first().copied();
+    }
+    candidates.into_iter().find(|to| {
+        let mut reached_there = listed.clone();
+        reached(&mut reached_there, *to);
+        has(&reached_there)
+    })
 }
 
 /// The sockets bound to a port that are not connected.
@@ -102,7 +133,7 @@ fn of(source: &dyn Source, port: u16, mut listed: Vec<Listed>) -> Result<Vec<Ser
         let taken = |inode: u32| {
             servers.iter().flat_map(|server| &server.sockets).any(|socket| socket.id.inode == inode)
         };
-        keep(&mut server, |inode| wanted.contains_key(&inode) && !taken(inode));
+        keep(&mut server, |socket| wanted.contains_key(&socket.id.inode) && !taken(socket.id.inode));
         if !server.sockets.is_empty() {
             servers.push(server);
         }
@@ -128,8 +159,8 @@ fn firsts(source: &dyn Source, holders: &BTreeSet<u32>) -> Vec<u32> {
 }
 
 /// Removes all other sockets from a server.
-fn keep(server: &mut Server, wanted: impl Fn(u32) -> bool) {
-    let kept: Vec<bool> = server.sockets.iter().map(|socket| wanted(socket.id.inode)).collect();
+pub(super) fn keep(server: &mut Server, wanted: impl Fn(&Socket) -> bool) {
+    let kept: Vec<bool> = server.sockets.iter().map(wanted).collect();
     let place = |at: usize| kept[..at].iter().filter(|kept| **kept).count();
     let groups = std::mem::take(&mut server.groups);
     let mut numbers = BTreeMap::new();
@@ -294,6 +325,15 @@ mod tests {
         assert!(is_bound(&live, one.local_addr().unwrap()) && !is_bound(&live, elsewhere));
         let nobody = answering(&live, elsewhere).unwrap_err();
         assert!(matches!(nobody, Error::NobodyServes { .. }), "{nobody}");
+        // One that is bound to all is asked where it alone answers.
+        let all = UdpSocket::bind("0.0.0.0:0").unwrap();
+        let port = all.local_addr().unwrap().port();
+        let server = || serving(&live, port).unwrap().remove(0);
+        let of_all = |server: &Server| {
+            let socket = server.sockets.iter().find(|socket| socket.local.ip().is_unspecified()).unwrap();
+            address_of(&live, socket)
+        };
+        assert_eq!(of_all(&server()), Some(SocketAddr::from(([127, 0, 0, 1], port))));
     }
 
     #[test]

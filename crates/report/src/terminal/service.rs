@@ -34,6 +34,9 @@ pub fn text(prepared: &Prepared, style: &Style) -> String {
     if prepared.proposals.is_empty() {
         text += "nothing to propose\n";
     }
+    for other in &service.others {
+        text += &format!("left alone: {other}\n");
+    }
     text
 }
 

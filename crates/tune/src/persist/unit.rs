@@ -125,8 +125,18 @@ pub(crate) fn word(text: &str) -> String {
     if !text.is_empty() && text.bytes().all(plain) {
         return text.to_owned();
     }
-    let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-    format!("\"{}\"", text.replace('%', "%%").replace('$', "$$"))
+    let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%").replace('$', "$$");
+    // A line of a unit's file must not end within a word.
+    let escaped = text.chars().fold(String::new(), |mut escaped, letter| {
+        match letter {
+            control if control.is_ascii_control() => {
+                let _ = write!(escaped, "\\x{:02x}", u32::from(control));
+            }
+            other => escaped.push(other),
+        }
+        escaped
+    });
+    format!("\"{escaped}\"")
 }
 
 /// A name escaped for use in a unit name, `systemd-escape`(1).
@@ -156,6 +166,7 @@ mod tests {
             ("50%$x", "\"50%%$$x\""),
             ("a\"\\", "\"a\\\"\\\\\""),
             ("", "\"\""),
+            ("a\nUser=root\r", "\"a\\x0aUser=root\\x0d\""),
         ] {
             assert_eq!(word(text), is);
         }

@@ -8,10 +8,14 @@
 //! | `port:53:threads=0-3` | `thread:PID/TID:affinity` of each thread that waits for one of the sockets |
 //! | `port:53:threads=one-per-cpu` | the same, each on the CPU that `incoming-cpu=one-per-cpu` gives its socket |
 //!
+//! `port:127.0.0.1:53:...` and `port:[::]:53:...` mean only the sockets bound to exactly that address: another program may
+//! have the same port at another one.
+//!
 //! The CPUs are the online ones, round-robin if there are more sockets or threads; `one-per-cpu:2-7` uses these
 //! instead.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 
 use error_reporter::Report;
 use udpath_steer::CpuSet;
@@ -33,8 +37,8 @@ pub(super) fn expanded(
     request: &SettingRequest,
 ) -> Result<Option<Vec<SettingRequest>>, PlanError> {
     let Some(rest) = request.name.strip_prefix("port:") else { return Ok(None) };
-    let parts = rest.split_once(':').and_then(|(port, item)| Some((number(port)?, item)));
-    let (port, item) = parts.ok_or_else(|| PlanError::Port { name: request.name.clone(), why: usage() })?;
+    let parts = rest.rsplit_once(':').and_then(|(object, item)| Some((bound(object)?, item)));
+    let ((address, port), item) = parts.ok_or_else(|| PlanError::Port { name: request.name.clone(), why: usage() })?;
     let setting = SocketSetting::ALL.into_iter().find(|setting| setting.name() == item);
     if setting.is_none() && item != THREADS {
         return Err(PlanError::Port { name: request.name.clone(), why: usage() });
@@ -43,7 +47,15 @@ pub(super) fn expanded(
         name: request.name.clone(),
         why: Report::new(error).to_string(),
     };
-    let servers = machine.serving(port).map_err(failed)?;
+    let mut servers = machine.serving(port).map_err(failed)?;
+    if let Some(address) = address {
+        let only = |server: Server| server.with_sockets(|socket| socket.local == address);
+        servers = servers.into_iter().map(only).filter(|server| !server.sockets.is_empty()).collect();
+        if servers.is_empty() {
+            let why = format!("no UDP socket is bound to {address}");
+            return Err(PlanError::Unserved { name: request.name.clone(), why });
+        }
+    }
     let mut found = Vec::new();
     for server in &servers {
         let named = |socket: &Socket| format!("{} of {}", socket.local, server.name);
@@ -87,6 +99,15 @@ pub(super) fn expanded(
 fn usage() -> String {
     let items: Vec<&str> = SocketSetting::ALL.into_iter().map(SocketSetting::name).collect();
     format!("write it like port:53:receive-buffer ({}, {THREADS})", items.join(", "))
+}
+
+/// `53`, or `127.0.0.1:53`: an address, if there is one, and the port.
+fn bound(object: &str) -> Option<(Option<SocketAddr>, u16)> {
+    if let Some(port) = number(object) {
+        return Some((None, port));
+    }
+    let address: SocketAddr = object.parse().ok().filter(|address: &SocketAddr| address.port() > 0)?;
+    Some((Some(address), address.port()))
 }
 
 /// A port number of digits only.

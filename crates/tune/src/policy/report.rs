@@ -5,7 +5,7 @@ use std::num::NonZeroU16;
 use schemars::JsonSchema;
 use serde::Serialize;
 use udpath_bpf::{PolicyOption, PolicyTarget};
-use udpath_host::Source;
+use udpath_host::{Source, UnitName};
 use udpath_host::process::{Selection, SocketValue};
 
 use super::effect::{Effect, effect};
@@ -104,12 +104,12 @@ impl PolicyReport {
     }
 }
 
-fn spread_of(machine: &dyn Machine, unit: String, port: Option<NonZeroU16>, rule: Selection) -> Reported {
+fn spread_of(machine: &dyn Machine, unit: UnitName, port: Option<NonZeroU16>, rule: Selection) -> Reported {
     let value = Value::of_socket(SocketValue::Selection(rule));
     let note = spread::pending(machine, &unit, port, &value);
     Reported {
         setting: Setting::Spread { unit: unit.clone(), port }.to_string(),
-        cgroup: cgroup_of(machine.source(), &unit).unwrap_or(unit),
+        cgroup: cgroup_of(machine.source(), &unit).unwrap_or_else(|_| unit.to_string()),
         port: port.map(Into::into),
         option: SPREAD,
         value: value.to_string(),

@@ -18,7 +18,7 @@ use std::{env, thread};
 use error_reporter::Report;
 use udpath_bpf::PolicyTarget;
 use udpath_host::process::{self, Error, Selection, SocketId, SocketSetting, SocketValue};
-use udpath_host::{Source, processes, sockets};
+use udpath_host::{Source, UnitName, processes, sockets};
 
 use super::cgroup_of;
 use super::effect::{cgroup, is_within};
@@ -38,7 +38,7 @@ const RELOAD: Duration = Duration::from_secs(60);
 const SETTLED: Duration = Duration::from_millis(300);
 
 /// The drop-in of a unit, by its path.
-pub(crate) fn drop_in(unit: &str, port: Option<NonZeroU16>) -> String {
+pub(crate) fn drop_in(unit: &UnitName, port: Option<NonZeroU16>) -> String {
     let (begins, ends) = DROP_IN;
     let port = port.map_or_else(String::new, |port| format!("-{port}"));
     format!("{UNITS}/{unit}.d/{begins}{port}{ends}")
@@ -69,7 +69,7 @@ fn rule_in(text: &str) -> Option<Selection> {
 ///
 /// # Errors
 /// A user other than root can replace this program, which the unit would run as root.
-pub(crate) fn text(unit: &str, port: Option<NonZeroU16>, rule: Selection) -> Result<String, String> {
+pub(crate) fn text(unit: &UnitName, port: Option<NonZeroU16>, rule: Selection) -> Result<String, String> {
     let program =
         env::current_exe().map_err(|error| format!("cannot find this program's own file: {error}"))?;
     let program = trusted(&program).map_err(|error| error.to_string())?;
@@ -102,10 +102,10 @@ pub(crate) fn reload(source: &dyn Source) -> Result<(), String> {
 }
 
 /// All drop-ins: unit, port and rule.
-pub(super) fn list(source: &dyn Source) -> Vec<(String, Option<NonZeroU16>, Selection)> {
+pub(super) fn list(source: &dyn Source) -> Vec<(UnitName, Option<NonZeroU16>, Selection)> {
     let mut found = Vec::new();
     for folder in source.names(UNITS).unwrap_or_default() {
-        let Some(unit) = folder.strip_suffix(".d") else { continue };
+        let Some(Ok(unit)) = folder.strip_suffix(".d").map(str::parse::<UnitName>) else { continue };
         for name in source.names(&format!("{UNITS}/{folder}")).unwrap_or_default() {
             let (begins, ends) = DROP_IN;
             let port = name.strip_prefix(begins).and_then(|rest| rest.strip_suffix(ends));
@@ -114,8 +114,8 @@ pub(super) fn list(source: &dyn Source) -> Vec<(String, Option<NonZeroU16>, Sele
                 Some(Some(Ok(port))) => Some(port),
                 _ => continue,
             };
-            let text = source.text(&drop_in(unit, port)).unwrap_or_default();
-            found.extend(rule_in(&text).map(|rule| (unit.to_owned(), port, rule)));
+            let text = source.text(&drop_in(&unit, port)).unwrap_or_default();
+            found.extend(rule_in(&text).map(|rule| (unit.clone(), port, rule)));
         }
     }
     found
@@ -229,7 +229,7 @@ fn bound(source: &dyn Source, target: &PolicyTarget, wait: Duration) -> Result<V
 /// Why a drop-in that is set has no effect now; `None` if it has.
 pub(crate) fn pending(
     machine: &dyn Machine,
-    unit: &str,
+    unit: &UnitName,
     port: Option<NonZeroU16>,
     value: &Value,
 ) -> Option<String> {
@@ -272,8 +272,9 @@ mod tests {
     #[test]
     fn a_drop_in_says_what_was_asked() {
         let port = NonZeroU16::new(53);
-        assert_eq!(drop_in("nsd.service", port), "/etc/systemd/system/nsd.service.d/udpath-spread-53.conf");
-        assert_eq!(drop_in("nsd.service", None), "/etc/systemd/system/nsd.service.d/udpath-spread.conf");
+        let nsd = "nsd.service".parse().unwrap();
+        assert_eq!(drop_in(&nsd, port), "/etc/systemd/system/nsd.service.d/udpath-spread-53.conf");
+        assert_eq!(drop_in(&nsd, None), "/etc/systemd/system/nsd.service.d/udpath-spread.conf");
         let written =
             "# x\n[Service]\nExecStartPost=-+/usr/sbin/udpath policy spread nsd.service:53 field:1+8\n";
         let field = Selection::Field { offset: 1, length: 8 };

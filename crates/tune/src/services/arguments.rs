@@ -1,7 +1,26 @@
 //! The arguments of a running server.
 
-/// Most bytes that are read: the kernel's own limit is far higher, but no server needs more.
+use std::io;
+
+use udpath_files::kernel;
+
+use super::ServiceError;
+
+/// Most bytes that are read. No server needs more; a process chooses the length of its own, up to 64 GiB of mapped memory.
 pub(super) const MAX: usize = 64 << 10;
+
+/// The command line of a process: each argument ends with a NUL.
+///
+/// # Errors
+/// The process is gone, or has a longer one: what is behind the limit would be missing.
+pub(super) fn command_line(pid: u32) -> Result<Vec<u8>, ServiceError> {
+    let failed = |cause| ServiceError::Process { pid, cause };
+    let bytes = kernel::start(format!("/proc/{pid}/cmdline"), MAX + 1).map_err(failed)?;
+    if bytes.len() > MAX {
+        return Err(failed(io::Error::other(format!("its command line is longer than {MAX} bytes"))));
+    }
+    Ok(bytes)
+}
 
 /// The arguments after the program's name.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -8,13 +8,13 @@
 //! server's program, as in `setsid $UDPATH_RUN freeradius -f &`, can start one process or several.
 
 use std::env;
-use std::fs;
 use std::path::PathBuf;
 
+use super::arguments::command_line;
 use super::instances::Instances;
-use super::restart::Restart;
+use super::restart::{By, Restart};
 use super::{Service, ServiceError};
-use crate::settings::Value;
+use crate::settings::{Value, quoted};
 
 /// The name of the knob.
 pub(super) const INSTANCES: &str = "instances";
@@ -55,8 +55,7 @@ impl Instances {
     /// # Errors
     /// As [`Instances::of_command`]; or the process is gone.
     pub fn of_process(pid: u32) -> Result<Option<Self>, ServiceError> {
-        let command =
-            fs::read(format!("/proc/{pid}/cmdline")).map_err(|cause| ServiceError::Process { pid, cause })?;
+        let command = command_line(pid)?;
         let words = command.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
         let mut words: Vec<String> = words.collect();
         // After the last one, too, is a zero.
@@ -102,11 +101,14 @@ impl Restart {
     /// The command with its variable, for somebody who runs it by hand.
     pub(crate) fn shell(&self, value: &Value) -> String {
         match number(value) {
-            None => self.command.clone(),
+            None => match &self.by {
+                By::Unit(unit) => format!("systemctl restart -- {}", quoted(unit)),
+                By::Command(command) => command.clone(),
+            },
             Some(count) => {
                 let (server, port) = (&self.server, self.address.port());
                 let run = format!("udpath multiply {server}-{port} -n {count} --port {port} --");
-                format!("export {VARIABLE}='{run}'; {}", self.command)
+                format!("export {VARIABLE}='{run}'; {}", self.by)
             }
         }
     }
@@ -130,13 +132,15 @@ mod tests {
         let restart = Restart {
             server: "freeradius".into(),
             address: "127.0.0.1:1812".parse().unwrap(),
-            command: "/etc/restart".into(),
+            by: By::of("/etc/restart"),
         };
         assert_eq!(restart.prefix(None), Ok(String::new()));
         let prefix = restart.prefix(Some(2)).unwrap();
         let rest = " multiply freeradius-1812 -n 2 --port 1812 --state /run/udpath/multiply/freeradius-1812/journal --";
         assert!(prefix.starts_with('/') && prefix.ends_with(rest), "{prefix}");
         assert_eq!(restart.shell(&Value::Unknown), "/etc/restart");
+        let unit = Restart { by: By::Unit("a\\x2db.service".parse().unwrap()), ..restart.clone() };
+        assert_eq!(unit.shell(&Value::Unknown), "systemctl restart -- 'a\\x2db.service'");
         assert_eq!(
             restart.shell(&value(2)),
             "export UDPATH_RUN='udpath multiply freeradius-1812 -n 2 --port 1812 --'; /etc/restart"

@@ -4,10 +4,11 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
+use udpath_host::UnitName;
 use udpath_host::source::Folder;
 
 use super::multiplied::{self, INSTANCES};
-use super::{FileChange, Proposal, Restart, Service, ServiceError, on_port, recognise};
+use super::{By, FileChange, Proposal, Restart, Service, ServiceError, on_port, recognise};
 use crate::apply::{Applied, apply};
 use crate::journal::Lock;
 use crate::machine::Machine;
@@ -118,14 +119,11 @@ impl Service {
     pub fn prepare(self, proposals: Vec<Proposal>, command: Option<&str>) -> Result<Prepared, ServiceError> {
         let files = self.files(&proposals)?;
         let systemd = fs::metadata("/run/systemd/system").is_ok();
-        let unit = self.unit.as_ref().filter(|_| systemd && self.view.is_empty());
+        let unit = self.unit.as_ref().filter(|_| systemd && !self.has_other_files());
         let by_systemd = command.is_none() && unit.is_some();
-        let command = command.map(str::to_owned).or_else(|| Some(format!("systemctl restart {}", unit?)));
-        let restart = command.zip(self.address).map(|(command, address)| Restart {
-            server: self.profile.name.clone(),
-            address,
-            command,
-        });
+        let by = command.map(By::of).or_else(|| Some(By::Unit(unit?.clone())));
+        let server = self.profile.name.clone();
+        let restart = by.zip(self.address).map(|(by, address)| Restart { server, address, by });
         Ok(Prepared { service: self, proposals, files, restart, instances: None, by_systemd })
     }
 
@@ -150,6 +148,9 @@ impl Prepared {
                 Target::Port(port) => on_port(port)?,
                 Target::Process(pid) => vec![recognise(pid)?],
             };
+            let several = found.len() > 1;
+            let mut refused = None;
+            let mut settable = 0;
             for service in found {
                 let at =
                     services.iter().position(|known| known.service.pid == service.pid).unwrap_or_else(|| {
@@ -159,13 +160,23 @@ impl Prepared {
                 let Wanted { service, proposals, instances } = &mut services[at];
                 match &request.knob {
                     Some((knob, value)) if knob == INSTANCES => *instances = Some(service.count(value)?),
-                    Some((knob, value)) => proposals.push(service.propose(knob, value)?),
+                    Some((knob, value)) => match service.propose(knob, value) {
+                        // Another server of the port may have it.
+                        Err(why @ ServiceError::NoKnob { .. }) if several => refused = Some(why),
+                        proposal => {
+                            proposals.push(proposal?);
+                            settable += 1;
+                        }
+                    },
                     None => {
                         let mut all = service.settled();
                         all.retain(|one| proposals.iter().all(|known| known.knob != one.knob));
                         proposals.extend(all);
                     }
                 }
+            }
+            if let Some(why) = refused.filter(|_| settable == 0) {
+                return Err(why);
             }
         }
         let prepared = |wanted: Wanted| {
@@ -195,8 +206,11 @@ impl Prepared {
             return multiplied.into_iter().collect();
         }
         let ids: Vec<String> = self.proposals.iter().map(Proposal::id).collect();
+        let path = |path: &str| {
+            self.service.real(path).unwrap_or_else(|| format!("{}{path}", self.service.view))
+        };
         let file = |file: &FileChange| Change {
-            setting: Setting::Config(self.real(&file.path)),
+            setting: Setting::Config(path(&file.path)),
             from: Some(Value::File(file.old.clone())),
             to: Value::File(Some(file.new.clone())),
             irq: None,
@@ -217,10 +231,10 @@ impl Prepared {
     }
 
     /// The change of a unit that makes systemd run it in instances.
-    fn multiplied(&self, unit: &str, count: usize) -> Change {
+    fn multiplied(&self, unit: &UnitName, count: usize) -> Change {
         let now = units::value_of(&Folder::live(), unit).ok();
         Change {
-            setting: Setting::Instances { unit: unit.to_owned() },
+            setting: Setting::Instances { unit: unit.clone() },
             from: now.map(|now| now.map_or(Value::Unset, Value::Words)),
             to: Value::Words(count.to_string()),
             irq: None,
@@ -237,11 +251,15 @@ impl Prepared {
         if self.files.is_empty() && self.instances.is_none() {
             return Ok(());
         }
-        let Service { profile, pid, unit, address, view, .. } = &self.service;
+        let Service { profile, pid, unit, address, .. } = &self.service;
         let server = &profile.name;
         let fixed = |why: String| ServiceError::Fixed { server: server.clone(), pid: *pid, why };
-        if !view.is_empty() {
+        if self.service.has_other_files() {
             return Err(fixed("its files are those of a container; change its image or volume".to_owned()));
+        }
+        if let Some(file) = self.files.iter().find(|file| self.service.real(&file.path).is_none()) {
+            let why = format!("it sees another {} than this machine has", file.path);
+            return Err(fixed(why));
         }
         if let Some(unread) = self.service.unread().first() {
             return Err(fixed(format!("{unread}, so that it is not known as a whole")));
@@ -259,15 +277,25 @@ impl Prepared {
             });
             return Err(fixed(format!("{unit}; say how it is restarted with --restart COMMAND")));
         };
+        if let Some(unit) = unit.as_ref().filter(|_| self.by_systemd) {
+            self.is_of(unit).map_err(|why| {
+                fixed(format!("{why}; say how it is restarted with --restart COMMAND"))
+            })?;
+        }
         let answers = profile.probe.wait(restart.address, ANSWERS);
         answers.map_err(|why| ServiceError::Silent { server: server.clone(), why })?;
         self.service.check(&self.files)
     }
 
-    /// The file itself, where a path of the server leads through symbolic links.
-    fn real(&self, path: &str) -> String {
-        let seen = format!("{}{path}", self.service.view);
-        fs::canonicalize(&seen).map_or(seen, |real| real.display().to_string())
+    /// Whether systemd agrees that the server is this unit: its control group's name alone may be somebody's who has control
+    /// groups of their own, and a group may have processes that are not the unit's program.
+    fn is_of(&self, unit: &UnitName) -> Result<(), String> {
+        let pid = self.service.pid;
+        match units::processes_of(&Folder::live(), unit) {
+            Ok(pids) if pids.contains(&pid) => Ok(()),
+            Ok(_) => Err(format!("systemd does not run it as the program of {unit}")),
+            Err(why) => Err(why),
+        }
     }
 }
 
@@ -283,7 +311,7 @@ pub fn permitted(plan: &Plan, consent: &Consent) -> Result<(), ServiceError> {
     plan.changes.iter().try_for_each(|change| match &change.setting {
         Setting::Config(path) => missing(CONFIG, format!("this changes the configuration file {path}")),
         Setting::Restart(restart) => {
-            missing(RESTART, format!("this restarts {} ({})", restart.server, restart.command))
+            missing(RESTART, format!("this restarts {} ({})", restart.server, restart.by))
         }
         _ => Ok(()),
     })

@@ -1,8 +1,10 @@
 //! Whether a server serves: a real request over UDP, as a client would send it.
 
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
+
+use udpath_host::process::is_bound;
+use udpath_host::source::Folder;
 
 use super::profile::Probe;
 
@@ -42,7 +44,7 @@ impl Probe {
     fn once(self, address: SocketAddr) -> bool {
         match self.request() {
             Some(request) => answered(address, &request, |reply| self.is_reply(reply)),
-            None => bound(address.port()),
+            None => is_bound(&Folder::live(), address),
         }
     }
 
@@ -74,7 +76,7 @@ impl Probe {
             Self::Dns => format!("no answer to a DNS query for the root's NS at {address}"),
             Self::Ntp => format!("no answer to an NTP request at {address}"),
             Self::Stun => format!("no answer to a STUN binding request at {address}"),
-            Self::Bound => format!("no UDP socket bound to port {}", address.port()),
+            Self::Bound => format!("no UDP socket gets datagrams to {address}"),
         }
     }
 }
@@ -114,17 +116,6 @@ const COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
 /// A binding request without attributes (RFC 8489, section 5).
 fn stun() -> Vec<u8> {
     [&[0, 1, 0, 0][..], &COOKIE, &ID, &[0; 10]].concat()
-}
-
-/// Whether a UDP socket is bound to the port, in the network namespace of the caller.
-fn bound(port: u16) -> bool {
-    ["udp", "udp6"].iter().any(|list| {
-        let text = fs::read_to_string(format!("/proc/thread-self/net/{list}")).unwrap_or_default();
-        let mut locals = text.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1));
-        locals.any(|local| {
-            local.rsplit_once(':').is_some_and(|(_, number)| u16::from_str_radix(number, 16) == Ok(port))
-        })
-    })
 }
 
 #[cfg(test)]

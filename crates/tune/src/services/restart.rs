@@ -1,7 +1,7 @@
 //! Restarting a server, and finding out whether it came back.
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::net::SocketAddr;
 use std::process::{Command, ExitStatus, Stdio};
@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use error_reporter::Report;
 use udpath_host::source::Folder;
+use udpath_host::{UnitName, process};
 
 use super::multiplied::VARIABLE;
 use super::profile::Profile;
@@ -27,6 +28,9 @@ const WORDS: usize = 600;
 /// Most bytes of a program's output that are read: systemctl writes some kB.
 const OUTPUT: u64 = 1 << 20;
 
+/// What the text of a restart by systemd begins with.
+const BY_SYSTEMD: &str = "systemctl restart ";
+
 /// How a server is restarted, and where it is asked afterwards.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Restart {
@@ -34,14 +38,58 @@ pub struct Restart {
     pub server: String,
     /// Where it answers.
     pub address: SocketAddr,
-    /// The command, for `/bin/sh -c`.
-    pub command: String,
+    /// What restarts it.
+    pub by: By,
+}
+
+/// What restarts a server.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum By {
+    /// systemd, its unit: no shell reads the name.
+    Unit(UnitName),
+    /// The operator's own command, for `/bin/sh -c`.
+    Command(String),
+}
+
+impl By {
+    /// The command of an operator or of the journal. `systemctl restart NAME` for one service is systemd's own.
+    #[must_use]
+    pub fn of(command: &str) -> Self {
+        let unit = command.strip_prefix(BY_SYSTEMD).and_then(|unit| unit.parse().ok());
+        unit.map_or_else(|| Self::Command(command.to_owned()), Self::Unit)
+    }
+
+    /// The program to run. `prefix`: what a command has in its variable.
+    fn program(&self, prefix: &str) -> Command {
+        match self {
+            Self::Unit(unit) => {
+                let mut systemctl = Command::new("systemctl");
+                systemctl.args(["--no-ask-password", "restart", "--"]).arg(unit);
+                systemctl
+            }
+            Self::Command(command) => {
+                let mut shell = Command::new("/bin/sh");
+                shell.arg("-c").arg(command).env(VARIABLE, prefix);
+                shell
+            }
+        }
+    }
+}
+
+/// The command; that of a unit is the same text in every journal.
+impl fmt::Display for By {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unit(unit) => write!(f, "{BY_SYSTEMD}{unit}"),
+            Self::Command(command) => f.write_str(command),
+        }
+    }
 }
 
 /// `nsd@127.0.0.1:53 systemctl restart nsd.service`
 impl fmt::Display for Restart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}@{} {}", self.server, self.address, self.command)
+        write!(f, "{}@{} {}", self.server, self.address, self.by)
     }
 }
 
@@ -53,7 +101,7 @@ impl Restart {
         let (address, command) = rest.split_once(' ')?;
         let known = Profile::named(server).is_some() && !command.trim().is_empty();
         let address = address.parse().ok()?;
-        known.then(|| Self { server: server.to_owned(), address, command: command.to_owned() })
+        known.then(|| Self { server: server.to_owned(), address, by: By::of(command) })
     }
 
     /// Runs the command, and waits until the server answers, in so many instances if that was asked for. It must be another
@@ -63,39 +111,38 @@ impl Restart {
     /// The command failed (what it printed last); or the server does not answer; or it was not restarted, or not in instances.
     pub fn run(&self, instances: Option<usize>) -> Result<(), String> {
         let before = self.serving();
-        let mut shell = Command::new("/bin/sh");
-        shell.arg("-c").arg(&self.command).env(VARIABLE, self.prefix(instances)?);
-        let (status, said) =
-            finished(shell, COMMAND).map_err(|error| format!("cannot run {:?}: {error}", self.command))?;
+        let command = self.by.to_string();
+        let (status, said) = finished(self.by.program(&self.prefix(instances)?), COMMAND)
+            .map_err(|error| format!("cannot run {command:?}: {error}"))?;
         match status {
-            None => return Err(format!("{:?} did not end within {} s", self.command, COMMAND.as_secs())),
+            None => return Err(format!("{command:?} did not end within {} s", COMMAND.as_secs())),
             Some(status) if !status.success() => {
                 let said = if said.is_empty() { "nothing".to_owned() } else { said };
-                return Err(format!("{:?} failed ({status}) and said: {said}", self.command));
+                return Err(format!("{command:?} failed ({status}) and said: {said}"));
             }
             Some(_) => {}
         }
         let profile =
             Profile::named(&self.server).ok_or_else(|| format!("no server is called {}", self.server))?;
-        let silent = |why| format!("{} does not answer after {:?}: {why}", self.server, self.command);
+        let silent = |why| format!("{} does not answer after {command:?}: {why}", self.server);
         profile.probe.wait(self.address, ANSWERS).map_err(silent)?;
         match self.serving().iter().find(|process| before.contains(process)) {
             Some(process) => Err(format!(
-                "{:?} did not restart {}: {process} still serves {}",
-                self.command, self.server, self.address
+                "{command:?} did not restart {}: {process} still serves {}",
+                self.server, self.address
             )),
             None => self.in_instances(instances.unwrap_or(1)).and_then(|()| self.tidy(profile)),
         }
     }
 
-    /// Waits until so many processes serve the port. One needs no wait: it answers.
+    /// Waits until so many processes serve the address. One needs no wait: it answers.
     fn in_instances(&self, count: usize) -> Result<(), String> {
         let until = Instant::now() + ANSWERS;
         while count > 1 && self.serving().len() < count {
             if Instant::now() >= until {
                 return Err(format!(
                     "{:?} did not start {} in {count} instances within {} s; does it have ${VARIABLE} before the server's program?",
-                    self.command,
+                    self.by.to_string(),
                     self.server,
                     ANSWERS.as_secs()
                 ));
@@ -108,7 +155,7 @@ impl Restart {
     /// Detaches the XDP program that the old process left, unless the new one uses it.
     fn tidy(&self, profile: &Profile) -> Result<(), String> {
         let Some(program) = &profile.xdp_program else { return Ok(()) };
-        let servers = udpath_host::process::serving(&Folder::live(), self.address.port()).unwrap_or_default();
+        let servers = process::answering(&Folder::live(), self.address).unwrap_or_default();
         let uses = |pid: u32| recognise(pid).is_ok_and(|service| service.uses_xdp());
         if servers.iter().any(|server| uses(server.pid)) {
             return Ok(());
@@ -123,16 +170,14 @@ impl Restart {
         })
     }
 
-    /// The first processes of the servers on the port.
+    /// The first processes of the servers at the address. Another program may have the same port at another address.
     pub(crate) fn serving(&self) -> Vec<Identity> {
-        let servers = udpath_host::process::serving(&Folder::live(), self.address.port());
+        let servers = process::answering(&Folder::live(), self.address).unwrap_or_default();
         let first = |pid: u32| {
-            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-            // Field 22; the name, which may contain anything, ends with the last parenthesis.
-            let started = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
+            let started = process::Thread::look(pid, pid).ok()?.id.started;
             Some(Identity::Process { pid, started })
         };
-        servers.unwrap_or_default().iter().filter_map(|server| first(server.pid)).collect()
+        servers.iter().filter_map(|server| first(server.pid)).collect()
     }
 }
 
@@ -188,7 +233,7 @@ mod tests {
     use super::*;
 
     fn restart(command: &str) -> Restart {
-        Restart { server: "nsd".into(), address: "127.0.0.1:9".parse().unwrap(), command: command.into() }
+        Restart { server: "nsd".into(), address: "127.0.0.1:9".parse().unwrap(), by: By::of(command) }
     }
 
     #[test]
@@ -201,6 +246,29 @@ mod tests {
             ["", "nsd", "nsd@127.0.0.1:53", "nsd@127.0.0.1:53  ", "nsd@host:53 x", "apache@127.0.0.1:53 x"]
         {
             assert_eq!(Restart::parse(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn no_shell_reads_the_name_of_a_unit() {
+        // As version 0.1 wrote it.
+        let old = "nsd@127.0.0.1:53 systemctl restart nsd@eth0.service";
+        let restart = Restart::parse(old).unwrap();
+        assert_eq!(restart.by, By::Unit("nsd@eth0.service".parse().unwrap()));
+        assert_eq!(restart.to_string(), old);
+        let program = restart.by.program("prefix");
+        assert_eq!(program.get_program(), "systemctl");
+        let words: Vec<_> = program.get_args().collect();
+        assert_eq!(words, ["--no-ask-password", "restart", "--", "nsd@eth0.service"]);
+        for own in [
+            "systemctl restart nsd",
+            "systemctl restart a.service b.service",
+            "systemctl restart x;id>pwned;.service",
+            "systemctl restart --force.service",
+            "systemctl restart *.service",
+            "systemctl  restart nsd.service",
+        ] {
+            assert_eq!(By::of(own), By::Command(own.to_owned()));
         }
     }
 

@@ -29,6 +29,7 @@ fn of(name: &str, arguments: &str, view: String) -> Service {
         drop_in: config.drop_in(&view).filter(|_| profile.drop_in),
         config,
         view,
+        others: Vec::new(),
     }
 }
 

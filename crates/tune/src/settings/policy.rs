@@ -10,6 +10,7 @@ use std::num::NonZeroU16;
 
 use udpath_bpf::{PolicyOption, PolicyTarget};
 use udpath_host::process::{Selection, SocketValue};
+use udpath_host::unit::WrongUnit;
 
 use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Shell, ValueKind};
 use super::shell::quoted;
@@ -127,7 +128,8 @@ pub(super) fn spread(text: &str) -> Option<Result<Setting, String>> {
                  spread {object} RULE` after each start"
             ));
         }
-        Ok(Setting::Spread { unit: whose.to_owned(), port })
+        let unit = whose.parse().map_err(|wrong: WrongUnit| wrong.to_string())?;
+        Ok(Setting::Spread { unit, port })
     }))
 }
 

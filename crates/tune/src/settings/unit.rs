@@ -4,6 +4,7 @@ use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Shel
 use super::shell::quoted;
 use super::value::NONE;
 use super::{Setting, Value};
+use udpath_host::unit::WrongUnit;
 
 /// What the name of such a setting begins with.
 pub(super) const UNIT: &str = "unit:";
@@ -38,12 +39,11 @@ pub(super) static ROW: Row = Row {
 /// It names no service.
 pub(super) fn parse(text: &str) -> Result<Setting, String> {
     let unit = text.strip_suffix(INSTANCES).ok_or("a unit has no other setting than instances")?;
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@:\\".contains(&byte);
-    let stem = unit.strip_suffix(".service").ok_or("only a service can be multiplied")?;
-    if stem.is_empty() || stem.ends_with('@') || !unit.bytes().all(plain) {
-        return Err(format!("{unit:?} is not the name of a service"));
+    if !unit.ends_with(".service") {
+        return Err("only a service can be multiplied".to_owned());
     }
-    Ok(Setting::Instances { unit: unit.to_owned() })
+    let unit = unit.parse().map_err(|wrong: WrongUnit| wrong.to_string())?;
+    Ok(Setting::Instances { unit })
 }
 
 /// Parses a value.
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn names_and_values_round_trip() {
         let setting: Setting = "unit:ntp@eth0.service/instances".parse().unwrap();
-        assert_eq!(setting, Setting::Instances { unit: "ntp@eth0.service".into() });
+        assert_eq!(setting, Setting::Instances { unit: "ntp@eth0.service".parse().unwrap() });
         assert_eq!(setting.to_string(), "unit:ntp@eth0.service/instances");
         for value in ["2", "4 --choose cpu --cpus 0-3,8 --drain-limit 1.5s", "none"] {
             let parsed = setting.value(value).unwrap();
@@ -86,6 +86,8 @@ mod tests {
             ("unit:ntp.socket/instances", "only a service"),
             ("unit:ntp@.service/instances", "not the name of a service"),
             ("unit:a/b.service/instances", "not the name of a service"),
+            ("unit:--force.service/instances", "not the name of a service"),
+            ("unit:x;id.service/instances", "not the name of a service"),
             ("unit:ntp.service/copies", "no other setting"),
         ] {
             let error = name.parse::<Setting>().unwrap_err().to_string();

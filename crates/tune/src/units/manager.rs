@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use udpath_host::Source;
+use udpath_host::{Source, UnitName, processes};
 
 use crate::services::{finished, output};
 
@@ -11,14 +11,15 @@ use crate::services::{finished, output};
 /// command that takes much longer hangs.
 const COMMAND: Duration = Duration::from_secs(240);
 
-/// Runs `systemctl` with these arguments until it has ended.
+/// Runs `systemctl` with this order for these units until it has ended.
 ///
 /// # Errors
 /// It failed: what it printed last.
-pub fn systemctl(arguments: &[&str]) -> Result<(), String> {
-    let said = || format!("systemctl {}", arguments.join(" "));
+pub fn systemctl(order: &[&str], units: &[&str]) -> Result<(), String> {
+    let said = || format!("systemctl {}", [order, units].concat().join(" "));
     let mut command = Command::new("systemctl");
-    command.arg("--no-ask-password").args(arguments);
+    // No name of a unit is an option.
+    command.arg("--no-ask-password").args(order).arg("--").args(units);
     match finished(command, COMMAND).map_err(|error| format!("cannot run systemctl: {error}"))? {
         (Some(status), _) if status.success() => Ok(()),
         (Some(_), words) => Err(format!("{} failed: {words}", said())),
@@ -62,9 +63,34 @@ pub(crate) fn is_active(source: &dyn Source, unit: &str) -> Result<bool, String>
 ///
 /// # Errors
 /// systemd is not running, or does not answer.
-pub fn main_pid(source: &dyn Source, unit: &str) -> Result<Option<u32>, String> {
+pub fn main_pid(source: &dyn Source, unit: &UnitName) -> Result<Option<u32>, String> {
     let [pid] = properties(source, unit, ["MainPID"])?;
     Ok(pid.parse().ok().filter(|pid| *pid > 0))
+}
+
+/// The processes of a unit's program, as systemd knows it: those of its control group that run the same program as its main
+/// process, that one first. Others in the group are what it has started, or what somebody else started through it, as cron
+/// does.
+///
+/// # Errors
+/// systemd is not running, has no such unit, or does not run it.
+pub fn processes_of(source: &dyn Source, unit: &UnitName) -> Result<Vec<u32>, String> {
+    let [state, group, main] = properties(source, unit, ["LoadState", "ControlGroup", "MainPID"])?;
+    if state != "loaded" {
+        return Err(format!("systemd has no unit {unit} (LoadState={state})"));
+    }
+    let main = main.parse().ok().filter(|pid: &u32| *pid > 0).filter(|_| group.len() > 1);
+    let main = main.ok_or_else(|| format!("{unit} does not run; start it first: systemctl start {unit}"))?;
+    let program = |pid: u32| source.target(&format!("/proc/{pid}/exe")).ok();
+    let own = program(main);
+    let names = source.names("/proc").map_err(|why| format!("cannot list processes: {why}"))?;
+    let pids = names.iter().filter_map(|name| name.parse::<u32>().ok()).filter(|pid| *pid != main);
+    let belongs = |pid: &u32| {
+        let path = processes::group(source, *pid).unwrap_or_default();
+        let within = path.strip_prefix(&group).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        within && own.is_some() && program(*pid) == own
+    };
+    Ok([main].into_iter().chain(pids.filter(belongs)).collect())
 }
 
 /// How the first process of a unit ended, as far as systemd remembers it.

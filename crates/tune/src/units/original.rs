@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use udpath_host::Source;
+use udpath_host::{Source, UnitName};
 
 use super::file::{Line, lines};
 use super::manager::properties;
@@ -48,7 +48,7 @@ const EXCLUDED: [(&str, &str); 7] = [
 /// A unit, as its files define it.
 #[derive(Debug)]
 pub struct Original {
-    unit: String,
+    unit: UnitName,
     lines: Vec<Line>,
 }
 
@@ -81,7 +81,7 @@ impl Original {
     ///
     /// # Errors
     /// systemd is not running or does not have this unit, a file cannot be read, or it cannot be multiplied and why.
-    pub fn read(source: &dyn Source, unit: &str) -> Result<Self, String> {
+    pub fn read(source: &dyn Source, unit: &UnitName) -> Result<Self, String> {
         let names = ["LoadState", "FragmentPath", "DropInPaths", "TriggeredBy"];
         let [state, fragment, drop_ins, triggers] = properties(source, unit, names)?;
         if state != "loaded" || fragment.is_empty() {
@@ -103,8 +103,8 @@ impl Original {
         Self::of(unit, found)
     }
 
-    fn of(unit: &str, lines: Vec<Line>) -> Result<Self, String> {
-        let original = Self { unit: unit.to_owned(), lines };
+    fn of(unit: &UnitName, lines: Vec<Line>) -> Result<Self, String> {
+        let original = Self { unit: unit.clone(), lines };
         match original.refused() {
             Some(why) => Err(format!("{unit} cannot be multiplied: {why}")),
             None => Ok(original),
@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     fn original(unit: &str, text: &str) -> Result<Original, String> {
-        Original::of(unit, lines(text))
+        Original::of(&unit.parse().unwrap(), lines(text))
     }
 
     #[test]

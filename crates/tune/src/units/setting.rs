@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use udpath_host::Source;
+use udpath_host::{Source, UnitName};
 
 use super::manager::{is_active, properties, systemctl};
 use super::original::{Original, instance_name};
@@ -21,7 +21,7 @@ use crate::settings::Value;
 const NUMBER: Duration = Duration::from_secs(620);
 
 /// The drop-in of a unit, by its path.
-pub(crate) fn drop_in(unit: &str) -> String {
+pub(crate) fn drop_in(unit: &UnitName) -> String {
     format!("/etc/systemd/system/{unit}.d/udpath-instances.conf")
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn drop_in(unit: &str) -> String {
 ///
 /// # Errors
 /// The file cannot be read, or was not written by udpath.
-pub fn value_of(source: &dyn Source, unit: &str) -> Result<Option<String>, String> {
+pub fn value_of(source: &dyn Source, unit: &UnitName) -> Result<Option<String>, String> {
     let path = drop_in(unit);
     match source.text(&path) {
         Ok(text) => options(&path, &text).map(|options| Some(options.to_owned())),
@@ -63,7 +63,7 @@ fn options<'a>(path: &str, text: &'a str) -> Result<&'a str, String> {
 pub(crate) fn write(
     source: &dyn Source,
     path: &Path,
-    unit: &str,
+    unit: &UnitName,
     options: Option<&str>,
 ) -> Result<(), String> {
     let failed = |error| format!("cannot write {}: {error}", path.display());
@@ -96,7 +96,7 @@ pub(crate) fn write(
     })
 }
 
-fn text(source: &dyn Source, unit: &str, options: &str) -> Result<String, String> {
+fn text(source: &dyn Source, unit: &UnitName, options: &str) -> Result<String, String> {
     let original = Original::read(source, unit)?;
     let program =
         env::current_exe().map_err(|error| format!("cannot find this program's own file: {error}"))?;
@@ -117,7 +117,7 @@ fn other_number<'a>(before: &str, text: &'a str) -> Option<&'a str> {
 }
 
 /// Asks the supervisor as a user would: the instances that stay lose nothing.
-fn ask(unit: &str, number: &str) -> Result<(), String> {
+fn ask(unit: &UnitName, number: &str) -> Result<(), String> {
     let mut command = Command::new("/proc/self/exe");
     command.args(["multiply", unit, "--unit", "-n", number]);
     match finished(command, NUMBER).map_err(|error| format!("cannot run udpath: {error}"))? {
@@ -127,24 +127,24 @@ fn ask(unit: &str, number: &str) -> Result<(), String> {
     }
 }
 
-fn restart(source: &dyn Source, unit: &str) -> Result<(), String> {
+fn restart(source: &dyn Source, unit: &UnitName) -> Result<(), String> {
     // Or its limit of starts would count those of earlier changes. Fails only if nothing is to be reset.
-    let _ = systemctl(&["reset-failed", unit]);
-    systemctl(&["restart", unit]).map_err(|why| match properties(source, unit, ["StatusText"]) {
+    let _ = systemctl(&["reset-failed"], &[unit]);
+    systemctl(&["restart"], &[unit]).map_err(|why| match properties(source, unit, ["StatusText"]) {
         Ok([said]) if !said.is_empty() => said,
         _ => why,
     })
 }
 
 /// How many of the first `most` instances run.
-fn instances(source: &dyn Source, unit: &str, most: usize) -> Result<usize, String> {
+fn instances(source: &dyn Source, unit: &UnitName, most: usize) -> Result<usize, String> {
     let cgroup = format!("{}{}", root(source)?.display(), Original::read(source, unit)?.cgroup());
     let runs = |number: &usize| source.names(&format!("{cgroup}/{}", instance_name(unit, *number))).is_ok();
     Ok((1..=most).filter(runs).count())
 }
 
 /// Why instances that are set are not in effect now; `None` if they are.
-pub(crate) fn pending(source: &dyn Source, unit: &str, value: &Value) -> Option<String> {
+pub(crate) fn pending(source: &dyn Source, unit: &UnitName, value: &Value) -> Option<String> {
     let Value::Words(options) = value else { return None };
     let look = || {
         if !is_active(source, unit)? {

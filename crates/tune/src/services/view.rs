@@ -1,0 +1,230 @@
+//! Where the files of a server are: those of this machine, those below a folder of it, or others.
+//!
+//! ```text
+//!  a unit, also in a mount namespace with the same files     its /etc/nsd/nsd.conf is ours        ""
+//!  named -t /srv/dns                                         its /etc/named.conf is ours below    "/srv/dns"
+//!  a container, a file that is mounted over ours, or none    read by its own root, never changed  "/proc/812/root"
+//! ```
+//! A path means what it means to the server: absolute links begin at its own root, and `..` ends there. A file that does not
+//! exist there is not read elsewhere, even if this machine has one of that name.
+
+use std::fs;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::fstat;
+use udpath_files::Beneath;
+
+use super::Service;
+
+/// The file in which Debian lists its packages.
+const PACKAGES: &str = "/var/lib/dpkg/status";
+/// Longest list of packages that is read, bytes: 3,000 packages take 3 MiB. Lower: versions of large installations are
+/// unknown. Higher: a container's file takes more memory.
+const MAX_PACKAGES: u64 = 32 << 20;
+
+/// What the paths of a process begin with here, for a server with this main configuration file.
+pub(super) fn of(pid: u32, config: &str) -> String {
+    let other = format!("/proc/{pid}/root");
+    let (Ok(folder), Ok(root)) = (fs::read_link(&other), Beneath::root_of(pid)) else { return other };
+    let is_ours = root.find("/").is_ok_and(|found| is_at(&found, &folder)) && real(pid, config).is_some();
+    match folder.to_str().filter(|_| is_ours) {
+        Some("/") => String::new(),
+        Some(folder) => folder.to_owned(),
+        None => other,
+    }
+}
+
+/// The path on this machine, links resolved, of a file that a process names; `None` if that is not its file, or there is none.
+pub(super) fn real(pid: u32, path: &str) -> Option<String> {
+    let found = Beneath::root_of(pid).ok()?.find(path).ok()?;
+    let here = fs::read_link(format!("/proc/self/fd/{}", found.as_raw_fd())).ok()?;
+    if is_at(&found, &here) { here.to_str().map(str::to_owned) } else { None }
+}
+
+/// Is the open file what this path leads to?
+fn is_at(found: &std::os::fd::OwnedFd, path: &Path) -> bool {
+    let there = fs::metadata(path).map(|file| (file.dev(), file.ino()));
+    fstat(found).is_ok_and(|file| there.is_ok_and(|there| there == (file.st_dev, file.st_ino)))
+}
+
+/// A path of a process's command line as the process sees it: from where it was started, without `..`.
+pub(super) fn absolute(pid: u32, path: &str) -> String {
+    let link = |name: &str| fs::read_link(format!("/proc/{pid}/{name}")).unwrap_or_else(|_| "/".into());
+    let (here, root) = (link("cwd"), link("root"));
+    let here = here.strip_prefix(&root).unwrap_or(&here);
+    // Joining an absolute path replaces what is before it.
+    let joined = Path::new("/").join(here).join(path);
+    let plain = joined.components().fold(PathBuf::from("/"), |mut plain, part| {
+        match part {
+            Component::Normal(name) => plain.push(name),
+            // That of the root is the root.
+            Component::ParentDir => drop(plain.pop()),
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+        }
+        plain
+    });
+    plain.display().to_string()
+}
+
+/// The version in a process's list of packages: `Package: nsd` and, in the same paragraph, `Version: 4.6.1-1`.
+pub(super) fn version(pid: u32, package: &str) -> Option<String> {
+    let list = Beneath::root_of(pid).ok()?.bytes(PACKAGES, MAX_PACKAGES).ok()?;
+    let list = String::from_utf8_lossy(&list);
+    let head = format!("Package: {package}");
+    let mut lines = list.lines().skip_while(|line| *line != head).take_while(|line| !line.is_empty());
+    lines.find_map(|line| line.strip_prefix("Version: ")).map(str::to_owned)
+}
+
+impl Service {
+    /// Whether its files are others than this machine's.
+    pub(super) fn has_other_files(&self) -> bool {
+        self.view.starts_with("/proc/")
+    }
+
+    /// The file itself on this machine, which a path of the server leads to; of one that does not exist yet, where it would be.
+    /// `None`: its file is not one of this machine.
+    pub(super) fn real(&self, path: &str) -> Option<String> {
+        if self.has_other_files() {
+            return None;
+        }
+        real(self.pid, path).or_else(|| {
+            let path = Path::new(path);
+            let folder = real(self.pid, path.parent()?.to_str()?)?;
+            let here = Path::new(&folder).join(path.file_name()?);
+            // Something else may be there by a name that the server cannot see.
+            let is_new = fs::symlink_metadata(&here).is_err();
+            is_new.then(|| here.display().to_string())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::fs::symlink;
+    use std::process::{Child, Command, Stdio};
+
+    use udpath_lab::needs_root;
+
+    use super::*;
+
+    /// A process whose root is a folder of this machine. It ends with its input.
+    struct Jail {
+        folder: tempfile::TempDir,
+        process: Child,
+    }
+
+    impl Jail {
+        fn start(lines: &str, files: &[&str]) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let root = folder.path().canonicalize().unwrap();
+            for path in files {
+                let path = root.join(path);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(&path, path.to_str().unwrap()).unwrap();
+            }
+            let mut process = Command::new("perl");
+            process.arg("-e").arg(format!("{lines}; print 'x'; close STDOUT; <STDIN>")).arg(&root);
+            let mut process = process.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            let mut said = String::new();
+            process.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+            assert_eq!(said, "x");
+            Self { folder, process }
+        }
+
+        fn pid(&self) -> u32 {
+            self.process.id()
+        }
+
+        fn root(&self) -> String {
+            self.folder.path().canonicalize().unwrap().display().to_string()
+        }
+    }
+
+    impl Drop for Jail {
+        fn drop(&mut self) {
+            drop(self.process.stdin.take());
+            let _ = self.process.wait();
+        }
+    }
+
+    const CHROOT: &str = "chroot $ARGV[0] and chdir '/etc' or die $!";
+
+    #[test]
+    fn a_root_that_is_a_folder_here_is_no_container() {
+        needs_root!();
+        let jail = Jail::start(CHROOT, &["etc/named.conf"]);
+        let (pid, root) = (jail.pid(), jail.root());
+        assert_eq!(of(pid, "/etc/named.conf"), root);
+        assert_eq!(real(pid, "/etc/named.conf"), Some(format!("{root}/etc/named.conf")));
+        // As the process sees it: a path of its command line, an absolute link, and no way out.
+        symlink("/etc/named.conf", jail.folder.path().join("link")).unwrap();
+        assert_eq!(real(pid, "/link"), Some(format!("{root}/etc/named.conf")));
+        for (path, seen) in [
+            ("named.conf", "/etc/named.conf"),
+            ("./../etc//named.conf", "/etc/named.conf"),
+            ("/../../../etc/shadow", "/etc/shadow"),
+            ("../../../etc/passwd", "/etc/passwd"),
+        ] {
+            assert_eq!(absolute(pid, path), seen);
+        }
+        assert_eq!(real(pid, "/etc/passwd"), None);
+    }
+
+    #[test]
+    fn a_file_that_is_missing_there_is_not_ours() {
+        needs_root!();
+        let jail = Jail::start(CHROOT, &["etc/other.conf"]);
+        let pid = jail.pid();
+        // Everybody has these.
+        for path in ["/etc/passwd", "/etc/hostname"] {
+            assert_eq!(of(pid, path), format!("/proc/{pid}/root"));
+        }
+        symlink("/etc/passwd", jail.folder.path().join("etc/named.conf")).unwrap();
+        assert_eq!(of(pid, "/etc/named.conf"), format!("/proc/{pid}/root"));
+    }
+
+    #[test]
+    fn our_own_root_is_nothing_special_and_a_mount_over_a_file_is_another_file() {
+        let own = std::process::id();
+        assert_eq!(of(own, "/etc/passwd"), "");
+        needs_root!();
+        // What systemd does for most units.
+        let lines = "syscall(272, 0x20000) and die $!; system('mount --make-rprivate /') and die";
+        let unit = Jail::start(lines, &[]);
+        assert_eq!(of(unit.pid(), "/etc/passwd"), "");
+        let over = format!("{lines}; system('mount', '--bind', \"$ARGV[0]/x\", '/etc/passwd') and die");
+        let over = Jail::start(&over, &["x"]);
+        assert_eq!(of(over.pid(), "/etc/passwd"), format!("/proc/{}/root", over.pid()));
+        assert_eq!(real(over.pid(), "/etc/passwd"), None);
+    }
+
+    #[test]
+    fn a_list_of_packages_is_a_file_of_a_limited_size() {
+        needs_root!();
+        let of = |prepare: &dyn Fn(&Path)| {
+            let jail = Jail::start(CHROOT, &["etc/x"]);
+            fs::create_dir_all(jail.folder.path().join("var/lib/dpkg")).unwrap();
+            prepare(&jail.folder.path().join("var/lib/dpkg/status"));
+            version(jail.pid(), "nsd")
+        };
+        let text = "Package: a\nVersion: 1\n\nPackage: nsd\nStatus: ok\nVersion: 4.6.1-1\n";
+        assert_eq!(of(&|path| fs::write(path, text).unwrap()).as_deref(), Some("4.6.1-1"));
+        assert_eq!(of(&|path| drop(fs::File::create(path).unwrap().set_len(MAX_PACKAGES + 1))), None);
+        assert_eq!(of(&|path| symlink("/dev/zero", path).unwrap()), None);
+        assert_eq!(of(&|path| symlink("../../../../../../etc/passwd", path).unwrap()), None);
+        let fifo = |path: &Path| {
+            let mode = rustix::fs::Mode::RUSR;
+            rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        };
+        assert_eq!(of(&fifo), None);
+        let zero = |path: &Path| {
+            let (mode, device) = (rustix::fs::Mode::RUSR, rustix::fs::makedev(1, 5));
+            rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::CharacterDevice, mode, device)
+                .unwrap();
+        };
+        assert_eq!(of(&zero), None);
+    }
+}
