@@ -114,7 +114,7 @@ impl Cgroup {
 
     /// Kills all processes in it and its children.
     pub(crate) fn kill(&self) -> Result<(), Error> {
-        match fs::write(self.path.join("cgroup.kill"), "1") {
+        match kernel::write(self.path.join("cgroup.kill"), "1") {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             done => done.map_err(Error::system(format!("kill the processes of {}", self.path.display()))),
         }

@@ -14,7 +14,7 @@ use super::candidates;
 use super::evidence::Evidence;
 use super::groups::{self, Groups};
 use super::keep::Kept;
-use super::target::{Served, Target};
+use super::target::Target;
 use super::traffic::{Measured, Refused, Sent};
 use super::{RunningConfig, RunningError};
 use crate::config::Event;
@@ -71,7 +71,7 @@ impl<'a> RunningBed<'a> {
         watch: &'a mut (dyn FnMut(&Event<'_>) + Send),
         stop: &'a AtomicBool,
     ) -> Result<Self, RunningError> {
-        let target = Target::find(config.served)?;
+        let target = Target::find(config)?;
         let traffic = Sent::new(config, stop);
         let interfaces = traffic.interfaces(&target)?;
         watch(&Event::Profile { name: AS_FOUND });
@@ -102,7 +102,7 @@ impl<'a> RunningBed<'a> {
         let offered = candidates::of_machine(snapshot, map, &bed.interfaces.1, &bed.target);
         bed.groups.configure(&bed.target, &bed.interfaces.1, snapshot, config);
         for group in found.into_iter().chain(offered) {
-            bed.groups.add(group, config, machine);
+            bed.groups.add(bed.target.narrowed(group), config, machine);
         }
         bed.order = (0..bed.groups.len()).collect();
         bed.deadline = Instant::now() + config.budget;
@@ -135,7 +135,7 @@ impl<'a> RunningBed<'a> {
             self.changes.set(&configured)?;
             self.changes.forget_ended();
             self.configured = configured;
-            self.target = Target::find(Served::Port(self.target.port))?;
+            self.target = self.target.again()?;
             self.groups.resolve_again(self.config, self.machine);
         }
         self.changes.set(&self.groups.values(on))?;
@@ -219,7 +219,9 @@ impl Bed for RunningBed<'_> {
             let evidence = self.traffic.evidence(&self.target)?;
             let new: Vec<Candidate> = candidates::of_findings(evidence.findings())
                 .into_iter()
-                .filter_map(|group| self.groups.add(group, self.config, self.machine))
+                .filter_map(|group| {
+                    self.groups.add(self.target.narrowed(group), self.config, self.machine)
+                })
                 .collect();
             self.order.splice(0..0, new);
         }

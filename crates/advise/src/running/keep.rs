@@ -137,17 +137,18 @@ impl Lasting {
     fn of(requests: &[String], cgroup: Result<&str, &String>) -> Self {
         let mut lasting = Self { policies: Vec::new(), sockets: Vec::new(), buffers: Vec::new() };
         for request in requests {
-            let Some((port, option)) = request.strip_prefix("port:").and_then(|rest| rest.split_once(':'))
-            else {
+            let Some((name, value)) = request.strip_prefix("port:").and_then(|rest| rest.split_once('=')) else {
                 continue;
             };
-            let name = option.split_once('=').map_or(option, |(name, _)| name);
+            // `53`, or the address of one of several programs on the port: `127.0.0.1:53`.
+            let Some((object, name)) = name.rsplit_once(':') else { continue };
+            let port = object.rsplit(':').next().unwrap_or(object);
             if !policy::has_option(name) {
                 lasting.sockets.push(request.clone());
                 continue;
             }
             lasting.buffers.push(request.clone());
-            lasting.policies.extend(cgroup.map(|cgroup| format!("policy:{cgroup}:{port}/{option}")));
+            lasting.policies.extend(cgroup.map(|cgroup| format!("policy:{cgroup}:{port}/{name}={value}")));
         }
         lasting
     }
@@ -216,6 +217,8 @@ mod tests {
             (lasting.buffers, lasting.sockets),
             (vec![requests[0].clone()], vec![requests[2].clone()])
         );
+        let narrow = ["port:[::1]:53:receive-buffer=8388608".to_owned()];
+        assert_eq!(Lasting::of(&narrow, Ok("/system.slice/nsd.service")).policies, lasting.policies);
         let none = Lasting::of(&requests, Err(&String::new()));
         assert_eq!((none.policies.len(), none.buffers.len()), (0, 1));
     }

@@ -8,7 +8,6 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -51,13 +50,9 @@ impl Service {
             let beside = folder.path().join(format!("folder-{number}"));
             let written = fs::write(&new, &file.new).and_then(|()| fs::create_dir(&beside));
             written.map_err(failed(format!("write {}", new.display())))?;
-            command.arg(&new).arg(&file.path).arg(&beside);
+            command.arg(&new).arg(self.here(&file.path)).arg(&beside);
         }
-        let parent = Path::new(&self.config_path).parent().unwrap_or(Path::new("/")).display().to_string();
-        command.args(self.profile.check.iter().map(|word| {
-            let word = word.replace("{config}", &self.config_path).replace("{folder}", &parent);
-            word.replace("{program}", &self.program)
-        }));
+        command.args(self.checker());
         let (status, said) = finished(command, LIMIT).map_err(failed(format!("run {checker} in unshare")))?;
         match status {
             Some(status) if status.success() => Ok(()),

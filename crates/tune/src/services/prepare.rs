@@ -206,9 +206,7 @@ impl Prepared {
             return multiplied.into_iter().collect();
         }
         let ids: Vec<String> = self.proposals.iter().map(Proposal::id).collect();
-        let path = |path: &str| {
-            self.service.real(path).unwrap_or_else(|| format!("{}{path}", self.service.view))
-        };
+        let path = |path: &str| self.service.real(path).unwrap_or_else(|| self.service.here(path));
         let file = |file: &FileChange| Change {
             setting: Setting::Config(path(&file.path)),
             from: Some(Value::File(file.old.clone())),
@@ -256,6 +254,9 @@ impl Prepared {
         let fixed = |why: String| ServiceError::Fixed { server: server.clone(), pid: *pid, why };
         if self.service.has_other_files() {
             return Err(fixed("its files are those of a container; change its image or volume".to_owned()));
+        }
+        if let Some(why) = self.service.unchecked().filter(|_| !self.files.is_empty()) {
+            return Err(fixed(why));
         }
         if let Some(file) = self.files.iter().find(|file| self.service.real(&file.path).is_none()) {
             let why = format!("it sees another {} than this machine has", file.path);

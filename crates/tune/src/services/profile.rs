@@ -33,6 +33,9 @@ pub struct Profile {
     pub(super) arguments: Option<String>,
     /// Its own checker; `{config}`, `{folder}` and `{program}` are replaced. Empty if it has none.
     pub(super) check: Vec<String>,
+    /// What the checker has after its name for a server whose root is a folder, `{root}`. Empty: it cannot check such a server.
+    #[serde(default)]
+    pub(super) check_root: Vec<String>,
     /// How to find out that it serves.
     pub(super) probe: Probe,
     /// Options that name its port.

@@ -100,6 +100,36 @@ impl Service {
     }
 }
 
+impl Service {
+    /// The command line of the server's own checker: of a server whose root is a folder here, with the option for that.
+    pub(super) fn checker(&self) -> Vec<String> {
+        let profile = self.profile;
+        let parent = Path::new(&self.config_path).parent().unwrap_or(Path::new("/")).display().to_string();
+        let (name, rest) = profile.check.split_at(profile.check.len().min(1));
+        let root = profile.check_root.iter().filter(|_| !self.view.is_empty());
+        let words = name.iter().chain(root).chain(rest).map(|word| {
+            let word = word.replace("{config}", &self.config_path).replace("{folder}", &parent);
+            word.replace("{root}", &self.view).replace("{program}", &self.program)
+        });
+        words.collect()
+    }
+
+    /// Why its checker cannot check it; `None` if it can, or there is none.
+    pub(super) fn unchecked(&self) -> Option<String> {
+        let name = self.profile.check.first().filter(|_| self.profile.check_root.is_empty())?;
+        let is_elsewhere = !self.view.is_empty() && !self.has_other_files();
+        is_elsewhere.then(|| format!("its root is {}, and {name} cannot check files below it", self.view))
+    }
+
+    /// A path of it here.
+    pub(super) fn here(&self, path: &str) -> String {
+        match self.view.as_str() {
+            "" => path.to_owned(),
+            view => self.real(path).unwrap_or_else(|| format!("{view}{path}")),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Read;

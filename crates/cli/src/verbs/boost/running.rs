@@ -12,8 +12,9 @@ use udpath_advise::statistics::Bound;
 use udpath_advise::{Allow, Event, LoadConfig, RunningConfig, Served, Traffic, boost_running};
 use udpath_host::namespace::Place;
 use udpath_host::source::Folder;
-use udpath_host::{Map, Snapshot};
+use udpath_host::{Map, Snapshot, UnitName};
 use udpath_load::plan::Mode;
+use udpath_tune::units::processes_of;
 
 use super::load_line;
 use crate::args::boost::Args;
@@ -147,12 +148,16 @@ fn parsed(words: &[OsString]) -> Result<load::Args, Failure> {
     Ok(args)
 }
 
-/// The process of a unit that has UDP sockets; the first, if several have.
+/// The process of a unit that has UDP sockets; the first, if several have. systemd says which processes are the unit's: any user
+/// with control groups of their own can name one like it.
 fn pid_of(unit: &str) -> Result<u32, Failure> {
-    let map = Map::whole(&Snapshot::read(&Folder::live()), None);
-    let of = |wanted: &str| map.processes.iter().find(|process| process.unit.as_deref() == Some(wanted));
-    let found = of(unit).or_else(|| of(&format!("{unit}.service")));
-    found.map(|process| process.pid).ok_or_else(|| {
+    let source = Folder::live();
+    let unit = unit.parse().or_else(|_| format!("{unit}.service").parse());
+    let unit: UnitName = unit.map_err(Failure::usage)?;
+    let pids = processes_of(&source, &unit).map_err(|why| Failure::Cannot(anyhow!(why)))?;
+    let map = Map::whole(&Snapshot::read(&source), None);
+    let found = pids.iter().find(|pid| map.processes.iter().any(|process| process.pid == **pid));
+    found.copied().ok_or_else(|| {
         let mut units: Vec<&str> =
             map.processes.iter().filter_map(|process| process.unit.as_deref()).collect();
         units.dedup();

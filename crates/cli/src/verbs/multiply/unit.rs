@@ -1,6 +1,7 @@
 //! Instances of a service of systemd: the setting `unit:NAME/instances` by another name.
 
 use anyhow::anyhow;
+use udpath_host::UnitName;
 use udpath_host::source::Folder;
 use udpath_multiply::{Choose, Error, Request, ask};
 use udpath_tune::plan::Consent;
@@ -25,6 +26,7 @@ pub(super) fn run(unit: &str, args: &Args) -> Done {
     if !unit.ends_with(".service") {
         return Err(Failure::Usage(format!("{unit} cannot be multiplied: only a service has a program")));
     }
+    let unit = &unit.parse::<UnitName>().map_err(Failure::usage)?;
     if !rustix::process::geteuid().is_root() {
         return Err(Error::NotRoot.into());
     }
@@ -39,7 +41,7 @@ pub(super) fn run(unit: &str, args: &Args) -> Done {
     }
 }
 
-fn set(unit: &str, count: usize, now: Option<&str>, args: &Args) -> Done {
+fn set(unit: &UnitName, count: usize, now: Option<&str>, args: &Args) -> Done {
     let cpus = args.cpus.clone().map_or_else(super::allowed_cpus, Ok)?;
     let most = cpus.iter().count();
     if !(1..=most).contains(&count) {
@@ -54,7 +56,7 @@ fn set(unit: &str, count: usize, now: Option<&str>, args: &Args) -> Done {
 }
 
 /// That it runs, and that its program can run several times: both are reported better before it is restarted.
-fn check(unit: &str, is_multiplied: bool, choose: Choose) -> Done {
+fn check(unit: &UnitName, is_multiplied: bool, choose: Choose) -> Done {
     let source = Folder::live();
     Original::read(&source, unit).map_err(cannot)?;
     let pid = main_pid(&source, unit).map_err(cannot)?;
@@ -119,7 +121,7 @@ fn change(unit: &str, value: &str, args: &Args) -> Done {
 }
 
 /// Undoes every apply that has set it and nothing else, latest first.
-fn stop(unit: &str, is_multiplied: bool, args: &Args) -> Done {
+fn stop(unit: &UnitName, is_multiplied: bool, args: &Args) -> Done {
     if !is_multiplied {
         return Err(cannot(format!("{unit} is not multiplied")));
     }
