@@ -35,8 +35,7 @@ impl Cgroup {
     /// Where the cgroup of instances with this name is, or would be.
     pub(crate) fn of(name: &str) -> Result<Self, Error> {
         let root = udpath_tune::policy::root(&Folder::live()).map_err(Error::NoCgroup)?;
-        let text =
-            kernel::text("/proc/self/cgroup").map_err(Error::system("read /proc/self/cgroup"))?;
+        let text = kernel::text("/proc/self/cgroup").map_err(Error::system("read /proc/self/cgroup"))?;
         let own = memberships(&text)
             .ok()
             .and_then(|all| all.into_iter().find(|one| one.controllers.is_none()))

@@ -80,10 +80,10 @@ use std::num::NonZeroU16;
 pub use form::{Form, Place};
 pub use name::WrongName;
 pub(crate) use name::{CONFIG, RESTART};
-pub(crate) use shell::quoted;
 pub use row::{
     Access, Cost, Extra, Keeps, Limit, OnReset, PartKind, Phase, Row, Scope, Shell, Target, ValueKind,
 };
+pub(crate) use shell::quoted;
 pub(crate) use value::NONE;
 pub use value::{Table, Value, WrongValue};
 

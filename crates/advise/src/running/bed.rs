@@ -219,9 +219,7 @@ impl Bed for RunningBed<'_> {
             let evidence = self.traffic.evidence(&self.target)?;
             let new: Vec<Candidate> = candidates::of_findings(evidence.findings())
                 .into_iter()
-                .filter_map(|group| {
-                    self.groups.add(self.target.narrowed(group), self.config, self.machine)
-                })
+                .filter_map(|group| self.groups.add(self.target.narrowed(group), self.config, self.machine))
                 .collect();
             self.order.splice(0..0, new);
         }

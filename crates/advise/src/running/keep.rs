@@ -137,7 +137,8 @@ impl Lasting {
     fn of(requests: &[String], cgroup: Result<&str, &String>) -> Self {
         let mut lasting = Self { policies: Vec::new(), sockets: Vec::new(), buffers: Vec::new() };
         for request in requests {
-            let Some((name, value)) = request.strip_prefix("port:").and_then(|rest| rest.split_once('=')) else {
+            let Some((name, value)) = request.strip_prefix("port:").and_then(|rest| rest.split_once('='))
+            else {
                 continue;
             };
             // `53`, or the address of one of several programs on the port: `127.0.0.1:53`.

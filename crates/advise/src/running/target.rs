@@ -188,7 +188,8 @@ mod tests {
         for target in [by_load, Target::at(port, at.clone()).unwrap().again().unwrap()] {
             assert_eq!((pids(&target), target.is_one_of_several), (vec![pid], true));
             assert!(server.sockets.iter().any(|socket| target.addresses.contains(&socket.local)));
-            let group = Group::new("x", "x", vec![format!("port:{port}:receive-buffer=50000"), "a:b=c".into()]);
+            let group =
+                Group::new("x", "x", vec![format!("port:{port}:receive-buffer=50000"), "a:b=c".into()]);
             let requests = target.narrowed(group).requests;
             assert_eq!(requests, [format!("port:{local}:receive-buffer=50000"), "a:b=c".to_owned()]);
             let request = SettingRequest::parse(&requests[0], "").unwrap();

@@ -5,19 +5,30 @@
 //!                                         ├─ another's, deleted ─▸ opened while the process lives, held to the end
 //!                                         └─ process has ended ──▸ our own path, if the inode there is the same
 //! ```
+//! Symbols are read from memory, and who may change a file could shorten it meanwhile, which ends a program that has it mapped
+//! (SIGBUS). Only a file that root alone can change is mapped; any other is copied first, up to a limit: [`Content`].
+//!
 //! A path is valid only under its root: a container's `/usr/sbin/named` is not the host's, and it disappears with the
 //! container's last process. A file of another root that was not opened in time has no names, rather than those of an
 //! unrelated file.
 
 use std::collections::HashMap;
-use std::fs::{self, OpenOptions};
+use std::fs;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, memfd_create, openat};
+use udpath_files::owners;
 
 /// Most files held open, one descriptor each; a container maps ten to fifty. Lower: programs in many containers lose
 /// their names when they end; higher: too many descriptors where few are allowed.
 pub const MOST_HELD: usize = 256;
+
+/// Largest file that is copied for its symbols, bytes. The largest programs have some 100 MiB. Lower: they have no names.
+/// Higher: a container's file takes more memory, while its symbols are read.
+const MAX_COPY: u64 = 256 << 20;
 
 /// A mapping of a file, as reported by the kernel.
 #[derive(Debug, Clone, Copy)]
@@ -89,11 +100,11 @@ impl Files {
         }
         // The file itself, even if it was renamed or deleted; needs more permissions than its path.
         let Place { start, end, path, .. } = place;
-        let open = |path| OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path);
-        let itself = open(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
         // Opened without reading, so that a device or pipe in its place is not triggered.
-        let opened = itself.or_else(|_| open(format!("/proc/{pid}/root{path}"))).ok()?;
-        opened.metadata().is_ok_and(|about| about.is_file()).then(|| opened.into())
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let itself = openat(CWD, format!("/proc/{pid}/map_files/{start:x}-{end:x}"), flags, Mode::empty());
+        let opened = itself.or_else(|_| beneath(pid, path)).ok()?;
+        is_regular(&opened).then_some(opened)
     }
 
     fn is_own(&mut self, other: Root) -> bool {
@@ -103,28 +114,26 @@ impl Files {
         self.own == Some(other)
     }
 
-    /// Where a file can be read now.
-    pub(super) fn readable(&self, number: usize) -> Option<PathBuf> {
+    /// A file's bytes now, for a reader that maps them.
+    pub(super) fn content(&self, number: usize) -> Option<Content> {
         let File { path, under, pid, held } = self.list.get(number)?;
         if let Some(held) = held {
-            return Some(PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd())));
+            return Content::copy(held);
         }
         if !is_path(path) {
             return None;
         }
-        let own = PathBuf::from(path);
-        let found = match under {
-            Under::Root(root) if self.own == Some(*root) => own,
+        match under {
+            Under::Root(root) if self.own == Some(*root) => Content::of(path),
             // Unless the process has ended and another one has its pid.
             Under::Root(theirs) if root(&pid.to_string()) == Some(*theirs) => {
-                format!("/proc/{pid}/root{path}").into()
+                Content::copy(&beneath(*pid, path).ok()?)
             }
-            Under::Root(_) => return None,
+            Under::Root(_) => None,
             Under::Unknown(inode) => {
-                fs::metadata(&own).is_ok_and(|about| about.ino() == *inode).then_some(own)?
+                fs::metadata(path).is_ok_and(|about| about.ino() == *inode).then(|| Content::of(path))?
             }
-        };
-        found.is_file().then_some(found)
+        }
     }
 
     /// A file's name without its folder.
@@ -132,6 +141,69 @@ impl Files {
         let path = self.list.get(number).map_or("", |file| file.path.trim_end_matches(DELETED));
         Path::new(path).file_name().map_or(path.to_owned(), |name| name.to_string_lossy().into_owned())
     }
+}
+
+/// The bytes of a file that nobody else can shorten.
+#[derive(Debug)]
+pub(super) enum Content {
+    /// A file that only root can change.
+    File(PathBuf),
+    /// A copy in memory.
+    Copy(OwnedFd),
+}
+
+impl Content {
+    /// Of a file of ours.
+    fn of(path: &str) -> Option<Self> {
+        match owners::only_root(Path::new(path)) {
+            Ok(real) => udpath_files::is_regular(&real).then_some(Self::File(real)),
+            Err(_) => Self::copied(udpath_files::open(Path::new(path)).ok()?).ok(),
+        }
+    }
+
+    /// Of an open file, which was opened without reading.
+    fn copy(found: &OwnedFd) -> Option<Self> {
+        if !is_regular(found) {
+            return None;
+        }
+        let path = format!("/proc/self/fd/{}", found.as_raw_fd());
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        Self::copied(openat(CWD, path, flags, Mode::empty()).ok()?.into()).ok()
+    }
+
+    /// A copy of a regular file.
+    ///
+    /// # Errors
+    /// It cannot be read, or is too long.
+    fn copied(file: fs::File) -> io::Result<Self> {
+        if file.metadata()?.len() > MAX_COPY {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let copy = memfd_create("udpath-symbols", MemfdFlags::CLOEXEC)?;
+        let mut into = fs::File::from(copy);
+        // It may have grown since.
+        io::copy(&mut file.take(MAX_COPY), &mut into)?;
+        Ok(Self::Copy(into.into()))
+    }
+
+    /// Where it can be opened as long as this lives.
+    pub(super) fn path(&self) -> PathBuf {
+        match self {
+            Self::File(path) => path.clone(),
+            Self::Copy(copy) => format!("/proc/self/fd/{}", copy.as_raw_fd()).into(),
+        }
+    }
+}
+
+/// A file by a process's path, not opened for reading.
+fn beneath(pid: u32, path: &str) -> rustix::io::Result<OwnedFd> {
+    let found = udpath_files::Beneath::root_of(pid).and_then(|root| root.find(path));
+    found.map_err(|error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::NOENT))
+}
+
+fn is_regular(file: &OwnedFd) -> bool {
+    let kind = rustix::fs::fstat(file).map(|about| rustix::fs::FileType::from_raw_mode(about.st_mode));
+    kind.is_ok_and(|kind| kind == rustix::fs::FileType::RegularFile)
 }
 
 /// The kernel's suffix for the path of a deleted file.
@@ -168,11 +240,11 @@ mod tests {
         assert_eq!(files.number(other, place("/bin/sh", 7)), number);
         drop(child.stdin.take());
         child.wait().unwrap();
-        assert_eq!(files.readable(number), Some(PathBuf::from("/bin/sh")));
+        assert!(files.content(number).is_some());
         assert_eq!((files.name(number).as_str(), files.held), ("sh", 0));
         for strange in ["[vdso]", "//anon", "anon_inode:[perf_event]", "/no/such/file", "/proc"] {
             let number = files.number(own, place(strange, 7));
-            assert_eq!(files.readable(number), None, "{strange}");
+            assert!(files.content(number).is_none(), "{strange}");
         }
     }
 
@@ -184,9 +256,37 @@ mod tests {
         let inode = fs::metadata("/bin/sh").unwrap().ino();
         let same = files.number(ended, place("/bin/sh", inode));
         let strangers = files.number(ended, place("/bin/sh", inode + 1));
-        assert_eq!(files.readable(same), Some(PathBuf::from("/bin/sh")));
-        assert_eq!(files.readable(strangers), None);
+        assert!(files.content(same).is_some() && files.content(strangers).is_none());
         let gone = files.number(ended, place("/usr/bin/x (deleted)", 3));
         assert_eq!(files.name(gone), "x");
+    }
+
+    #[test]
+    fn who_may_shorten_a_file_cannot_shorten_what_is_mapped() {
+        let read = |content: &Content| fs::read(content.path()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("program");
+        fs::copy("/bin/sh", &path).unwrap();
+        let whole = fs::read(&path).unwrap();
+        let inode = fs::metadata(&path).unwrap().ino();
+        let mut files = Files::default();
+        // Of a process that has ended: the path is enough, and the folder is not root's alone.
+        let number = files.number(1 << 30, place(path.to_str().unwrap(), inode));
+        let content = files.content(number).unwrap();
+        assert!(matches!(content, Content::Copy(_)));
+        fs::File::options().write(true).open(&path).unwrap().set_len(1).unwrap();
+        assert_eq!(read(&content), whole);
+        // Nor does one that says it is huge take memory.
+        fs::File::options().write(true).open(&path).unwrap().set_len(MAX_COPY + 1).unwrap();
+        assert!(files.content(number).is_none());
+        // What a process maps, whatever its path leads to by now.
+        fs::copy("/bin/sh", &path).unwrap();
+        let held = openat(CWD, &path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert_eq!(read(&Content::copy(&held).unwrap()), whole);
+        let fifo = folder.path().join("fifo");
+        rustix::fs::mknodat(CWD, &fifo, rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
+        let held = openat(CWD, &fifo, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        assert!(Content::copy(&held).is_none() && Content::of(fifo.to_str().unwrap()).is_none());
     }
 }

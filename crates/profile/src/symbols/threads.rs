@@ -6,9 +6,14 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+use udpath_files::kernel;
+
 /// Threads whose names are kept before those that ended without a sample are dropped. Each takes about 60 bytes. Lower:
 /// they are scanned more often; higher: an hour on a machine that starts programs all the time takes more memory.
 const MANY: usize = 16_384;
+
+/// Most bytes of a name that are read. The kernel has 15, and more for its own threads.
+const MAX_NAME: usize = 64;
 
 /// The names of threads.
 #[derive(Debug, Default)]
@@ -45,8 +50,9 @@ impl Threads {
                 // Fails if the thread has ended.
                 let path = || format!("/proc/{pid}/task/{tid}/comm");
                 let name =
-                    if live { std::fs::read_to_string(path()).unwrap_or_default() } else { String::new() };
-                let name = name.trim_end().to_owned();
+                    if live { kernel::start(path(), MAX_NAME).unwrap_or_default() } else { Vec::new() };
+                // It may be any bytes.
+                let name = String::from_utf8_lossy(&name).trim_end().to_owned();
                 place.insert(Thread { name, since: time, sampled: true, ended: false });
             }
         }

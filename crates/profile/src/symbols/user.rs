@@ -15,8 +15,13 @@ use blazesym::symbolize::{Input, Symbolizer};
 use super::code::{Change, Code, Mapping, find};
 use super::file::{Files, Place};
 use crate::perf::Mapped;
+use udpath_files::kernel;
 
 pub use super::file::MOST_HELD;
+
+/// Most bytes of a process's mappings that are read: those of a large Java server take 1 MiB. Lower: the code at the end has no
+/// names. Higher: a process with 65,530 mappings of long paths, the most that the kernel allows, costs 256 MiB.
+const MAX_MAPS: usize = 8 << 20;
 
 /// The code of every process seen.
 #[derive(Debug, Default)]
@@ -63,8 +68,9 @@ impl Programs {
             return;
         }
         // A process that has ended or may not be inspected has none: its addresses stay unresolved.
-        let text = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-        self.saw(pid, &text);
+        let bytes = kernel::start(format!("/proc/{pid}/maps"), MAX_MAPS).unwrap_or_default();
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        self.saw(pid, &String::from_utf8_lossy(&bytes[..whole]));
     }
 
     fn saw(&mut self, pid: u32, maps: &str) {
@@ -135,10 +141,11 @@ impl Programs {
             by_file.entry(at.file).or_default().push(at.offset);
         }
         for (file, offsets) in by_file {
-            let Some(path) = self.files.readable(file) else { continue };
+            // Kept open until its symbols are read.
+            let Some(content) = self.files.content(file) else { continue };
             // One per file: its cache of a large file is not needed for the next.
             let symbolizer = Symbolizer::builder().enable_auto_reload(false).build();
-            let mut elf = Elf::new(path);
+            let mut elf = Elf::new(content.path());
             elf.debug_syms = false;
             // A file without symbols or in an unknown format: its functions stay unresolved.
             let Ok(named) = symbolizer.symbolize(&Source::Elf(elf), Input::FileOffset(&offsets)) else {

@@ -38,7 +38,8 @@ pub(super) fn expanded(
 ) -> Result<Option<Vec<SettingRequest>>, PlanError> {
     let Some(rest) = request.name.strip_prefix("port:") else { return Ok(None) };
     let parts = rest.rsplit_once(':').and_then(|(object, item)| Some((bound(object)?, item)));
-    let ((address, port), item) = parts.ok_or_else(|| PlanError::Port { name: request.name.clone(), why: usage() })?;
+    let ((address, port), item) =
+        parts.ok_or_else(|| PlanError::Port { name: request.name.clone(), why: usage() })?;
     let setting = SocketSetting::ALL.into_iter().find(|setting| setting.name() == item);
     if setting.is_none() && item != THREADS {
         return Err(PlanError::Port { name: request.name.clone(), why: usage() });

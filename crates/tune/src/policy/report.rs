@@ -5,8 +5,8 @@ use std::num::NonZeroU16;
 use schemars::JsonSchema;
 use serde::Serialize;
 use udpath_bpf::{PolicyOption, PolicyTarget};
-use udpath_host::{Source, UnitName};
 use udpath_host::process::{Selection, SocketValue};
+use udpath_host::{Source, UnitName};
 
 use super::effect::{Effect, effect};
 use super::remove::is_of;

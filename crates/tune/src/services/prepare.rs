@@ -279,9 +279,8 @@ impl Prepared {
             return Err(fixed(format!("{unit}; say how it is restarted with --restart COMMAND")));
         };
         if let Some(unit) = unit.as_ref().filter(|_| self.by_systemd) {
-            self.is_of(unit).map_err(|why| {
-                fixed(format!("{why}; say how it is restarted with --restart COMMAND"))
-            })?;
+            self.is_of(unit)
+                .map_err(|why| fixed(format!("{why}; say how it is restarted with --restart COMMAND")))?;
         }
         let answers = profile.probe.wait(restart.address, ANSWERS);
         answers.map_err(|why| ServiceError::Silent { server: server.clone(), why })?;
