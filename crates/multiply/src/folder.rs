@@ -25,6 +25,8 @@ use crate::cgroup::Cgroup;
 const FOLDERS: &str = SUPERVISORS;
 /// Longest name: part of the path of a socket, which has 107 bytes.
 const MAX_NAME: usize = 64;
+/// Longest record, bytes: three paths.
+const MAX_RECORD: u64 = 64 << 10;
 /// Attempts to lock a folder that another process removes at the same time.
 const ATTEMPTS: u32 = 10;
 
@@ -158,7 +160,7 @@ impl Folder {
     /// What was recorded; `None` if its supervisor was killed before.
     pub(crate) fn recorded(&self) -> Result<Option<Record>, Error> {
         let path = self.path.join("record");
-        let text = match fs::read_to_string(&path) {
+        let text = match udpath_files::text(&path, MAX_RECORD) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             text => text.map_err(Error::system(format!("read {}", path.display())))?,
         };

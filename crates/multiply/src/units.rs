@@ -14,6 +14,7 @@ use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use udpath_files::replace;
 use udpath_host::source::Folder;
 use udpath_host::unit::WrongUnit;
 use udpath_tune::services::account;
@@ -62,7 +63,8 @@ impl Units {
         }
         let (path, text) = (file(name), self.original.instance(instance));
         if udpath_files::text(&path, MAX_FILE).ok().as_deref() != Some(&text) {
-            let written = fs::create_dir_all(UNITS).and_then(|()| fs::write(&path, text));
+            let written =
+                fs::create_dir_all(UNITS).and_then(|()| replace::whole(&path, text.as_bytes(), 0o644));
             written.map_err(Error::system(format!("write {}", path.display())))?;
             systemctl(&["daemon-reload"], &[]).map_err(Error::Unit)?;
         }

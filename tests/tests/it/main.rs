@@ -29,5 +29,6 @@ mod support;
 mod target;
 mod top;
 mod tutorial;
+mod untrusted;
 mod verify;
 mod xdp;

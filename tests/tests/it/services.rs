@@ -256,3 +256,27 @@ fn a_command_that_restarts_nothing_is_found_out() {
     assert_eq!(nsd.files(), before);
     assert!(nsd.answers());
 }
+
+#[test]
+fn a_second_program_on_the_port_changes_nothing_for_the_server() {
+    udpath_lab::needs_root!();
+    let nsd = Nsd::start("services-two");
+    let (before, restart) = (nsd.files(), nsd.restart());
+    // As systemd-resolved has port 53.
+    let lines = "use Socket; socket(S, PF_INET, SOCK_DGRAM, 0) and \
+                 bind(S, pack_sockaddr_in(5300, inet_aton('127.0.0.53'))) or die; sleep 600";
+    let mut other = nsd.lab.machine("server").unwrap().command("perl");
+    other.args(["-e", lines]);
+    let mut other = nsd.lab.spawn(other).unwrap();
+    let plan = awaited("the other program's socket", TIMEOUT, || {
+        let plan = nsd.run(&["plan", "--service", "5300"]);
+        plan.out.contains("left alone: 127.0.0.53:5300 belongs to perl").then_some(plan)
+    });
+    ended(&plan, 0, "--restart COMMAND");
+    ended(&nsd.run(&apply_with(&restart)), 0, "applied and verified as 1");
+    ended(&nsd.run(&["undo"]), 0, "undid apply 1");
+    assert_eq!(nsd.files(), before);
+    assert!(other.try_wait().unwrap().is_none(), "neither ended nor restarted");
+    other.kill().unwrap();
+    other.wait().unwrap();
+}

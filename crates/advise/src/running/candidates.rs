@@ -169,7 +169,8 @@ fn kernel(groups: &mut Vec<Group>, interface: &str) {
     groups.push(Group::new("no-early-demux", "no lookup of a connected socket before routing", demux));
     let sources = vec![
         "sysctl:net.ipv4.conf.all.rp_filter=0".to_owned(),
-        format!("sysctl:net.ipv4.conf.{interface}.rp_filter=0"),
+        // With slashes: the name of a VLAN's interface has a dot.
+        format!("sysctl:net/ipv4/conf/{interface}/rp_filter=0"),
     ];
     let what = "no validation of source addresses (lowers security)";
     groups.push(Group::new("no-rp-filter", what, sources));

@@ -15,6 +15,7 @@ use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
+use udpath_files::kernel;
 use udpath_host::udp::{self, UdpCounters};
 use udpath_load::cpu::{CpuTimes, CpuUse};
 use udpath_load::result::Latency;
@@ -76,9 +77,9 @@ const TICKS: f64 = 100.0;
 /// IPv4 and IPv6 together.
 fn udp_counters() -> io::Result<UdpCounters> {
     let wrong = |error: udpath_host::Malformed| io::Error::new(io::ErrorKind::InvalidData, error.to_string());
-    let v4 = udp::snmp(&fs::read_to_string("/proc/thread-self/net/snmp")?).map_err(wrong)?;
+    let v4 = udp::snmp(&kernel::text("/proc/thread-self/net/snmp")?).map_err(wrong)?;
     // A kernel without IPv6 has none.
-    let v6 = fs::read_to_string("/proc/thread-self/net/snmp6").ok().and_then(|text| udp::snmp6(&text).ok());
+    let v6 = kernel::text("/proc/thread-self/net/snmp6").ok().and_then(|text| udp::snmp6(&text).ok());
     let v6 = v6.unwrap_or_default();
     Ok(UdpCounters {
         in_datagrams: v4.in_datagrams + v6.in_datagrams,
@@ -92,7 +93,7 @@ fn udp_counters() -> io::Result<UdpCounters> {
 fn ran(pids: &[u32]) -> u64 {
     let threads = pids.iter().filter_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).ok());
     let of_thread = |thread: io::Result<fs::DirEntry>| -> Option<u64> {
-        let text = fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
+        let text = kernel::text(thread.ok()?.path().join("schedstat")).ok()?;
         text.split_whitespace().next()?.parse().ok()
     };
     threads.flatten().filter_map(of_thread).sum()

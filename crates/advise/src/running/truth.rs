@@ -10,6 +10,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use udpath_files::kernel;
+
 /// Largest difference of two places, as a share of the requests sent. Smaller: neighbour discovery and a few packets of
 /// others fail trials. Larger: losses of the path count as the server's.
 const TOLERANCE: f64 = 0.001;
@@ -44,7 +46,7 @@ impl Counters {
         let names = fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
         let packets = names.filter_map(|entry| {
             let count = |name: &str| -> Option<u64> {
-                fs::read_to_string(entry.path().join("statistics").join(name)).ok()?.trim().parse().ok()
+                kernel::text(entry.path().join("statistics").join(name)).ok()?.trim().parse().ok()
             };
             let packets = Packets { received: count("rx_packets")?, sent: count("tx_packets")? };
             Some((entry.file_name().into_string().ok()?, packets))

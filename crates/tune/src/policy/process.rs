@@ -44,11 +44,8 @@ mod tests {
         }
         assert!(lasting("/").unwrap_err().contains("root cgroup"));
         for strange in ["/x=1/nsd.service", "/a b", "/$(id)", "/../x;y", "", "nsd.service"] {
-            if let Err(why) = lasting(strange) {
-                assert!(why.contains("not named as systemd"), "{why}");
-            } else {
-                panic!("{strange}");
-            }
+            let why = lasting(strange).unwrap_err();
+            assert!(why.contains("not named as systemd"), "{strange}: {why}");
         }
         let session = "/user.slice/user-0.slice/session-3.scope";
         assert!(lasting(session).unwrap_err().contains(session));

@@ -230,6 +230,8 @@ fn last_words(file: &mut File) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn restart(command: &str) -> Restart {
@@ -287,5 +289,26 @@ mod tests {
         leaving.args(["-c", "sleep 1 & echo left"]);
         let (status, said) = finished(leaving, Duration::from_secs(10)).unwrap();
         assert!(status.unwrap().success() && said == "left");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_of_a_control_group_reaches_a_shell_an_option_or_another_path(
+            path in prop_oneof![any::<String>(), "(/system\\.slice)?/[ -~]{0,16}\\.service(/[ -~]{0,8})?"],
+        ) {
+            if let Some(unit) = UnitName::of_cgroup(&path) {
+                let restart = Restart { by: By::Unit(unit.clone()), ..restart("x") };
+                let kept = Restart::parse(&restart.to_string());
+                prop_assert_eq!(kept.as_ref(), Some(&restart));
+                let program = restart.by.program("");
+                let words: Vec<_> = program.get_args().collect();
+                prop_assert_eq!(program.get_program(), "systemctl");
+                prop_assert_eq!(words, ["--no-ask-password", "restart", "--", unit.as_str()]);
+                let drop_in = crate::units::setting::drop_in(&unit);
+                let folder = format!("/etc/systemd/system/{unit}.d");
+                prop_assert_eq!(std::path::Path::new(&drop_in).parent(), Some(std::path::Path::new(&folder)));
+                prop_assert!(!unit.contains(['/', '\'', '"', ' ', '\n']));
+            }
+        }
     }
 }

@@ -257,4 +257,12 @@ mod tests {
         };
         assert_eq!(of(&zero), None);
     }
+
+    proptest::proptest! {
+        #[test]
+        fn no_argument_leads_out_of_a_root(path in "[a-z./ ~*$;\n-]{0,40}") {
+            let seen = absolute(std::process::id(), &path);
+            proptest::prop_assert!(seen.starts_with('/') && !seen.split('/').any(|part| part == ".."), "{}", seen);
+        }
+    }
 }
