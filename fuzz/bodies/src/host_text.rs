@@ -1,4 +1,6 @@
-use udpath_host::{Malformed, cpus, irqs, kernel, limits, netfilter, processes, sockets, softnet, udp};
+use udpath_host::{
+    Malformed, UnitName, cpus, irqs, kernel, limits, netfilter, processes, sockets, softnet, udp,
+};
 
 use crate::presentable;
 
@@ -23,7 +25,13 @@ pub fn host_text(data: &[u8]) {
     shown(udp::snmp(text), text);
     shown(udp::snmp6(text), text);
     shown(netfilter::conntrack_rows(text), text);
-    shown(limits::memberships(text), text);
+    for membership in shown(limits::memberships(text), text).unwrap_or_default() {
+        // The only text of a group that becomes a command or the name of a file.
+        if let Some(unit) = UnitName::of_cgroup(&membership.path) {
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b":-_.\\@".contains(&byte);
+            assert!(unit.bytes().all(plain) && !unit.starts_with(['-', '.']) && unit.ends_with(".service"));
+        }
+    }
     let _ = limits::Mounts::parse(text);
     let _ = kernel::boot_time(text);
     assert!(kernel::parameters(text).len() <= text.split_ascii_whitespace().count());
