@@ -5,6 +5,7 @@
 //!                                  absolute ones and those that lead out are errors (RESOLVE_BENEATH)
 //!  Beneath::root_of(PID)           the files of a process as it sees them: its absolute links begin at its own root,
 //!                                  as they do for the process (RESOLVE_IN_ROOT)
+//!  Beneath::as_root(DIR)           the same for a folder that stands for the root
 //!  .without_links()                no link at all (RESOLVE_NO_SYMLINKS): for what root writes or believes
 //! ```
 //! Magic links (`/proc/PID/root`, `/proc/PID/fd/N`) are never followed. Anything but a regular file is not even opened for
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2, readlinkat};
 use rustix::io::Errno;
 
+use crate::kernel;
 use crate::read::{self, Listing};
 
 /// Attempts to resolve a name when something in the folder is renamed at the same time (EAGAIN). Lower: a folder that
@@ -33,6 +35,8 @@ const TRIES: usize = 16;
 pub struct Beneath {
     folder: Arc<OwnedFd>,
     resolve: ResolveFlags,
+    /// Files of the kernel are errors.
+    on_disk: bool,
 }
 
 impl Beneath {
@@ -53,15 +57,30 @@ impl Beneath {
         Self::with(Path::new(&path), ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
     }
 
+    /// Opens a folder as if it were the root: absolute links in it begin there. For `/`, the files of this process.
+    ///
+    /// # Errors
+    /// It cannot be opened, or is not a folder.
+    pub fn as_root(path: &Path) -> io::Result<Self> {
+        Self::with(path, ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
+    }
+
     fn with(path: &Path, resolve: ResolveFlags) -> io::Result<Self> {
         let folder = openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Self { folder: Arc::new(folder), resolve })
+        Ok(Self { folder: Arc::new(folder), resolve, on_disk: false })
     }
 
     /// The same folder, where no link is followed in any part of a path.
     #[must_use]
     pub fn without_links(&self) -> Self {
-        Self { folder: Arc::clone(&self.folder), resolve: self.resolve | ResolveFlags::NO_SYMLINKS }
+        Self { resolve: self.resolve | ResolveFlags::NO_SYMLINKS, ..self.clone() }
+    }
+
+    /// The same folder, of which only files that somebody has written can be opened: none of `/proc`, `/sys` and other file
+    /// systems that make their files up ([`crate::kernel::makes_up`]).
+    #[must_use]
+    pub fn on_disk(&self) -> Self {
+        Self { on_disk: true, ..self.clone() }
     }
 
     /// A folder in it.
@@ -69,7 +88,7 @@ impl Beneath {
     /// # Errors
     /// There is none, or the path leads out.
     pub fn folder(&self, path: &str) -> io::Result<Self> {
-        Ok(Self { folder: Arc::new(self.resolve(path, OFlags::DIRECTORY)?), resolve: self.resolve })
+        Ok(Self { folder: Arc::new(self.resolve(path, OFlags::DIRECTORY)?), ..self.clone() })
     }
 
     /// A regular file in it, open for reading.
@@ -77,7 +96,11 @@ impl Beneath {
     /// # Errors
     /// There is none, the path leads out, or it is something else than a regular file.
     pub fn file(&self, path: &str) -> io::Result<File> {
-        read::reopened(&self.resolve(path, OFlags::empty())?)
+        let found = self.resolve(path, OFlags::empty())?;
+        if self.on_disk && kernel::makes_up(&found)? {
+            return Err(io::Error::other("is not a file on disk, but one that the kernel makes up"));
+        }
+        read::reopened(&found)
     }
 
     /// The whole of a regular file, of at most `limit` bytes.

@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, fstatfs, openat, openat2};
@@ -18,7 +18,41 @@ use crate::read::{Listing, cut, folder, utf8, whole};
 pub const MAX_FILE: u64 = 64 << 20;
 
 /// The file system of namespaces (linux/magic.h).
-const NSFS_MAGIC: i64 = 0x6e73_6673;
+const NSFS: u32 = 0x6e73_6673;
+/// File systems whose files nobody has written (linux/magic.h): reading one asks the kernel, or the program that mounted it, and
+/// may wait or have an effect.
+const MADE_UP: [u32; 20] = [
+    0x9fa0,      // proc
+    0x6265_6572, // sysfs
+    0x6462_6720, // debugfs
+    0x7472_6163, // tracefs
+    0x7363_6673, // securityfs
+    0x0027_e0eb, // cgroup
+    0x6367_7270, // cgroup2
+    0xcafe_4a11, // bpf
+    0x1cd1,      // devpts
+    0xf97c_ff8c, // selinuxfs
+    0x4341_5d53, // smackfs
+    0x5a3c_69f0, // apparmorfs
+    0x6165_676c, // pstore
+    0xde5e_81e4, // efivarfs
+    0x6265_6570, // configfs
+    0x4249_4e4d, // binfmt_misc
+    0x1980_0202, // mqueue
+    NSFS,
+    0x0187,      // autofs
+    0x6573_5546, // FUSE
+];
+
+/// Is it a file that a file system makes up, rather than one that somebody has written?
+///
+/// # Errors
+/// Its file system cannot be asked.
+pub fn makes_up(file: impl AsFd) -> io::Result<bool> {
+    // The constants have 32 bits; the field is signed, and as long as the machine's word.
+    let kind = fstatfs(file)?.f_type as u32;
+    Ok(MADE_UP.contains(&kind))
+}
 
 /// The whole of a file, of at most [`MAX_FILE`] bytes.
 ///
@@ -82,7 +116,7 @@ pub fn numbers(path: impl AsRef<Path>) -> io::Result<Vec<u32>> {
 /// It cannot be opened, or is something else than a namespace.
 pub fn namespace(path: impl AsRef<Path>) -> io::Result<File> {
     let found = openat(CWD, path.as_ref(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    if fstatfs(&found)?.f_type != NSFS_MAGIC {
+    if fstatfs(&found)?.f_type as u32 != NSFS {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "is not a namespace"));
     }
     let path = format!("/proc/self/fd/{}", found.as_raw_fd());
@@ -116,5 +150,18 @@ mod tests {
         assert!(numbers("/proc").unwrap().contains(&std::process::id()));
         assert!(namespace("/proc/thread-self/ns/net").is_ok());
         assert!(namespace("/dev/zero").is_err() && namespace("/proc/self/status").is_err());
+    }
+
+    #[test]
+    fn files_that_are_made_up_are_told_from_files_on_disk() {
+        for (path, made_up) in [("/proc/self/status", true), ("/sys/kernel/mm", true), ("/etc/passwd", false)]
+        {
+            assert_eq!(makes_up(File::open(path).unwrap()).unwrap(), made_up, "{path}");
+        }
+        let root = crate::Beneath::as_root(Path::new("/")).unwrap();
+        assert!(root.text("proc/self/limits", 1 << 20).is_ok());
+        let error = root.on_disk().text("proc/self/limits", 1 << 20).unwrap_err();
+        assert!(error.to_string().contains("kernel makes up"), "{error}");
+        assert!(root.on_disk().text("etc/passwd", 1 << 20).is_ok());
     }
 }

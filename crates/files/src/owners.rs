@@ -1,9 +1,10 @@
 //! Who can change a file: for programs that root runs, and for text that it believes.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Mode bits that let group or others write.
 const WRITABLE: u32 = 0o022;
@@ -25,24 +26,89 @@ impl fmt::Display for Changeable {
 
 impl std::error::Error for Changeable {}
 
-/// The path with links resolved, if only root can change what it leads to: it and every folder above it belong to root,
-/// and neither group nor others may write to them. A sticky folder does not qualify: it may be emptied.
+/// Links that a path may lead through, as many as the kernel follows (`MAXSYMLINKS` of linux/namei.h).
+const LINKS: usize = 40;
+
+/// The path with links resolved, if only root can change what it leads to: the file, every folder above it, and every folder
+/// with a link on the way belong to root, and neither group nor others may write to them. A sticky folder does not qualify: it
+/// may be emptied.
 ///
 /// # Errors
-/// The first part of the path for which that is not so, beginning with the file.
+/// The first part of the path for which that is not so, beginning at the root.
 pub fn only_root(path: &Path) -> Result<PathBuf, Changeable> {
-    let cannot = |part: &Path, doing: &str, error: &io::Error| Changeable {
-        part: part.to_owned(),
-        why: format!("cannot be {doing}: {error}"),
-    };
-    let real = std::fs::canonicalize(path).map_err(|error| cannot(path, "found", &error))?;
-    for part in real.ancestors() {
-        let about = std::fs::metadata(part).map_err(|error| cannot(part, "read", &error))?;
-        if let Some(why) = changeable(&about) {
-            return Err(Changeable { part: part.to_owned(), why });
-        }
+    let real = resolved(path)?;
+    match about(&real)? {
+        about if about.is_symlink() => Err(Changeable { part: real, why: "is a symbolic link".to_owned() }),
+        about => whose(&real, &about).map(|()| real),
     }
-    Ok(real)
+}
+
+/// The same for a file that is to be written: if there is none yet, its folder counts.
+///
+/// # Errors
+/// As [`only_root`]; or its folder does not exist.
+pub fn only_root_writes(path: &Path) -> Result<PathBuf, Changeable> {
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+                return only_root(path);
+            };
+            Ok(only_root(folder)?.join(name))
+        }
+        _ => only_root(path),
+    }
+}
+
+/// Follows a path name by name, and looks at every folder that it is in on the way.
+fn resolved(path: &Path) -> Result<PathBuf, Changeable> {
+    let cannot = |why: String| Changeable { part: path.to_owned(), why };
+    let absolute = std::path::absolute(path).map_err(|error| cannot(format!("cannot be found: {error}")))?;
+    let mut left: Vec<OsString> = names(&absolute);
+    let (mut here, mut links) = (PathBuf::from("/"), 0);
+    while let Some(name) = left.pop() {
+        if name == ".." {
+            here.pop();
+            continue;
+        }
+        whose(&here, &about(&here)?)?;
+        let next = here.join(&name);
+        if !about(&next)?.is_symlink() {
+            here = next;
+            continue;
+        }
+        links += 1;
+        if links > LINKS {
+            return Err(cannot(format!("leads through more than {LINKS} symbolic links")));
+        }
+        let target =
+            std::fs::read_link(&next).map_err(|error| cannot(format!("cannot be found: {error}")))?;
+        if target.is_absolute() {
+            here = PathBuf::from("/");
+        }
+        left.extend(names(&target));
+    }
+    Ok(here)
+}
+
+/// The names of a path, the last one first.
+fn names(path: &Path) -> Vec<OsString> {
+    let kept = path.components().filter_map(|part| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    });
+    let mut names: Vec<OsString> = kept.collect();
+    names.reverse();
+    names
+}
+
+fn about(part: &Path) -> Result<std::fs::Metadata, Changeable> {
+    std::fs::symlink_metadata(part)
+        .map_err(|error| Changeable { part: part.to_owned(), why: format!("cannot be found: {error}") })
+}
+
+fn whose(part: &Path, about: &std::fs::Metadata) -> Result<(), Changeable> {
+    changeable(about).map_or(Ok(()), |why| Err(Changeable { part: part.to_owned(), why }))
 }
 
 /// How somebody other than root can change a file or folder: `belongs to user 1000`; [`None`]: nobody else can. Access
@@ -78,5 +144,33 @@ mod tests {
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         assert!(said(&program).contains("/tmp"), "{}", said(&program));
         assert!(said(Path::new("/no/such")).contains("cannot be found"));
+    }
+
+    #[test]
+    fn folders_with_a_link_on_the_way_count_too() {
+        // Only root has one that does not let others in.
+        let Ok(folder) = tempfile::tempdir_in("/run") else { return };
+        if changeable(&fs::metadata("/run").unwrap()).is_some() {
+            return;
+        }
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir_all(at("real/etc")).unwrap();
+        fs::write(at("real/etc/x"), "").unwrap();
+        fs::set_permissions(at("real/etc/x"), fs::Permissions::from_mode(0o644)).unwrap();
+        std::os::unix::fs::symlink("real/etc", at("link")).unwrap();
+        let real = fs::canonicalize(at("real/etc/x")).unwrap();
+        assert_eq!(only_root(&at("link/x")).unwrap(), real);
+        assert_eq!(only_root(&at("link/../etc/x")).unwrap(), real);
+        assert_eq!(only_root_writes(&at("link/new")).unwrap(), real.with_file_name("new"));
+        std::os::unix::fs::symlink("loop", at("loop")).unwrap();
+        assert!(only_root(&at("loop")).unwrap_err().to_string().contains("symbolic links"));
+        // A link that somebody else can replace, to a file that only root can change.
+        let open = tempfile::tempdir_in("/tmp").unwrap();
+        std::os::unix::fs::symlink(&real, open.path().join("link")).unwrap();
+        let said = only_root(&open.path().join("link")).unwrap_err().to_string();
+        assert!(said.contains("/tmp is writable"), "{said}");
+        let said = only_root_writes(&open.path().join("new")).unwrap_err().to_string();
+        assert!(said.contains("/tmp is writable"), "{said}");
+        assert!(only_root_writes(&at("no/new")).unwrap_err().to_string().contains("cannot be found"));
     }
 }

@@ -19,7 +19,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid, XattrFlags, fchmod, fchown,
-    fgetxattr, flistxattr, fsetxattr, fstat, fsync, openat, openat2, renameat, statat, unlinkat,
+    fgetxattr, flistxattr, fremovexattr, fsetxattr, fstat, fsync, openat, openat2, renameat, statat,
+    unlinkat,
 };
 use rustix::io::Errno;
 
@@ -73,6 +74,18 @@ pub fn remove(path: &Path) -> io::Result<bool> {
     }
     place.sync();
     Ok(true)
+}
+
+/// Makes the names in a folder survive a crash.
+///
+/// # Errors
+/// It cannot be opened, or is or is behind a symbolic link.
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = openat2(CWD, folder, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
+    // Some file systems cannot sync a folder, which is harmless.
+    let _ = fsync(folder);
+    Ok(())
 }
 
 /// Checks whether [`whole`] could write `path`, and changes nothing. Whether there will be enough space is unknown.
@@ -209,25 +222,37 @@ fn keep_attributes(old: &File, new: &File) -> io::Result<()> {
     let about = fstat(old)?;
     fchown(new, Some(Uid::from_raw(about.st_uid)), Some(Gid::from_raw(about.st_gid)))?;
     fchmod(new, Mode::from_raw_mode(about.st_mode))?;
-    let mut names = vec![0; MAX_ATTRIBUTE];
-    let length = match flistxattr(old, &mut *names) {
-        Err(Errno::NOTSUP) => return Ok(()),
-        length => length?,
-    };
+    let kept = attributes(old)?;
+    // Of a folder whose access control list says what new files have.
+    for name in attributes(new)?.iter().filter(|name| !kept.contains(name) && !is_of_security(name)) {
+        fremovexattr(new, &**name)?;
+    }
     let mut value = vec![0; MAX_ATTRIBUTE];
-    for name in names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-        let name = OsStr::from_bytes(name);
-        if OF_CONTENTS.iter().any(|of| name == *of) {
-            continue;
-        }
-        let length = fgetxattr(old, name, &mut *value)?;
-        let kept = fsetxattr(new, name, &value[..length], XattrFlags::empty());
+    for name in kept.iter().filter(|name| OF_CONTENTS.iter().all(|of| *name != of)) {
+        let length = fgetxattr(old, &**name, &mut *value)?;
+        let kept = fsetxattr(new, &**name, &value[..length], XattrFlags::empty());
         kept.map_err(|errno| {
             let why = io::Error::from(errno);
             io::Error::new(why.kind(), format!("its attribute {} cannot be kept: {why}", name.display()))
         })?;
     }
     Ok(())
+}
+
+/// The names of a file's extended attributes.
+fn attributes(file: &File) -> io::Result<Vec<OsString>> {
+    let mut names = vec![0; MAX_ATTRIBUTE];
+    let length = match flistxattr(file, &mut *names) {
+        Err(Errno::NOTSUP) => return Ok(Vec::new()),
+        length => length?,
+    };
+    let names = names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    Ok(names.map(|name| OsStr::from_bytes(name).to_owned()).collect())
+}
+
+/// Given by the kernel's security module to every file, and not for others to remove.
+fn is_of_security(name: &OsStr) -> bool {
+    name.as_bytes().starts_with(b"security.")
 }
 
 #[cfg(test)]
@@ -306,5 +331,42 @@ mod tests {
         }
         check(&folder.path().join("x")).unwrap();
         assert_eq!(names(folder.path()), [".x.udpath-", ".x.udpath-1-0", ".y.udpath-99999999-0"]);
+    }
+
+    #[test]
+    fn access_control_lists_are_those_of_the_old_file() {
+        /// As setxattr(2) takes it: version 2; each entry a tag, its permissions, and whose.
+        fn list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
+            let mut bytes = 2_u32.to_le_bytes().to_vec();
+            for (tag, permissions, id) in entries {
+                bytes.extend(tag.to_le_bytes());
+                bytes.extend(permissions.to_le_bytes());
+                bytes.extend(id.to_le_bytes());
+            }
+            bytes
+        }
+        const NOBODY: u32 = u32::MAX;
+        let granted =
+            list(&[(1, 6, NOBODY), (2, 4, 1234), (4, 4, NOBODY), (0x10, 4, NOBODY), (0x20, 0, NOBODY)]);
+        let folder = tempfile::tempdir().unwrap();
+        let (plain, listed) = (folder.path().join("plain"), folder.path().join("listed"));
+        for path in [&plain, &listed] {
+            whole(path, b"old", 0o640).unwrap();
+        }
+        let set = |path: &Path, name: &str| {
+            fsetxattr(File::open(path).unwrap(), name, &granted, XattrFlags::empty())
+        };
+        match set(&listed, "system.posix_acl_access") {
+            // A file system without them has nothing to lose.
+            Err(Errno::NOTSUP) => return,
+            set => set.unwrap(),
+        }
+        set(folder.path(), "system.posix_acl_default").unwrap();
+        for (path, has) in [(&plain, false), (&listed, true)] {
+            whole(path, b"new", 0o600).unwrap();
+            let now = attributes(&File::open(path).unwrap()).unwrap();
+            assert_eq!(now.iter().any(|name| name == "system.posix_acl_access"), has, "{path:?} {now:?}");
+            assert_eq!(fs::metadata(path).unwrap().mode() & 0o777, 0o640);
+        }
     }
 }
