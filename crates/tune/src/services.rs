@@ -20,6 +20,8 @@
 mod arguments;
 mod check;
 mod config;
+mod confined;
+mod credentials;
 mod edit;
 mod format;
 mod instances;
@@ -28,8 +30,10 @@ mod multiplied;
 mod prepare;
 mod probe;
 mod profile;
+mod reader;
 mod restart;
 mod view;
+mod writable;
 
 use std::fs;
 use std::io;
@@ -44,6 +48,8 @@ use udpath_steer::CpuSet;
 
 use arguments::{Arguments, command_line};
 use config::Config;
+use credentials::Credentials;
+use reader::Reader;
 
 pub use edit::FileChange;
 pub use instances::{Instances, account};
@@ -53,6 +59,7 @@ pub use prepare::{Prepared, Request, permitted, write};
 pub use profile::{Probe, Profile};
 pub use restart::{By, Restart};
 pub(crate) use restart::{finished, output};
+pub(crate) use writable::changeable;
 
 /// Ports that are not served: the command ports of chronyd and NSD.
 const COMMAND_PORTS: [u16; 2] = [323, 8952];
@@ -80,6 +87,8 @@ pub struct Service {
     config: Config,
     /// The drop-in for new lines, if the server reads a folder of them.
     drop_in: Option<String>,
+    /// Whose rights it has.
+    rights: Credentials,
     /// What its paths begin with here: empty, the folder that is its root, or `/proc/PID/root` if its files are others than
     /// this machine's ([`view`]).
     view: String,
@@ -108,10 +117,12 @@ pub enum ServiceError {
         program: String,
     },
     /// The main configuration file.
-    #[error("cannot read the configuration {path}")]
+    #[error("cannot read the configuration {path} as user {user}, which the server runs as")]
     Unreadable {
         /// The file.
         path: String,
+        /// Whose rights were used.
+        user: u32,
         /// The cause.
         #[source]
         cause: io::Error,
@@ -163,10 +174,14 @@ pub enum ServiceError {
         why: String,
     },
     /// The server's own checker refuses the new configuration.
-    #[error("{checker} refuses the new configuration; nothing was changed: {said}")]
+    #[error(
+        "{checker}, run as user {user} without capabilities and network, refuses the new configuration; nothing was changed: {said}"
+    )]
     Refused {
         /// The checker.
         checker: String,
+        /// The server's user.
+        user: u32,
         /// Its words.
         said: String,
     },
@@ -237,11 +252,9 @@ pub fn recognise(pid: u32) -> Result<Service, ServiceError> {
         (None, _) => profile.config.clone(),
     };
     let view = view::of(pid, &config_path);
-    let mut config = Config::read(&view, &config_path, profile.format)?;
-    if let Some(path) = &profile.arguments {
-        config.add_arguments(&view, path);
-    }
-    let drop_in = config.drop_in(&view).filter(|_| profile.drop_in);
+    let reader = Reader::of(pid, &view).map_err(failed)?;
+    let config = Config::read(&reader, &config_path, profile.format, profile.arguments.as_deref())?;
+    let drop_in = config.drop_in.clone().filter(|_| profile.drop_in);
     let cpus = Thread::look(pid, pid).map(|thread| thread.affinity).unwrap_or_default();
     let address = process::find(pid).ok().and_then(|server| address(&server, profile, None));
     let version = view::version(pid, &profile.package);
@@ -258,6 +271,7 @@ pub fn recognise(pid: u32) -> Result<Service, ServiceError> {
         arguments,
         config,
         drop_in,
+        rights: reader.rights,
         view,
         others: Vec::new(),
     })
@@ -280,6 +294,7 @@ impl Service {
             arguments: Arguments::read(&profile.name),
             config: Config::of_text(&profile.config, profile.format, text),
             drop_in: None,
+            rights: Credentials::default(),
             view: String::new(),
             others: Vec::new(),
         }

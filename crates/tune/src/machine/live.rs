@@ -11,9 +11,10 @@ use super::{Identity, Lost, Machine, Refusal, file, irqbalance, irqs, process, q
 use crate::conflicts;
 use crate::device::DeviceWriter;
 use crate::policy::{self, Effect, spread};
-use crate::services;
+use crate::services::{self, changeable};
 use crate::settings::{Access, Cost, Item, Part, Setting, Value};
 use crate::units::setting as instances;
+use udpath_files::{kernel, owners};
 use udpath_host::Source;
 use udpath_host::process::{Error, Server, SocketSetting, SocketValue};
 use udpath_host::source::{Folder, number};
@@ -168,7 +169,7 @@ impl Machine for Live {
         match (meant.row().access, meant.target()) {
             (Access::File(path, form), _) => {
                 let text = form.write(value).ok_or_else(other)?;
-                return file::write_kernel(&self.path(&path(&meant)), &text).map_err(failed);
+                return kernel::write(self.path(&path(&meant)), &text).map_err(failed);
             }
             (Access::Driver { write, .. }, Some(target)) => {
                 return write(&target, &mut *self.writer(setting)?, value);
@@ -176,8 +177,17 @@ impl Machine for Live {
             _ => {}
         }
         match (&meant, value) {
-            (Setting::File(path) | Setting::Config(path), Value::File(text)) => {
+            (Setting::File(path), Value::File(text)) => {
                 file::write_whole(&self.path(path), text.as_deref()).map_err(failed)
+            }
+            (Setting::Config(path), Value::File(text)) => {
+                let path = self.path(path);
+                // A folder may have changed hands since it was planned, and an undo comes days later.
+                if self.writer.is_some() {
+                    let only = owners::only_root_writes(&path);
+                    only.map_err(|why| Refusal::because("set", setting, changeable(&why)))?;
+                }
+                file::write_whole(&path, text.as_deref()).map_err(failed)
             }
             (Setting::Restart(restart), value) => {
                 drop(self.writer(setting)?);

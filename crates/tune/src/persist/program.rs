@@ -1,44 +1,26 @@
 //! A program that a unit runs as root must be writable by root only.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use udpath_files::owners::only_root;
 
 use super::PersistError;
 
-/// Mode bits that let group or others write.
-const WRITABLE: u32 = 0o022;
-
-/// The program's path with symlinks resolved, if only root can replace it: it and every folder above it belong to root,
-/// and neither group nor others may write to them. A sticky folder does not qualify: it may be emptied.
+/// The program's path with symlinks resolved, if only root can replace it, see [`only_root`].
 ///
 /// # Errors
 /// The first part of the path that violates this, and how to install the program.
 pub(crate) fn trusted(program: &Path) -> Result<PathBuf, PersistError> {
-    let wrong = |part: &Path, why: String| PersistError::Unsafe {
+    only_root(program).map_err(|changeable| PersistError::Unsafe {
         program: program.display().to_string(),
-        part: part.display().to_string(),
-        why,
-    };
-    let path =
-        fs::canonicalize(program).map_err(|error| wrong(program, format!("cannot be found: {error}")))?;
-    for part in path.ancestors() {
-        let about = fs::metadata(part).map_err(|error| wrong(part, format!("cannot be read: {error}")))?;
-        if about.uid() != 0 {
-            return Err(wrong(part, format!("belongs to user {}", about.uid())));
-        }
-        if about.mode() & WRITABLE != 0 {
-            return Err(wrong(
-                part,
-                format!("is writable by users other than root (mode {:o})", about.mode() & 0o7777),
-            ));
-        }
-    }
-    Ok(path)
+        part: changeable.part.display().to_string(),
+        why: changeable.why,
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;

@@ -1,65 +1,50 @@
 //! A server's own checker, run on a configuration that is not written yet.
 //!
-//! ```text
-//! unshare --mount ─▸ mount --bind NEW FILE ─▸ nsd-checkconf /etc/nsd/nsd.conf
-//! ```
 //! In a mount namespace of its own, the new files stand where the server will find them, so that includes and paths are
-//! those of the real configuration. Everybody else sees the old files.
+//! those of the real configuration. Everybody else sees the old files. It has the server's rights ([`super::confined`]).
 
-use std::fs;
 use std::io;
-use std::process::Command;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::restart::finished;
+use udpath_files::replace;
+
+use super::confined::{Confined, program};
 use super::{FileChange, Service, ServiceError};
 
 /// How long a checker may take. Those that also load zones need seconds.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Arguments: the number of files; for each its new copy, its path, and a folder; then the checker. A file that does
-/// not exist cannot be mounted over, so a copy of its folder is.
-const SCRIPT: &str = r#"set -e
-count=$1; shift
-while [ "$count" -gt 0 ]; do
-    new=$1; path=$2; folder=$3; shift 3
-    if [ -e "$path" ]; then
-        chown --reference="$path" "$new"; chmod --reference="$path" "$new"
-        mount --bind "$new" "$path"
-    else
-        cp -a "$(dirname "$path")/." "$folder"
-        cp "$new" "$folder/$(basename "$path")"; chmod 644 "$folder/$(basename "$path")"
-        mount --bind "$folder" "$(dirname "$path")"
-    fi
-    count=$((count - 1))
-done
-exec "$@"
-"#;
 
 impl Service {
     /// Runs the server's own checker on the configuration as these files would make it. Needs root. Does nothing for a
     /// server without a checker.
     pub(super) fn check(&self, files: &[FileChange]) -> Result<(), ServiceError> {
         let failed = |operation: String| move |cause: io::Error| ServiceError::System { operation, cause };
-        let Some(checker) = self.profile.check.first() else { return Ok(()) };
+        let mut arguments = self.checker().into_iter();
+        let Some(name) = arguments.next() else { return Ok(()) };
+        let checker =
+            program(&name, Path::new(&self.program)).map_err(failed(format!("run the checker {name}")))?;
         let folder = tempfile::tempdir().map_err(failed("make a folder for the checker".into()))?;
-        let mut command = Command::new("unshare");
-        command.args(["--mount", "--propagation", "private", "--", "/bin/sh", "-c", SCRIPT, "sh"]);
-        command.arg(files.len().to_string());
+        let here =
+            std::fs::canonicalize(folder.path()).map_err(failed("find the checker's folder".into()))?;
+        let copies = here.join("copies");
+        std::fs::create_dir(&copies).map_err(failed(format!("make {}", copies.display())))?;
+        let mut seen: Vec<(PathBuf, String)> = Vec::new();
         for (number, file) in files.iter().enumerate() {
-            let new = folder.path().join(format!("new-{number}"));
-            let beside = folder.path().join(format!("folder-{number}"));
-            let written = fs::write(&new, &file.new).and_then(|()| fs::create_dir(&beside));
+            let new = here.join(format!("new-{number}"));
+            // The script gives it the owner and mode of the old file.
+            let written = replace::whole(&new, file.new.as_bytes(), 0o600);
             written.map_err(failed(format!("write {}", new.display())))?;
-            command.arg(&new).arg(self.here(&file.path)).arg(&beside);
+            seen.push((new, self.here(&file.path)));
         }
-        command.args(self.checker());
-        let (status, said) = finished(command, LIMIT).map_err(failed(format!("run {checker} in unshare")))?;
-        match status {
-            Some(status) if status.success() => Ok(()),
-            _ => {
-                let checker = checker.replace("{program}", &self.program);
-                Err(ServiceError::Refused { checker, said })
-            }
-        }
+        let command: Vec<String> = std::iter::once(checker.display().to_string()).chain(arguments).collect();
+        let confined = Confined { rights: &self.rights, copies: &copies, files: &seen, command: &command };
+        let (status, said) = confined.run(LIMIT).map_err(failed(format!("run the checker {name}")))?;
+        let said = match status {
+            Some(status) if status.success() => return Ok(()),
+            None => format!("it did not end within {} s: {said}", LIMIT.as_secs()),
+            Some(_) => said,
+        };
+        Err(ServiceError::Refused { checker: name, user: self.rights.user, said })
     }
 }

@@ -1,18 +1,15 @@
 //! The configuration of a server: its file and all that it includes, as the server sees them.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::ServiceError;
 use super::format::{Directive, Format, Parsed, Section};
+use super::reader::Reader;
 
 /// Most files of one configuration. FreeRADIUS has about a hundred; more come from a pattern that was not meant.
 const MAX_FILES: usize = 512;
-/// Largest file that is read, bytes. Zones and lists of blocked names have files of their own; a larger file is data,
-/// and is reported as not read.
-const MAX_FILE: u64 = 4 << 20;
 /// How deep files include others. Deeper is a circle.
 const MAX_DEPTH: usize = 16;
 /// The name of the files that are added to a folder of drop-ins.
@@ -26,6 +23,8 @@ pub(super) struct Config {
     pub(super) files: Vec<File>,
     /// Included files that could not be read, and why.
     pub(super) unread: Vec<String>,
+    /// Where new lines may go, if the main file includes a folder of such files.
+    pub(super) drop_in: Option<String>,
 }
 
 /// A file of it.
@@ -48,27 +47,43 @@ pub(super) struct Found<'a> {
 }
 
 impl Config {
-    /// Reads the file `main` and all that it includes. `view`: what the server's paths begin with for this process.
-    pub(super) fn read(view: &str, main: &str, format: Format) -> Result<Self, ServiceError> {
-        let text = text(&format!("{view}{main}"))
-            .map_err(|cause| ServiceError::Unreadable { path: format!("{view}{main}"), cause })?;
-        let folder = Path::new(main).parent().unwrap_or(Path::new("/")).to_owned();
-        let mut config = Self { format, files: Vec::new(), unread: Vec::new() };
-        let mut seen = BTreeSet::from([PathBuf::from(main)]);
-        config.take(view, main, text, &folder, &mut seen, 0);
-        Ok(config)
+    /// Reads the file `main` and all that it includes, and the shell file with the server's arguments, if there is one, with the
+    /// server's rights.
+    ///
+    /// # Errors
+    /// The main file cannot be read.
+    pub(super) fn read(
+        reader: &Reader,
+        main: &str,
+        format: Format,
+        arguments: Option<&str>,
+    ) -> Result<Self, ServiceError> {
+        let (path, arguments) = (main.to_owned(), arguments.map(str::to_owned));
+        let read = reader.run(move |mut reader| -> io::Result<Self> {
+            let text = reader.text(&path)?;
+            let mut config = Self { format, files: Vec::new(), unread: Vec::new(), drop_in: None };
+            let folder = Path::new(&path).parent().unwrap_or(Path::new("/")).to_owned();
+            let mut seen = BTreeSet::from([PathBuf::from(&path)]);
+            config.take(&mut reader, &path, text, &folder, &mut seen, 0);
+            if let Some(path) = arguments {
+                config.add_arguments(&mut reader, &path);
+            }
+            config.drop_in = config.find_drop_in(&reader, &folder);
+            Ok(config)
+        });
+        let user = reader.rights.user;
+        read.flatten().map_err(|cause| ServiceError::Unreadable { path: main.to_owned(), user, cause })
     }
 
     /// A configuration of one file with this text; what it includes is not read.
     pub(super) fn of_text(main: &str, format: Format, text: &str) -> Self {
         let parsed = format.parse(text);
         let file = File { path: main.to_owned(), format, text: text.to_owned(), parsed };
-        Self { format, files: vec![file], unread: Vec::new() }
+        Self { format, files: vec![file], unread: Vec::new(), drop_in: None }
     }
 
-    /// Adds the shell file with the server's arguments, if there is one.
-    pub(super) fn add_arguments(&mut self, view: &str, path: &str) {
-        if let Ok(text) = text(&format!("{view}{path}")) {
+    fn add_arguments(&mut self, reader: &mut Reader, path: &str) {
+        if let Ok(text) = reader.text(path) {
             let format = Format::Shell;
             self.files.push(File { path: path.to_owned(), format, parsed: format.parse(&text), text });
         }
@@ -76,7 +91,7 @@ impl Config {
 
     fn take(
         &mut self,
-        view: &str,
+        reader: &mut Reader,
         path: &str,
         text: String,
         folder: &Path,
@@ -84,8 +99,10 @@ impl Config {
         depth: usize,
     ) {
         let parsed = self.format.parse(&text);
-        let included: Vec<PathBuf> =
-            parsed.includes.iter().flat_map(|include| matched(view, folder, include)).collect();
+        let mut included: Vec<PathBuf> = Vec::new();
+        for include in &parsed.includes {
+            included.extend(reader.included(&place(folder, include), &mut self.unread));
+        }
         self.files.push(File { path: path.to_owned(), format: self.format, text, parsed });
         for path in included {
             if !seen.insert(path.clone()) {
@@ -96,8 +113,8 @@ impl Config {
                 self.unread.push(format!("{name}: more than {MAX_FILES} files, or {MAX_DEPTH} levels"));
                 return;
             }
-            match self::text(&format!("{view}{name}")) {
-                Ok(text) => self.take(view, &name, text, folder, seen, depth + 1),
+            match reader.text(&name) {
+                Ok(text) => self.take(reader, &name, text, folder, seen, depth + 1),
                 Err(cause) => self.unread.push(format!("{name}: {cause}")),
             }
         }
@@ -127,12 +144,16 @@ impl Config {
         self.files.iter().enumerate().flat_map(of).collect()
     }
 
-    /// The path of a drop-in, if the main file includes a folder of them that exists.
-    pub(super) fn drop_in(&self, view: &str) -> Option<String> {
+    /// The path of a drop-in, if the main file includes a folder of them that exists below its own: not any folder that a line
+    /// may name.
+    fn find_drop_in(&self, reader: &Reader, own: &Path) -> Option<String> {
         let includes = &self.files.first()?.parsed.includes;
         let mut folders = includes.iter().filter_map(|include| include.strip_suffix("/*.conf"));
-        let folder = folders
-            .find(|folder| folder.starts_with('/') && Path::new(&format!("{view}{folder}")).is_dir())?;
+        let folder = folders.find(|folder| {
+            let path = Path::new(folder);
+            let below = path.strip_prefix(own).is_ok_and(|rest| rest.components().next().is_some());
+            below && !has_parents(path) && reader.is_folder(folder)
+        })?;
         Some(format!("{folder}/{DROP_IN}"))
     }
 }
@@ -143,54 +164,22 @@ impl File {
     }
 }
 
-/// The files that an include means, as the server names them: a path, a pattern, or a folder.
-fn matched(view: &str, folder: &Path, include: &str) -> Vec<PathBuf> {
+/// What an include names, as the server has it.
+fn place(folder: &Path, include: &str) -> PathBuf {
     let here = folder.display().to_string();
     let include = include.replace("${confdir}", &here).replace("${raddbdir}", &here);
-    let path = folder.join(include.trim_end_matches('/'));
-    let seen = format!("{view}{}", path.display());
-    let plain = |path: &Path| {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        // What FreeRADIUS and Knot skip in a folder: hidden files and those of editors.
-        !name.starts_with('.') && !name.ends_with('~') && path.is_file()
-    };
-    let mut found: Vec<PathBuf> = if Path::new(&seen).is_dir() {
-        let entries = fs::read_dir(&seen).into_iter().flatten().flatten();
-        entries.map(|entry| entry.path()).filter(|path| plain(path)).take(MAX_FILES).collect()
-    } else if include.contains(['*', '?', '[']) {
-        let pattern = format!("{}{}", glob::Pattern::escape(view), path.display());
-        glob::glob(&pattern)
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter(|path| path.is_file())
-            .take(MAX_FILES)
-            .collect()
-    } else {
-        // Also if it does not exist: its absence is reported.
-        vec![PathBuf::from(&seen)]
-    };
-    found.sort();
-    let own = |path: PathBuf| match view {
-        "" => path,
-        view => path.strip_prefix(view).map_or(path.clone(), |rest| Path::new("/").join(rest)),
-    };
-    found.into_iter().map(own).collect()
+    folder.join(include.trim_end_matches('/'))
 }
 
-fn text(path: &str) -> io::Result<String> {
-    let about = fs::metadata(path)?;
-    if !about.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    if about.len() > MAX_FILE {
-        return Err(io::Error::other(format!("larger than {MAX_FILE} bytes")));
-    }
-    fs::read_to_string(path)
+/// Whether a path has a `..`, so that its beginning does not say where it leads.
+pub(super) fn has_parents(path: &Path) -> bool {
+    path.components().any(|part| part == Component::ParentDir)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
@@ -216,8 +205,8 @@ mod tests {
             ("etc/s/more/x", "server:\n  a: 4\n"),
             ("etc/s/more/.hidden", "server:\n  a: 5\n"),
         ]);
-        let view = root.path().display().to_string();
-        let config = Config::read(&view, "/etc/s/s.conf", Format::Clauses).unwrap();
+        let reader = Reader::own(root.path()).unwrap();
+        let config = Config::read(&reader, "/etc/s/s.conf", Format::Clauses, None).unwrap();
         let paths: Vec<&str> = config.files.iter().map(|file| file.path.as_str()).collect();
         assert_eq!(paths, ["/etc/s/s.conf", "/etc/s/d/1.conf", "/etc/s/d/2.conf", "/etc/s/more/x"]);
         let values: Vec<&str> =
@@ -228,16 +217,59 @@ mod tests {
             "{:?}",
             config.unread
         );
-        assert_eq!(config.drop_in(&view).as_deref(), Some("/etc/s/d/udpath.conf"));
+        assert_eq!(config.drop_in.as_deref(), Some("/etc/s/d/udpath.conf"));
+    }
+
+    #[test]
+    fn a_drop_in_goes_only_below_the_configurations_own_folder() {
+        for (include, drop_in) in [
+            ("/etc/s/d/*.conf", Some("/etc/s/d/udpath.conf")),
+            ("/etc/modprobe.d/*.conf", None),
+            ("/etc/s/../modprobe.d/*.conf", None),
+            ("/etc/s/*.conf", None),
+            ("/etc/s/none/*.conf", None),
+            ("d/*.conf", None),
+        ] {
+            let root = folder(&[
+                ("etc/s/s.conf", &format!("include {include}\n")),
+                ("etc/s/d/x", ""),
+                ("etc/modprobe.d/x", ""),
+            ]);
+            let reader = Reader::own(root.path()).unwrap();
+            let config = Config::read(&reader, "/etc/s/s.conf", Format::Lines, None).unwrap();
+            assert_eq!(config.drop_in.as_deref(), drop_in, "{include}");
+        }
     }
 
     #[test]
     fn what_is_not_a_text_file_is_an_error() {
-        let root = folder(&[]);
+        let root = folder(&[("fifo/x", "")]);
         fs::write(root.path().join("x"), [0xff, 0xfe]).unwrap();
-        let path = root.path().join("x").display().to_string();
-        let error = Config::read("", &path, Format::Lines).unwrap_err();
-        assert!(matches!(error, ServiceError::Unreadable { .. }), "{error}");
-        assert!(Config::read("", "/dev/zero", Format::Lines).is_err());
+        std::os::unix::fs::symlink("/x", root.path().join("link")).unwrap();
+        let fifo = root.path().join("f");
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        let reader = Reader::own(root.path()).unwrap();
+        for path in ["/x", "/link", "/f", "/fifo", "/gone"] {
+            let error = Config::read(&reader, path, Format::Lines, None).unwrap_err();
+            assert!(matches!(error, ServiceError::Unreadable { .. }), "{error}");
+        }
+        let reader = Reader::own(Path::new("/")).unwrap();
+        for path in ["/dev/zero", "/proc/kmsg", "/proc/self/environ", "/sys/kernel/mm/ksm/run"] {
+            assert!(Config::read(&reader, path, Format::Lines, None).is_err(), "{path}");
+        }
+    }
+
+    #[test]
+    fn patterns_of_everything_end_and_are_reported() {
+        let root = folder(&[("s.conf", "include /**\ninclude /*/*/*/*/*\ninclude /proc/kmsg\n")]);
+        let reader = Reader::own(root.path()).unwrap();
+        let config = Config::read(&reader, "/s.conf", Format::Lines, None).unwrap();
+        assert_eq!(config.files.len(), 1);
+        assert_eq!(config.unread.len(), 1, "{:?}", config.unread);
+        // Of this machine: more than may be looked at, and nothing of the kernel's.
+        let mut reader = Reader::own(Path::new("/")).unwrap();
+        let mut none = Vec::new();
+        let found = reader.included(Path::new("/*/*/*/*/*"), &mut none);
+        assert!(found.is_empty() && none[0].contains("names would have to be looked at"), "{none:?}");
     }
 }

@@ -16,11 +16,14 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
+use rustix::process::geteuid;
+
 use super::ServiceError;
 use super::arguments::Arguments;
 use super::config::Config;
 use super::format::Format;
 use super::profile::{InstancesProfile, Probe, Profile};
+use super::reader::Reader;
 
 /// What is replaced in a command line for each instance (`udpath_multiply`).
 const PLACEHOLDERS: [&str; 3] = ["{n}", "{cpu}", "{folder}"];
@@ -44,6 +47,14 @@ impl Instances {
     /// # Errors
     /// There must be one instance only, with the reason; or its configuration cannot be read.
     pub fn of_command(command: &[String]) -> Result<Option<Self>, ServiceError> {
+        Self::of(command, &|| Reader::own(Path::new("/")))
+    }
+
+    /// The same, where the configuration is read by this reader.
+    pub(super) fn of(
+        command: &[String],
+        reader: &dyn Fn() -> io::Result<Reader>,
+    ) -> Result<Option<Self>, ServiceError> {
         let name = command.first().map_or("", |program| program.rsplit('/').next().unwrap_or_default());
         let Some(profile) = Profile::of(name) else { return Ok(None) };
         let rules = &profile.instances;
@@ -70,11 +81,18 @@ impl Instances {
             (Some(path), None) => PathBuf::from(path),
             (None, _) => PathBuf::from(&profile.config),
         };
-        let unreadable = |cause| ServiceError::Unreadable { path: config_path.display().to_string(), cause };
-        let config_path = std::path::absolute(&config_path).map_err(unreadable)?;
+        let unreadable = |cause| ServiceError::Unreadable {
+            path: config_path.display().to_string(),
+            user: geteuid().as_raw(),
+            cause,
+        };
+        let config_path = std::path::absolute(&config_path).map_err(&unreadable)?;
         let config = match profile.config_options.is_empty() {
             true => Config::of_text("", profile.format, ""),
-            false => Config::read("", &config_path.display().to_string(), profile.format)?,
+            false => {
+                let reader = reader().map_err(unreadable)?;
+                Config::read(&reader, &config_path.display().to_string(), profile.format, None)?
+            }
         };
         let found = Self { profile, config_path, config, command: command.to_vec() };
         found.check_lines(rules)?;

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 
 use super::arguments::command_line;
 use super::instances::Instances;
+use super::reader::Reader;
 use super::restart::{By, Restart};
 use super::{Service, ServiceError};
 use crate::settings::{Value, quoted};
@@ -60,7 +61,7 @@ impl Instances {
         let mut words: Vec<String> = words.collect();
         // After the last one, too, is a zero.
         words.pop();
-        Self::of_command(&words)
+        Self::of(&words, &|| Reader::of(pid, ""))
     }
 }
 

@@ -282,6 +282,7 @@ impl Prepared {
             self.is_of(unit)
                 .map_err(|why| fixed(format!("{why}; say how it is restarted with --restart COMMAND")))?;
         }
+        self.service.writable(&self.files).map_err(&fixed)?;
         let answers = profile.probe.wait(restart.address, ANSWERS);
         answers.map_err(|why| ServiceError::Silent { server: server.clone(), why })?;
         self.service.check(&self.files)

@@ -27,7 +27,10 @@ pub struct Profile {
     pub(super) config_options: Vec<String>,
     /// The option names a folder: the file in it.
     pub(super) config_file: Option<String>,
-    /// New lines may go into a file of their own, in a folder that the configuration includes.
+    /// Where its packages have its configuration: files, and folders with all that is in them. Of a server that does not run as
+    /// root, root changes no other file.
+    pub(super) places: Vec<String>,
+    /// New lines may go into a file of their own, in a folder below the configuration's own that it includes.
     pub(super) drop_in: bool,
     /// A shell file whose variable has the server's arguments.
     pub(super) arguments: Option<String>,
@@ -307,6 +310,14 @@ mod tests {
             for executable in &profile.executables {
                 assert!(std::ptr::eq(Profile::of(executable).unwrap(), profile));
             }
+            let absolute = |place: &String| place.starts_with("/etc/") && place.len() > "/etc/".len();
+            assert!(
+                !profile.places.is_empty()
+                    && profile
+                        .places
+                        .iter()
+                        .all(|place| { absolute(place) || place.starts_with("/usr/local/etc/") })
+            );
             let instances = &profile.instances;
             let given = instances.append.len() + instances.options.len() + instances.differs.len();
             let own = instances.set.len() + given;

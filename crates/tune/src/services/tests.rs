@@ -12,10 +12,9 @@ fn service(name: &str, arguments: &str) -> Service {
 
 fn of(name: &str, arguments: &str, view: String) -> Service {
     let profile = Profile::named(name).unwrap();
-    let mut config = Config::read(&view, &profile.config, profile.format).unwrap();
-    if let Some(path) = &profile.arguments {
-        config.add_arguments(&view, path);
-    }
+    let reader = Reader::own(view.as_ref()).unwrap();
+    let config =
+        Config::read(&reader, &profile.config, profile.format, profile.arguments.as_deref()).unwrap();
     Service {
         profile,
         pid: 1,
@@ -26,7 +25,8 @@ fn of(name: &str, arguments: &str, view: String) -> Service {
         address: None,
         cpus: CpuSet::from_list("0-3").unwrap(),
         arguments: Arguments::read(&arguments.replace(' ', "\0")),
-        drop_in: config.drop_in(&view).filter(|_| profile.drop_in),
+        drop_in: config.drop_in.clone().filter(|_| profile.drop_in),
+        rights: reader.rights,
         config,
         view,
         others: Vec::new(),

@@ -1,0 +1,171 @@
+//! The files of a server, as it sees them and with its rights.
+//!
+//! What it may name is up to its user: a link to `/etc/shadow`, a FIFO, `/proc/kmsg`, `/**`. So files are opened beneath the
+//! server's root, as its user, only if somebody has written them to a disk, and only so many.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use udpath_files::Beneath;
+
+use super::credentials::Credentials;
+
+/// Largest file that is read, bytes. Zones and lists of blocked names have files of their own; a larger file is data,
+/// and is reported as not read.
+const MAX_FILE: u64 = 4 << 20;
+/// Most bytes of all files together. A FreeRADIUS has some 300 kB. Lower: a large one is not read as a whole. Higher: somebody's
+/// process can make udpath hold as much.
+const MAX_BYTES: u64 = 32 << 20;
+/// Most names of folders that are looked at for patterns. FreeRADIUS needs a few hundred. Lower: the files of a large folder
+/// are reported as not read. Higher: a pattern like `/*/*/*` takes longer.
+const MAX_NAMES: usize = 20_000;
+
+/// Where a server's files are, and whose rights open them.
+#[derive(Debug, Clone)]
+pub(super) struct Reader {
+    root: Beneath,
+    pub(super) rights: Credentials,
+    bytes: u64,
+    names: usize,
+}
+
+impl Reader {
+    /// For a running server. `view`: what its paths begin with for this process; empty for the files of this process.
+    ///
+    /// # Errors
+    /// It is gone, or belongs to somebody whose files this process may not see.
+    pub(super) fn of(pid: u32, view: &str) -> io::Result<Self> {
+        let root = match view {
+            "" => Beneath::as_root(Path::new("/"))?,
+            _ => Beneath::root_of(pid)?,
+        };
+        Ok(Self::with(root, Credentials::of(pid)?))
+    }
+
+    /// For files of this process, or below a folder that stands for the root, with its own rights.
+    ///
+    /// # Errors
+    /// There is no such folder.
+    pub(super) fn own(root: &Path) -> io::Result<Self> {
+        Ok(Self::with(Beneath::as_root(root)?, Credentials::own()?))
+    }
+
+    fn with(root: Beneath, rights: Credentials) -> Self {
+        Self { root: root.on_disk(), rights, bytes: MAX_BYTES, names: MAX_NAMES }
+    }
+
+    /// Does `work` with the server's rights.
+    ///
+    /// # Errors
+    /// They cannot be taken, or it takes too long.
+    pub(super) fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(Self) -> T + Send + 'static,
+    ) -> io::Result<T> {
+        let own = self.clone();
+        self.rights.run(move || work(own))
+    }
+
+    /// The text of a file.
+    ///
+    /// # Errors
+    /// It cannot be read, is not a file of text on a disk, or there have been too many bytes.
+    pub(super) fn text(&mut self, path: &str) -> io::Result<String> {
+        if self.bytes == 0 {
+            return Err(io::Error::other(format!("more than {MAX_BYTES} bytes in all")));
+        }
+        let text = self.root.text(path, MAX_FILE.min(self.bytes))?;
+        self.bytes -= text.len() as u64;
+        Ok(text)
+    }
+
+    /// Is it a folder?
+    pub(super) fn is_folder(&self, path: &str) -> bool {
+        self.root.folder(path).is_ok()
+    }
+
+    fn is_file(&self, path: &Path) -> bool {
+        let found = path.to_str().and_then(|path| self.root.find(path).ok());
+        // An O_PATH descriptor has no more than the name's attributes.
+        found.is_some_and(|found| File::from(found).metadata().is_ok_and(|about| about.is_file()))
+    }
+
+    /// The files that an include means: a path, a pattern, or a folder, in the order of their names. `none` is told of what is
+    /// not looked at.
+    pub(super) fn included(&mut self, include: &Path, none: &mut Vec<String>) -> Vec<PathBuf> {
+        let Some(shown) = include.to_str() else { return Vec::new() };
+        let pattern = shown.contains(['*', '?', '[']);
+        let found = match (self.is_folder(shown), pattern) {
+            (true, _) => self.names(include).map(|names| {
+                // What FreeRADIUS and Knot skip in a folder: hidden files and those of editors.
+                let plain = names.into_iter().filter(|name| !name.starts_with('.') && !name.ends_with('~'));
+                plain.map(|name| include.join(name)).collect()
+            }),
+            (false, true) => self.matched(include),
+            // Also if it does not exist: its absence is reported.
+            (false, false) => return vec![include.to_owned()],
+        };
+        match found {
+            Ok(mut found) => {
+                found.retain(|path| self.is_file(path));
+                found.sort();
+                found
+            }
+            Err(cause) => {
+                none.push(format!("{shown}: {cause}"));
+                Vec::new()
+            }
+        }
+    }
+
+    /// The paths that match a pattern, as glob(3) has them: a `*` matches no slash, nor a dot at the beginning of a name.
+    fn matched(&mut self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
+        let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
+        let mut folders = BTreeSet::from([PathBuf::from("/")]);
+        for part in pattern.components() {
+            let Component::Normal(part) = part else { continue };
+            let part = part.to_str().ok_or_else(|| io::Error::other("is not UTF-8"))?;
+            if !part.contains(['*', '?', '[']) {
+                folders = folders.into_iter().map(|folder| folder.join(part)).collect();
+                continue;
+            }
+            // `**` is no more than `*` to glob(3), and more, or an error, to the crate.
+            let mut part = part.to_owned();
+            while part.contains("**") {
+                part = part.replace("**", "*");
+            }
+            let part = glob::Pattern::new(&part).map_err(|error| io::Error::other(error.to_string()))?;
+            let mut found = BTreeSet::new();
+            for folder in folders {
+                // A pattern passes over what is not a folder, or not for this user.
+                let names = match self.names(&folder) {
+                    Err(error) if self.names == 0 => return Err(error),
+                    names => names.unwrap_or_default(),
+                };
+                let matching = names.into_iter().filter(|name| part.matches_with(name, options));
+                found.extend(matching.map(|name| folder.join(name)));
+            }
+            folders = found;
+        }
+        Ok(folders.into_iter().collect())
+    }
+
+    /// The names in a folder.
+    fn names(&mut self, folder: &Path) -> io::Result<Vec<String>> {
+        let folder = folder.to_str().ok_or_else(|| io::Error::other("is not UTF-8"))?;
+        match self.root.names(folder, self.names) {
+            Ok(names) => {
+                self.names -= names.len();
+                // A file whose name is not UTF-8 is none of a package's.
+                Ok(names.into_iter().filter_map(|name| name.into_string().ok()).collect())
+            }
+            Err(error) if error.raw_os_error().is_some() => Err(error),
+            Err(_) => {
+                self.names = 0;
+                Err(io::Error::other(format!("more than {MAX_NAMES} names would have to be looked at")))
+            }
+        }
+    }
+}
