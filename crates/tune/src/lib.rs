@@ -12,6 +12,7 @@
 //! - [`plan`]: requests resolved against the machine, in order: as a diff, as shell lines, as JSON.
 //! - [`services`]: the configuration of known servers, changed with their own checker, restart and liveness.
 //! - [`units`]: units of systemd whose program runs in several instances.
+//! - `changed.rs`: what differs between two texts of a file, to be shown or typed.
 //! - [`conflicts`]: other programs that write the same settings, and how to resolve that first.
 //! - [`mod@apply`], [`mod@undo`], [`journal`]: carry a plan out, take it back, and the record that survives a crash.
 //!   `restore.rs`: the restoring that undo and a failed apply share. `link_reset.rs`: what a change of channels loses.
@@ -28,6 +29,7 @@
 pub mod adopt;
 pub mod apply;
 mod bytes;
+mod changed;
 pub mod confirm;
 pub mod conflicts;
 mod context;

@@ -25,6 +25,7 @@ pub use request::SettingRequest;
 pub use resolve::Consent;
 pub(crate) use resolve::is_incomplete;
 
+use crate::changed::{digest, shown};
 use crate::machine::Refusal;
 use crate::settings::{Cost, Scope, Setting, Value, WrongName, WrongValue};
 
@@ -197,6 +198,21 @@ struct Entry {
     reason: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     about: Option<About>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    file: Option<FileEdit>,
+}
+
+/// What changes in a file. It has no `from` and `to`: the file may have secrets.
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
+struct FileEdit {
+    /// The lines that change, as a unified diff without context; of each, only the key and value that change.
+    diff: String,
+    /// SHA-256 of its text; none if it does not exist.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    old_sha256: Option<String>,
+    /// SHA-256 of its new text; none if it is removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    new_sha256: Option<String>,
 }
 
 /// Details of a setting, for the reader of a plan.
@@ -216,7 +232,30 @@ impl Change {
     /// The equivalent shell command.
     #[must_use]
     pub fn shell(&self) -> String {
-        self.irq.map_or_else(|| self.setting.shell(&self.to), |irq| Setting::Irq(irq).shell(&self.to))
+        match self.irq {
+            Some(irq) => Setting::Irq(irq).shell(&self.to),
+            None => self.setting.shell_from(self.from.as_ref(), &self.to),
+        }
+    }
+
+    /// The lines of a file that it changes; empty for other changes.
+    fn lines(&self) -> String {
+        let text = |value: &Value| match value {
+            Value::File(text) => Some(text.clone().unwrap_or_default()),
+            _ => None,
+        };
+        let old = self.from.as_ref().map_or(Some(String::new()), text);
+        old.zip(text(&self.to)).map_or_else(String::new, |(old, new)| shown(&old, &new))
+    }
+
+    /// What it changes in a file; `None` for other changes.
+    fn file(&self) -> Option<FileEdit> {
+        let Value::File(to) = &self.to else { return None };
+        let old = match &self.from {
+            Some(Value::File(Some(old))) => Some(digest(old)),
+            _ => None,
+        };
+        Some(FileEdit { diff: self.lines(), old_sha256: old, new_sha256: to.as_deref().map(digest) })
     }
 
     fn entry(&self) -> Entry {
@@ -228,12 +267,15 @@ impl Change {
             lasts: self.setting.lasts().map(str::to_owned),
             shell: self.shell(),
         };
+        let file = self.file();
+        let value = |value: &Value| Setting::encode(value).filter(|_| file.is_none());
         Entry {
             setting: self.setting.to_string(),
-            from: self.from.as_ref().and_then(Setting::encode),
-            to: Setting::encode(&self.to),
+            from: self.from.as_ref().and_then(value),
+            to: value(&self.to),
             reason: self.reason.clone(),
             about: Some(about),
+            file,
         }
     }
 }
@@ -272,6 +314,7 @@ impl Plan {
             to: Setting::encode(value),
             reason: String::new(),
             about: None,
+            file: None,
         });
         Document {
             schema: SCHEMA.to_owned(),

@@ -17,6 +17,7 @@
 //! A server that reads with one thread can be restarted in several instances (`multiplied.rs`); what must differ between those
 //! is in `instances.rs`.
 
+mod advisory;
 mod arguments;
 mod check;
 mod config;
@@ -51,6 +52,7 @@ use config::Config;
 use credentials::Credentials;
 use reader::Reader;
 
+pub use advisory::Advisory;
 pub use edit::FileChange;
 pub use instances::{Instances, account};
 pub use knob::{Knob, Origin, Proposal};

@@ -83,7 +83,7 @@ pub(crate) use name::{CONFIG, RESTART};
 pub use row::{
     Access, Cost, Extra, Keeps, Limit, OnReset, PartKind, Phase, Row, Scope, Shell, Target, ValueKind,
 };
-pub(crate) use shell::quoted;
+pub use shell::{comment, quoted};
 pub(crate) use value::NONE;
 pub use value::{Table, Value, WrongValue};
 

@@ -80,6 +80,12 @@ impl Groups {
             let Ok(service) = services::recognise(server.pid) else { continue };
             self.multiply(target, &service, config);
             let all = service.proposals(service.cpus.len().max(1), Some(interface));
+            let (exposing, all): (Vec<Proposal>, Vec<Proposal>) =
+                all.into_iter().partition(|one| !config.allow.security && one.exposes().is_some());
+            self.left_out.extend(exposing.iter().map(|one| LeftOut {
+                name: one.id(),
+                reason: format!("{}; --allow security tries it", one.exposes().unwrap_or_default()),
+            }));
             let (uncertain, settled): (Vec<Proposal>, Vec<Proposal>) =
                 all.into_iter().partition(|proposal| proposal.uncertain);
             let mut variants = Vec::new();

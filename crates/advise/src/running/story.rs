@@ -3,7 +3,11 @@
 use udpath_load::plan::Arrivals;
 use udpath_load::result::Counts;
 
+use udpath_tune::Value;
+use udpath_tune::settings::{Setting, quoted};
+
 use super::bed::{AS_FOUND, RunningBed};
+use super::groups::Prepared;
 use super::{LoadConfig, RunningConfig, Start, Traffic};
 use crate::diagnosis::Diagnosis;
 use crate::machine::{facts, line_rate_10g, mean_size, wire_bytes};
@@ -43,7 +47,7 @@ pub(super) fn result(
             // As requested: threads and sockets by their port, a configuration by its knobs, so that they hold after a
             // restart.
             settings: prepared.group.requests.clone(),
-            shell: prepared.values.iter().map(|(setting, value)| setting.shell(value)).collect(),
+            shell: shell(prepared, config.restart.as_deref()),
             contribution: found.races.iter().find(without).and_then(|race| race.ratio).map(inverse),
         }
     };
@@ -81,6 +85,17 @@ pub(super) fn result(
             refused_trials: bed.refused.0,
         }),
     }
+}
+
+/// What sets a group. Files of a configuration have secrets, and are asked for by their knobs, with the restart.
+fn shell(prepared: &Prepared, restart: Option<&str>) -> Vec<String> {
+    let is_file = |(setting, _): &&(Setting, Value)| matches!(setting, Setting::Config(_));
+    if !prepared.values.iter().any(|value| is_file(&value)) {
+        return prepared.values.iter().map(|(setting, value)| setting.shell(value)).collect();
+    }
+    let set: String = prepared.group.requests.iter().map(|request| format!(" --set {request}")).collect();
+    let restart = restart.map_or_else(String::new, |restart| format!(" --restart {}", quoted(restart)));
+    vec![format!("udpath apply{set}{restart} --allow config --allow restart")]
 }
 
 /// Of each race, whether its second side did not lose under the other load right after it.

@@ -58,7 +58,9 @@ fn make(args: &Args) -> Done {
     let lock = journal.lock()?;
     settings::warn_of_unreadable(&journal)?;
     let Wanted { mut plan, services: wanted } = settings::plan(&args.changes, &machine)?;
-    services::permitted(&plan, &settings::consent(&args.changes))?;
+    let consent = settings::consent(&args.changes);
+    services::permitted(&plan, &consent)?;
+    wanted.iter().try_for_each(|prepared| prepared.permitted(&consent))?;
     let folder =
         std::path::absolute(&args.common.journal.state).context("cannot make the journal's path absolute")?;
     if let Some(id) = args.adopt {

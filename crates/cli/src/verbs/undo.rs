@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use udpath_report::{to_pretty_json, undone_sentence};
 use udpath_tune::journal::{JournalError, Line, setting};
+use udpath_tune::settings::comment;
 use udpath_tune::undo::{UndoError, Undone};
 use udpath_tune::{Journal, Live, Machine, Setting, Value};
 
@@ -120,28 +121,33 @@ fn print(journal: &Journal, id: Option<u64>) -> Done {
         match line {
             Line::Intent(intent) => changes.push((
                 &intent.setting,
-                &intent.old,
-                format!("was set to {}", intent.new.as_deref().unwrap_or("a file")),
+                (&intent.old, Some(&intent.new)),
+                was_set(&intent.setting, intent.new.as_deref()),
             )),
             Line::Kept(line) => {
-                kept.push((&line.setting, &line.old, "may have been lost by a reset".to_owned()));
+                kept.push((&line.setting, (&line.old, None), "may have been lost by a reset".to_owned()));
             }
             _ => {}
         }
     }
     changes.reverse();
     let machine = Live::new();
-    let shell = |setting: &Setting, value: &Value| match machine.irq(setting) {
-        Ok(irq) => Setting::Irq(irq).shell(value),
-        Err(_) => setting.shell(value),
+    let shell = |setting: &Setting, from: Option<&Value>, to: &Value| match machine.irq(setting) {
+        Ok(irq) => Setting::Irq(irq).shell(to),
+        Err(_) => setting.shell_from(from, to),
     };
     let mut text = String::new();
-    for (name, old, why) in changes.into_iter().chain(kept) {
-        let parsed =
-            setting(name).ok().and_then(|setting| Some((setting.decode(old.as_deref()).ok()?, setting)));
-        let line =
-            parsed.map_or(format!("# unknown setting: {name}"), |(value, setting)| shell(&setting, &value));
-        text.push_str(&format!("# {name}: {}\n{line}\n", why.lines().next().unwrap_or_default()));
+    for (name, (old, new), why) in changes.into_iter().chain(kept) {
+        let parsed = setting(name).ok().and_then(|setting| {
+            let new = new.and_then(|new| setting.decode(new.as_deref()).ok());
+            Some((setting.decode(old.as_deref()).ok()?, new, setting))
+        });
+        let line = match parsed {
+            None => comment(&format!("unknown setting: {name}")),
+            Some((old, new, setting)) => shell(&setting, new.as_ref(), &old),
+        };
+        let why = comment(&format!("{name}: {}", why.lines().next().unwrap_or_default()));
+        text.push_str(&format!("{why}\n{line}\n"));
     }
     match (text.is_empty(), damage) {
         (true, Some(damage)) => {
@@ -152,5 +158,14 @@ fn print(journal: &Journal, id: Option<u64>) -> Done {
             damage.iter().for_each(|damage| eprintln!("udpath: warning: {damage}"));
             terminal::print(&text)
         }
+    }
+}
+
+/// What a setting was set to; of a file only that, since it may have secrets.
+fn was_set(name: &str, to: Option<&str>) -> String {
+    let is_file = setting(name).is_ok_and(|setting| matches!(setting, Setting::File(_) | Setting::Config(_)));
+    match to.filter(|_| !is_file) {
+        Some(to) => format!("was set to {to}"),
+        None => "was set to a file".to_owned(),
     }
 }

@@ -30,6 +30,9 @@ pub fn text(prepared: &Prepared, style: &Style) -> String {
     for proposal in chosen {
         let conditions = if proposal.uncertain { "; try it before you keep it" } else { "" };
         text += &format!("{}: {}; risk: {}{conditions}\n", proposal.id(), proposal.effect, proposal.risk);
+        if let Some(exposes) = proposal.exposes() {
+            text += &format!("warning: {exposes}; apply needs --allow security\n");
+        }
     }
     if prepared.proposals.is_empty() {
         text += "nothing to propose\n";

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::{Change, Plan};
-use crate::settings::{Phase, Setting, Value};
+use crate::settings::{Phase, Setting, comment};
 
 impl Plan {
     /// Current and new values, one change after the other; settings that need no change at the end.
@@ -49,7 +49,7 @@ impl Plan {
             let from = change.from.as_ref().filter(|from| from.is_reported());
             let was = from.map_or(String::new(), |from| format!(", was {from:#}"));
             let why = if change.reason.is_empty() { String::new() } else { format!(": {}", change.reason) };
-            let _ = writeln!(text, "# {}{was}{}", change.setting, why.replace('\n', " "));
+            let _ = writeln!(text, "{}", comment(&format!("{}{was}{why}", change.setting)));
             let _ = writeln!(text, "{}", change.shell());
         }
         text
@@ -74,19 +74,9 @@ pub fn lasting<'a>(settings: impl Iterator<Item = &'a Setting>) -> Vec<String> {
     by.into_iter().map(line).collect()
 }
 
-/// Lines of context around those that a change of a file changes.
-const CONTEXT: usize = 1;
-
-/// The lines that a change of a server's configuration changes, as a unified diff; empty for other changes.
+/// The lines that a change of a server's configuration changes; empty for other changes.
 fn lines(change: &Change) -> String {
-    let (Setting::Config(_), Some(Value::File(from)), Value::File(to)) =
-        (&change.setting, &change.from, &change.to)
-    else {
-        return String::new();
-    };
-    let (from, to) = (from.as_deref().unwrap_or_default(), to.as_deref().unwrap_or_default());
-    let diff = similar::TextDiff::from_lines(from, to).unified_diff().context_radius(CONTEXT).to_string();
-    diff.lines().map(|line| format!("    {line}").trim_end().to_owned() + "\n").collect()
+    change.lines().lines().map(|line| format!("    {line}").trim_end().to_owned() + "\n").collect()
 }
 
 fn before(change: &Change) -> String {

@@ -47,7 +47,7 @@ impl SettingRequest {
     }
 
     fn of_entry(entry: Entry) -> Result<Self, PlanError> {
-        let Entry { setting: name, from, to, reason, about: _ } = entry;
+        let Entry { setting: name, from, to, reason, about: _, file: _ } = entry;
         if name.starts_with(CONFIG) || name.starts_with(RESTART) {
             return Err(PlanError::Json(format!(
                 "{name:?} is taken from no file: ask for it by --service or --set service:PORT:KNOB=VALUE"

@@ -115,7 +115,7 @@ impl Config {
             }
             match reader.text(&name) {
                 Ok(text) => self.take(reader, &name, text, folder, seen, depth + 1),
-                Err(cause) => self.unread.push(format!("{name}: {cause}")),
+                Err(cause) => self.unread.push(format!("{}: {cause}", name.replace(char::is_control, "?"))),
             }
         }
     }

@@ -1,5 +1,6 @@
 //! The knobs of a running server, and what its authors' guide would make of them.
 
+use super::advisory::Advisory;
 use super::config::{Config, File, Found};
 use super::edit::Edit;
 use super::format::Format;
@@ -51,6 +52,8 @@ pub struct Proposal {
     pub uncertain: bool,
     /// The packet filter sees none of the server's datagrams any more.
     pub bypasses_packet_filter: bool,
+    /// What it exposes further than now, as far as the installed version does not mend it.
+    pub advisories: Vec<&'static Advisory>,
     pub(super) edits: Vec<Edit>,
 }
 
@@ -59,6 +62,13 @@ impl Proposal {
     #[must_use]
     pub fn id(&self) -> String {
         format!("{}={}", self.knob, self.value)
+    }
+
+    /// What it exposes further than now, as a sentence; `None`: nothing that is known.
+    #[must_use]
+    pub fn exposes(&self) -> Option<String> {
+        let all: Vec<String> = self.advisories.iter().map(ToString::to_string).collect();
+        (!all.is_empty()).then(|| format!("{} raises exposure to {}", self.id(), all.join("; ")))
     }
 }
 
@@ -139,8 +149,25 @@ impl Service {
             risk: &knob.risk,
             uncertain: knob.uncertain,
             bypasses_packet_filter: knob.bypasses_packet_filter,
+            advisories: self.advisories(knob, value),
             edits,
         })
+    }
+
+    /// The advisories that a larger value is about, if it is larger than one in effect.
+    fn advisories(&self, knob: &'static KnobProfile, wanted: &str) -> Vec<&'static Advisory> {
+        let number = |text: &str| match text {
+            // The default of one for each CPU.
+            "cpus" => u64::try_from(self.cpus.len()).ok(),
+            text => knob.kind.number(text),
+        };
+        let now = |place: Place<'_>| number(place.found.map_or(&knob.default, |found| value(knob, found)));
+        let larger = |now: Option<u64>| number(wanted).is_none_or(|new| now.is_none_or(|now| new > now));
+        let version = self.version.as_deref();
+        match self.places(knob).into_iter().any(|place| larger(now(place))) {
+            true => knob.advisories.iter().filter(|advisory| !advisory.is_mended_in(version)).collect(),
+            false => Vec::new(),
+        }
     }
 
     fn proposal(&self, knob: &'static KnobProfile, here: &Here) -> Option<Proposal> {

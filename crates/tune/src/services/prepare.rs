@@ -26,6 +26,8 @@ const RUN_IN_INSTANCES: &str = "each instance has a thread that reads";
 const CONFIG: &str = "config";
 /// Allows a server to be restarted.
 const RESTART: &str = "restart";
+/// Allows a knob to be set in spite of an advisory about it.
+const SECURITY: &str = "security";
 /// How long the running server may take to answer before anything is changed. Loaded servers answer in milliseconds.
 const ANSWERS: Duration = Duration::from_secs(3);
 
@@ -205,14 +207,13 @@ impl Prepared {
         if self.files.is_empty() && in_restart.is_none() {
             return multiplied.into_iter().collect();
         }
-        let ids: Vec<String> = self.proposals.iter().map(Proposal::id).collect();
         let path = |path: &str| self.service.real(path).unwrap_or_else(|| self.service.here(path));
         let file = |file: &FileChange| Change {
             setting: Setting::Config(path(&file.path)),
             from: Some(Value::File(file.old.clone())),
             to: Value::File(Some(file.new.clone())),
             irq: None,
-            reason: format!("{}: {}", self.service.profile.name, ids.join(", ")),
+            reason: self.reason(),
         };
         let restart = self.restart.iter().map(|restart| Change {
             setting: Setting::Restart(restart.clone()),
@@ -226,6 +227,26 @@ impl Prepared {
             },
         });
         self.files.iter().map(file).chain(restart).chain(multiplied).collect()
+    }
+
+    /// What is set, and what that exposes.
+    fn reason(&self) -> String {
+        let ids: Vec<String> = self.proposals.iter().map(Proposal::id).collect();
+        let set = format!("{}: {}", self.service.profile.name, ids.join(", "));
+        let exposed = self.proposals.iter().filter_map(Proposal::exposes);
+        [set].into_iter().chain(exposed).collect::<Vec<_>>().join("; ")
+    }
+
+    /// Whether the caller has allowed what its proposals expose.
+    ///
+    /// # Errors
+    /// The consent that is missing.
+    pub fn permitted(&self, consent: &Consent) -> Result<(), ServiceError> {
+        let exposes = self.proposals.iter().filter(|_| !self.files.is_empty()).find_map(Proposal::exposes);
+        match exposes.filter(|_| !consent.insecure.contains(SECURITY)) {
+            Some(what) => Err(ServiceError::Consent { what, consent: SECURITY }),
+            None => Ok(()),
+        }
     }
 
     /// The change of a unit that makes systemd run it in instances.

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
+use super::advisory::Advisory;
 use super::format::Format;
 use crate::bytes::{bytes, count};
 
@@ -165,6 +166,9 @@ pub(super) struct KnobProfile {
     /// The packet filter sees none of the server's datagrams any more: that lowers security where there is one.
     #[serde(default)]
     pub(super) bypasses_packet_filter: bool,
+    /// What a larger value exposes.
+    #[serde(default, rename = "advisory")]
+    pub(super) advisories: Vec<Advisory>,
     /// Only sections with such a line count, and all of them are set.
     pub(super) only: Option<Only>,
     /// What it is.

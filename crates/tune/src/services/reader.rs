@@ -73,6 +73,10 @@ impl Reader {
     /// # Errors
     /// It cannot be read, is not a file of text on a disk, or there have been too many bytes.
     pub(super) fn text(&mut self, path: &str) -> io::Result<String> {
+        // Such a name would be a line of its own in what is printed.
+        if path.contains(char::is_control) {
+            return Err(io::Error::other("its name has control characters"));
+        }
         if self.bytes == 0 {
             return Err(io::Error::other(format!("more than {MAX_BYTES} bytes in all")));
         }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::*;
+use crate::plan::Consent;
 
 /// A server with the files of its package, as if it ran with these arguments.
 fn service(name: &str, arguments: &str) -> Service {
@@ -243,4 +244,27 @@ fn arguments_in_a_variable_are_read_and_nothing_is_proposed() {
     let (_root, service) = with("nfcapd", path, "-p 2055", "-p 2055 -B 131072");
     assert_eq!(service.knobs()[0].value.as_deref(), Some("131072"));
     assert_eq!(ids(&service.proposals(4, None)), [""; 0]);
+}
+
+#[test]
+fn a_knob_with_an_advisory_needs_consent_below_the_version_that_mends_it() {
+    let raised = |value: &str| {
+        let service = Service { version: Some("1.17.1-2+deb12u4".into()), ..service("unbound", "unbound") };
+        let proposals = vec![service.propose("num-threads", value).unwrap()];
+        service.prepare(proposals, Some("true")).unwrap()
+    };
+    let allow = |name: &str| Consent { insecure: [name.to_owned()].into(), ..Consent::default() };
+    let more = raised("4");
+    let said = more.permitted(&allow("config")).unwrap_err().to_string();
+    for part in
+        ["num-threads=4", "CVE-2026-50252", "cache poisoning", "no version is known", "--allow security"]
+    {
+        assert!(said.contains(part), "{said}");
+    }
+    assert!(more.changes()[0].reason.contains("CVE-2026-50252"), "{:?}", more.changes()[0]);
+    assert!(more.permitted(&allow("security")).is_ok());
+    // As many as now expose nothing further; nor does any other knob.
+    assert!(raised("1").permitted(&Consent::default()).is_ok());
+    let nsd = service("nsd", "nsd");
+    assert!(nsd.proposals(4, None).iter().all(|proposal| proposal.exposes().is_none()));
 }

@@ -3,6 +3,7 @@
 use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Shell, ValueKind};
 use super::shell::quoted;
 use super::{Setting, Value};
+use crate::changed::printed;
 
 /// A whole file.
 pub(super) static FILE: Row = Row {
@@ -26,10 +27,7 @@ pub(super) static FILE: Row = Row {
 /// The command that gives a file this text, or removes it.
 pub(super) fn shell(path: &str, value: &Value) -> String {
     match value {
-        Value::File(Some(text)) => {
-            let ends = if text.ends_with('\n') { "" } else { "\n" };
-            format!("cat > {} <<'UDPATH'\n{text}{ends}UDPATH", quoted(path))
-        }
+        Value::File(Some(text)) => format!("{} > {}", printed(text), quoted(path)),
         _ => format!("rm -f {}", quoted(path)),
     }
 }

@@ -2,8 +2,20 @@
 
 use super::row::Shell;
 use super::{Setting, Value};
+use crate::changed::spliced;
 
 impl Setting {
+    /// The command that sets it to `to` where it is `from`. Of a file of somebody else, it has only what changes.
+    #[must_use]
+    pub fn shell_from(&self, from: Option<&Value>, to: &Value) -> String {
+        match (self, from, to) {
+            (Self::Config(path), Some(Value::File(Some(old))), Value::File(Some(new))) => {
+                spliced(path, old, new)
+            }
+            _ => self.shell(to),
+        }
+    }
+
     /// The command that sets it to `value`.
     #[must_use]
     pub fn shell(&self, value: &Value) -> String {
@@ -14,13 +26,20 @@ impl Setting {
                 let text = place.form.write(value).unwrap_or_else(|| value.to_string());
                 format!("echo {} > {}", quoted(&text), quoted(&place.path))
             }
-            (Shell::Echo, None) => format!("# {self}={value}"),
+            (Shell::Echo, None) => comment(&format!("{self}={value}")),
         }
     }
 }
 
+/// A comment of the shell: one line, whatever is in it.
+#[must_use]
+pub fn comment(text: &str) -> String {
+    format!("# {}", text.replace(char::is_control, " "))
+}
+
 /// A word quoted for the shell.
-pub(crate) fn quoted(text: &str) -> String {
+#[must_use]
+pub fn quoted(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./,:=+@%".contains(&byte);
     if !text.is_empty() && text.bytes().all(plain) {
         return text.to_owned();

@@ -1,0 +1,202 @@
+//! What differs between two texts of a file, and no more of them: a configuration has secrets beside what udpath changes.
+//!
+//! ```text
+//!  old, new ─▸ pieces ── shown     the changed lines, and of these only the key and value that change; the rest is an ellipsis
+//!                    └── spliced   a shell command that replaces just these bytes, if the file is still the old one
+//! ```
+
+use std::fmt::Write as _;
+use std::ops::Range;
+
+use sha2::{Digest, Sha256};
+use similar::{Algorithm, DiffOp, capture_diff_slices};
+
+use crate::settings::quoted;
+
+/// Stands for what is not shown of a line.
+const ELLIPSIS: &str = "…";
+
+/// A place where the texts differ.
+#[derive(Debug, PartialEq, Eq)]
+struct Piece {
+    /// Bytes of the old text.
+    at: Range<usize>,
+    /// What is there in the new one.
+    text: String,
+    /// Lines of the old text, from 0, and what is shown of them.
+    removed: (usize, Vec<String>),
+    /// The same of the new one.
+    added: (usize, Vec<String>),
+}
+
+/// The SHA-256 of a text, as sha256sum(1) prints it.
+pub(crate) fn digest(text: &str) -> String {
+    Sha256::digest(text).iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+/// The lines that change, as a unified diff without context. Of a line, only the key and value that change are shown.
+pub(crate) fn shown(old: &str, new: &str) -> String {
+    let mut text = String::new();
+    for Piece { removed, added, .. } in pieces(old, new) {
+        // As diff(1) numbers them: where there is no line, the one before.
+        let range = |(first, lines): &(usize, Vec<String>)| match lines.len() {
+            0 => format!("{first},0"),
+            1 => format!("{}", first + 1),
+            count => format!("{},{count}", first + 1),
+        };
+        let _ = writeln!(text, "@@ -{} +{} @@", range(&removed), range(&added));
+        for (sign, lines) in [('-', &removed.1), ('+', &added.1)] {
+            for line in lines {
+                let line: String =
+                    line.chars().map(|one| if one.is_control() && one != '\t' { '?' } else { one }).collect();
+                let _ = writeln!(text, "{sign}{line}");
+            }
+        }
+    }
+    text
+}
+
+/// A shell command that makes the new text of the old one, byte for byte; it fails, and changes nothing, if the file has another
+/// text. Owner, mode and other names of the file stay.
+pub(crate) fn spliced(path: &str, old: &str, new: &str) -> String {
+    let file = quoted(path);
+    let (mut parts, mut from) = (String::new(), 0);
+    let kept = |range: Range<usize>| match range.len() {
+        0 => String::new(),
+        count => format!("tail -c +{} {file} | head -c {count}; ", range.start + 1),
+    };
+    for Piece { at, text, .. } in pieces(old, new) {
+        parts += &kept(from..at.start);
+        if !text.is_empty() {
+            let _ = write!(parts, "{}; ", printed(&text));
+        }
+        from = at.end;
+    }
+    parts += &kept(from..old.len());
+    format!(
+        "sha256sum < {file} | grep -q '^{} ' && udpath_new=$(mktemp) && {{ :; {parts}}} > \"$udpath_new\" && \
+         cat \"$udpath_new\" > {file} && rm \"$udpath_new\"",
+        digest(old)
+    )
+}
+
+/// A command of the shell that prints exactly this text, whatever is in it. Of control characters only tab and newline stand as
+/// they are, so that showing the command does nothing to a terminal.
+pub(crate) fn printed(text: &str) -> String {
+    let plain = |letter: char| !letter.is_control() || matches!(letter, '\n' | '\t');
+    if text.chars().all(plain) {
+        return format!("printf %s {}", quoted(text));
+    }
+    let mut format = String::new();
+    for letter in text.chars() {
+        match letter {
+            '%' => format += "%%",
+            '\\' => format += "\\\\",
+            letter if plain(letter) => format.push(letter),
+            letter => {
+                for byte in letter.encode_utf8(&mut [0; 4]).bytes() {
+                    let _ = write!(format, "\\{byte:03o}");
+                }
+            }
+        }
+    }
+    format!("printf {}", quoted(&format))
+}
+
+fn pieces(old: &str, new: &str) -> Vec<Piece> {
+    // Without line ends, so that a last line without one is the same as with one; joined by them, they are the text.
+    let (before, after): (Vec<&str>, Vec<&str>) = (old.split('\n').collect(), new.split('\n').collect());
+    let mut starts = vec![0];
+    starts.extend(before.iter().scan(0, |at, line| {
+        *at += line.len() + 1;
+        Some(*at)
+    }));
+    let mut pieces = Vec::new();
+    for change in capture_diff_slices(Algorithm::Myers, &before, &after) {
+        if matches!(change, DiffOp::Equal { .. }) {
+            continue;
+        }
+        let (from, to) = (change.old_range(), change.new_range());
+        let both = from.len().min(to.len());
+        for (line, other) in from.clone().zip(to.clone()) {
+            pieces.push(within(starts[line], (line, before[line]), (other, after[other])));
+        }
+        let (from, to) = (from.start + both..from.end, to.start + both..to.end);
+        if !to.is_empty() {
+            let lines: Vec<String> = after[to.clone()].iter().map(ToString::to_string).collect();
+            let (at, text) = match starts[from.start] {
+                at if at <= old.len() => (at, lines.join("\n") + "\n"),
+                _ => (old.len(), format!("\n{}", lines.join("\n"))),
+            };
+            // The text ends with a newline, not with an empty line.
+            let shown = lines
+                .iter()
+                .enumerate()
+                .filter(|(at, line)| to.start + at + 1 < after.len() || !line.is_empty());
+            let added = (to.start, shown.map(|(_, line)| line.clone()).collect());
+            pieces.push(Piece { at: at..at, text, removed: (from.start, Vec::new()), added });
+        }
+        if !from.is_empty() {
+            let at = match starts[from.end] {
+                end if end <= old.len() => starts[from.start]..end,
+                // The last lines, with the newline before them.
+                _ => starts[from.start].saturating_sub(1)..old.len(),
+            };
+            // Lines that udpath wrote when something is undone; whose they are is not known here.
+            let removed = (from.start, vec![ELLIPSIS.to_owned(); from.len()]);
+            pieces.push(Piece { at, text: String::new(), removed, added: (to.start, Vec::new()) });
+        }
+    }
+    pieces
+}
+
+/// What differs between two lines that stand for each other; the old one begins at `start`.
+fn within(start: usize, (number, old): (usize, &str), (other, new): (usize, &str)) -> Piece {
+    let same = |one: &str, two: &str| {
+        let pairs = one.char_indices().zip(two.chars());
+        pairs.take_while(|((_, a), b)| a == b).last().map_or(0, |((at, a), _)| at + a.len_utf8())
+    };
+    let head = same(old, new);
+    let tail: usize = old[head..]
+        .chars()
+        .rev()
+        .zip(new[head..].chars().rev())
+        .take_while(|(a, b)| a == b)
+        .map(|(a, _)| a.len_utf8())
+        .sum();
+    let (removed, added) = (&old[head..old.len() - tail], &new[head..new.len() - tail]);
+    let (text, at) = (added.to_owned(), start + head..start + old.len() - tail);
+    // More keys and values on a line: nothing of it is replaced.
+    let more = |one: &str, other: &str| one.is_empty() && other.starts_with(char::is_whitespace);
+    let inserted = more(removed, added) || more(added, removed);
+    let (from, to) = if inserted { (head, tail) } else { statement(old, head, tail) };
+    let part = |line: &str| {
+        let (before, rest) = line.split_at(from);
+        let (middle, after) = rest.split_at(rest.len() - to);
+        let before = if before.trim().is_empty() { before } else { ELLIPSIS };
+        let known = |letter: char| letter.is_whitespace() || "\"';)".contains(letter);
+        let after = if after.chars().all(known) { after } else { ELLIPSIS };
+        format!("{before}{middle}{after}")
+    };
+    let line = |line: &str, changed: &str| match inserted && changed.is_empty() {
+        true => ELLIPSIS.to_owned(),
+        false => part(line),
+    };
+    let (removed, added) = (line(old, removed), line(new, added));
+    Piece { at, text, removed: (number, vec![removed]), added: (other, vec![added]) }
+}
+
+/// How many bytes at the beginning and at the end of a line are not the value that differs, nor its key.
+fn statement(line: &str, head: usize, tail: usize) -> (usize, usize) {
+    let word = |letter: char| letter.is_ascii_alphanumeric() || "_-.".contains(letter);
+    let between = |letter: char| letter.is_whitespace() || ":=\"'".contains(letter);
+    let before = line[..head].trim_end_matches(word).trim_end_matches(between).trim_end_matches(word);
+    let after = line[line.len() - tail..].trim_start_matches(word);
+    (before.len(), after.len())
+}
+
+#[cfg(test)]
+mod tests;
