@@ -37,7 +37,8 @@ pub(super) struct Daemon {
 impl Daemon {
     /// Starts it on the machine `server`, and waits until it has its socket.
     pub(super) fn start(lab: &Lab, kind: DaemonProgram) -> Result<Self> {
-        let daemon = Self { kind, folder: tempfile::tempdir().context("cannot create a folder")? };
+        // Only root can change anything there, as it must be for a configuration that root changes.
+        let daemon = Self { kind, folder: tempfile::tempdir_in("/run").context("cannot create a folder")? };
         let folder = daemon.folder.path().display().to_string();
         let put = |name: &str, text: &str| {
             fs::write(daemon.path(name), text).with_context(|| format!("cannot write {name}"))

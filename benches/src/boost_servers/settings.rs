@@ -111,7 +111,7 @@ impl Place<'_> {
         }
         if on {
             command.args(settings.iter().flat_map(|setting| ["--set", setting]));
-            command.args(["--allow", "config", "--allow", "restart", "--restart"]);
+            command.args(["--allow", "config", "--allow", "restart", "--allow", "security", "--restart"]);
             command.arg(self.daemon.path("restart"));
         }
         let output = command.stdin(Stdio::null()).output().context("cannot start udpath")?;

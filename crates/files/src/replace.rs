@@ -58,6 +58,24 @@ pub fn whole(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
     Ok(())
 }
 
+/// The same with this mode, user and group, whatever the old file has.
+///
+/// # Errors
+/// As [`whole`].
+pub fn owned(path: &Path, contents: &[u8], mode: u32, (user, group): (u32, u32)) -> io::Result<()> {
+    let place = Place::open(path)?;
+    place.old()?;
+    let mut new = New::create(&place)?;
+    new.file.write_all(contents)?;
+    fchown(&new.file, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))?;
+    // After the owner, whose change takes set-user-ID bits away.
+    fchmod(&new.file, Mode::from_raw_mode(mode))?;
+    new.file.sync_all()?;
+    new.rename()?;
+    place.sync();
+    Ok(())
+}
+
 /// Removes the file at `path`, and what a killed write of it left. Returns whether there was one.
 ///
 /// # Errors
@@ -314,7 +332,9 @@ mod tests {
             ("folder", "not a regular file"),
             ("x.conf", "2 names (hard links)"),
         ] {
-            for refused in [check(&at(name)), whole(&at(name), b"text", 0o644)] {
+            let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+            let owned = owned(&at(name), b"text", 0o644, own);
+            for refused in [check(&at(name)), whole(&at(name), b"text", 0o644), owned] {
                 let said = refused.unwrap_err().to_string();
                 assert!(said.contains(why), "{name}: {said}");
             }

@@ -2,6 +2,7 @@
 //! what is left when they are killed. Needs root.
 
 mod knot;
+mod strangers;
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
@@ -18,6 +19,9 @@ use crate::inside::udpath;
 /// How often an apply is killed, each time a little later.
 const KILLS: u64 = 8;
 
+/// A folder in which only root can change anything, as it must be for a configuration that root changes.
+const ROOTS: &str = "/run";
+
 /// nsd with a folder of drop-ins, and the script that restarts it.
 struct Nsd {
     folder: TempDir,
@@ -26,7 +30,7 @@ struct Nsd {
 
 impl Nsd {
     fn start(name: &str) -> Self {
-        let nsd = Self { folder: tempfile::tempdir().unwrap(), lab: client_and_server(name, 1) };
+        let nsd = Self { folder: tempfile::tempdir_in(ROOTS).unwrap(), lab: client_and_server(name, 1) };
         let here = nsd.folder.path().display().to_string();
         let conf = format!(
             "server:\n  ip-address: 127.0.0.1@5300\n  username: \"\"\n  database: \"\"\n  zonesdir: {here}\n  pidfile: \"\"\n  \

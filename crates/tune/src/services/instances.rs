@@ -11,12 +11,13 @@
 //! ```
 //! The original files are only read. What includes lead to is read where it is.
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::fs::{MetadataExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
+use udpath_files::replace;
 
 use super::ServiceError;
 use super::arguments::Arguments;
@@ -29,6 +30,9 @@ use super::reader::Reader;
 const PLACEHOLDERS: [&str; 3] = ["{n}", "{cpu}", "{folder}"];
 /// The accounts of this machine.
 const ACCOUNTS: &str = "/etc/passwd";
+/// Longest list of accounts that is read, bytes: some 100 per account. Lower: accounts of a large machine are not found.
+/// Higher: more memory.
+const MAX_ACCOUNTS: u64 = 16 << 20;
 
 /// A known server whose instances can share a port, and its command line.
 #[derive(Debug)]
@@ -228,12 +232,8 @@ impl Instances {
             }
         };
         let about = fs::metadata(&self.config_path)?;
-        // Readable for others only once it belongs to whom the original does: it may have secrets.
-        fs::write(&file, "")?;
-        fs::set_permissions(&file, Permissions::from_mode(0o600))?;
-        fs::write(&file, text)?;
-        chown(&file, Some(about.uid()), Some(about.gid()))?;
-        fs::set_permissions(&file, Permissions::from_mode(about.mode() & 0o7777))?;
+        // It may have secrets, and the folder may belong to the server's user from an earlier start.
+        replace::owned(&file, text.as_bytes(), about.mode() & 0o7777, (about.uid(), about.gid()))?;
         if let Some((user, group)) = self.profile.instances.user.as_deref().and_then(account) {
             chown(folder, Some(user), Some(group))?;
         }
@@ -292,7 +292,7 @@ fn set_option(command: &mut Vec<String>, names: &[String], value: &str) {
 /// User and group of an account of this machine.
 #[must_use]
 pub fn account(name: &str) -> Option<(u32, u32)> {
-    let list = fs::read_to_string(ACCOUNTS).ok()?;
+    let list = udpath_files::text(ACCOUNTS, MAX_ACCOUNTS).ok()?;
     list.lines().find_map(|line| {
         let mut fields = line.split(':');
         (fields.next()? == name).then_some(())?;
@@ -301,118 +301,4 @@ pub fn account(name: &str) -> Option<(u32, u32)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn words(line: &str) -> Vec<String> {
-        line.split(' ').map(str::to_owned).collect()
-    }
-
-    #[test]
-    fn an_option_is_replaced_in_every_form_or_added() {
-        let names = ["-c".to_owned(), "--config".to_owned()];
-        for (line, after) in [
-            ("s -x -c /a", "s -x -c /b"),
-            ("s -c/a -d", "s -c/b -d"),
-            ("s --config=/a", "s --config=/b"),
-            ("s --config /a", "s --config /b"),
-            ("s -d", "s -c /b -d"),
-            ("s", "s -c /b"),
-        ] {
-            let mut command = words(line);
-            set_option(&mut command, &names, "/b");
-            assert_eq!(command, words(after), "{line}");
-        }
-    }
-
-    #[test]
-    fn what_has_state_to_share_is_refused_with_the_reason() {
-        for (line, says) in [
-            ("/usr/sbin/nsd -d", "set server-count"),
-            ("knotd", "locks its databases"),
-            ("/usr/bin/turnserver", "allocation"),
-            ("chronyd -d", "start it with -x: only one process may set the clock"),
-            ("chronyd -x", "start it with -d or -n"),
-            ("rsyslogd -i /x", "start it with -n"),
-            ("nfcapd -D -w /flows/{n}", "start it without -D: it must stay in the foreground"),
-            ("nfcapd -w /flows -p 2055", "as in -w /var/cache/nfdump/{n}"),
-            ("nfcapd -w/flows/{n} -P /run/nfcapd.pid", "as in -P {folder}/nfcapd.pid"),
-        ] {
-            let error = Instances::of_command(&words(line)).unwrap_err().to_string();
-            assert!(error.contains("cannot be multiplied") && error.contains(says), "{line}: {error}");
-        }
-        for line in ["python3 server.py", "", "/opt/nsd/other"] {
-            assert!(Instances::of_command(&words(line)).unwrap().is_none(), "{line}");
-        }
-        let chrony = Profile::named("chrony").unwrap();
-        let clock = Instances::of_text(chrony, &["chronyd"], "allow\nrefclock PHC /dev/ptp0\n");
-        let error = clock.check_lines(&chrony.instances).unwrap_err().to_string();
-        assert!(error.contains("line 2"), "{error}");
-        let rsyslog = Profile::named("rsyslog").unwrap();
-        for (text, refused) in [
-            ("module(load=\"imuxsock\")\n", true),
-            ("module(load=\"imudp\")\ninput(type=\"imudp\" port=\"514\")\n", false),
-        ] {
-            let instances = Instances::of_text(rsyslog, &["rsyslogd"], text);
-            assert_eq!(instances.check_lines(&rsyslog.instances).is_err(), refused, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_server_without_a_configuration_file_has_its_arguments() {
-        for (line, ports) in [("nfcapd -w /flows/{n}", 9995), ("/opt/nfcapd -p 2055 -w /flows/{n}", 2055)] {
-            let instances = Instances::of_command(&words(line)).unwrap().unwrap();
-            assert_eq!(instances.ports(), [ports]);
-            assert_eq!(instances.prepare(2, Path::new("/nonexistent")).unwrap(), words(line));
-        }
-    }
-
-    #[test]
-    fn each_instance_has_a_configuration_and_the_original_is_untouched() {
-        let root = tempfile::tempdir().unwrap();
-        let original = root.path().join("server.conf");
-        let text = "port 11123\npidfile /run/chrony/chronyd.pid";
-        fs::write(&original, text).unwrap();
-        fs::set_permissions(&original, Permissions::from_mode(0o640)).unwrap();
-        let command = words(&format!("chronyd -x -d -f {}", original.display()));
-        let instances = Instances::of_command(&command).unwrap().unwrap();
-        assert_eq!((instances.server(), instances.ports()), ("chrony", vec![11123]));
-        let folder = root.path().join("2");
-        fs::create_dir(&folder).unwrap();
-        let command = instances.prepare(2, &folder).unwrap();
-        let copy = folder.join("server.conf");
-        assert_eq!(command, words(&format!("chronyd -x -d -f {}", copy.display())));
-        let lines = fs::read_to_string(&copy).unwrap();
-        // The last line of a key is the one that counts.
-        assert!(
-            lines.starts_with(text)
-                && lines.contains(&format!("\npidfile {}/chronyd.pid\n", folder.display()))
-        );
-        assert_eq!(fs::metadata(&copy).unwrap().mode() & 0o777, 0o640);
-        assert_eq!(fs::read_to_string(&original).unwrap(), text);
-    }
-
-    #[test]
-    fn a_folder_is_copied_as_links_around_the_main_file() {
-        let root = tempfile::tempdir().unwrap();
-        let raddb = root.path().join("raddb");
-        fs::create_dir_all(raddb.join("mods-enabled")).unwrap();
-        fs::write(raddb.join("users"), "bob").unwrap();
-        fs::write(raddb.join("radiusd.conf"), "run_dir = ${localstatedir}/run\nlog {\n\tpidfile = x\n}\n")
-            .unwrap();
-        let command = words(&format!("freeradius -f -d {}", raddb.display()));
-        let instances = Instances::of_command(&command).unwrap().unwrap();
-        assert!(instances.ports() == [1812, 1813] && instances.flow_state().is_some());
-        let folder = root.path().join("1");
-        fs::create_dir(&folder).unwrap();
-        let command = instances.prepare(1, &folder).unwrap();
-        let (own, copy) = (folder.display(), folder.join("raddb"));
-        assert_eq!(command, words(&format!("freeradius -f -d {}", copy.display())));
-        assert_eq!(
-            fs::read_to_string(copy.join("radiusd.conf")).unwrap(),
-            format!("pidfile = {own}/freeradius.pid\nrun_dir = {own}\nlog {{\n\tpidfile = x\n}}\n")
-        );
-        assert_eq!(fs::read_to_string(copy.join("users")).unwrap(), "bob");
-        assert!(copy.join("mods-enabled").is_dir());
-    }
-}
+mod tests;

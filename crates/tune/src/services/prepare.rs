@@ -283,6 +283,7 @@ impl Prepared {
             let why = format!("it sees another {} than this machine has", file.path);
             return Err(fixed(why));
         }
+        self.service.writable(&self.files).map_err(&fixed)?;
         if let Some(unread) = self.service.unread().first() {
             return Err(fixed(format!("{unread}, so that it is not known as a whole")));
         }
@@ -303,7 +304,6 @@ impl Prepared {
             self.is_of(unit)
                 .map_err(|why| fixed(format!("{why}; say how it is restarted with --restart COMMAND")))?;
         }
-        self.service.writable(&self.files).map_err(&fixed)?;
         let answers = profile.probe.wait(restart.address, ANSWERS);
         answers.map_err(|why| ServiceError::Silent { server: server.clone(), why })?;
         self.service.check(&self.files)

@@ -122,7 +122,7 @@ fn a_checker_that_refuses_stops_everything() {
         // More than Knot allows.
         let wanted = prepared(&real, &["udp-workers=1000000"]);
         match write(&Live::new(), &lock, &wanted) {
-            Err(ServiceError::Refused { checker, said }) => {
+            Err(ServiceError::Refused { checker, said, user: 0 }) => {
                 assert_eq!(checker, "knotc");
                 assert!(said.contains("udp-workers"), "{said}");
             }

@@ -25,6 +25,8 @@ options:
     description:
       - The load of each trial, as words or one string, as C(udpath load) takes it.
       - Trials take the server's capacity; use I(live) on servers with clients.
+      - The values of C(--secret), C(--auth), C(--priv) and C(--community) appear in no result and no log of the host. Set C(no_log) for
+        the task to hide them from the controller's output too, or use C(--secret-file).
     type: raw
   live:
     description: Send nothing, and measure what clients send.
@@ -111,6 +113,9 @@ from ansible_collections.udpath.udpath.plugins.module_utils.udpath import Udpath
 
 SERVER = ("port", "pid", "unit")
 
+# Options of a load whose value is a secret.
+SECRETS = ("--secret", "--auth", "--priv", "--community")
+
 
 def main():
     udpath = Udpath(
@@ -136,6 +141,8 @@ def main():
             "netns": {"type": "str"},
             "from": {"type": "str"},
         },
+        # The words of a load may have secrets.
+        no_log=True,
         mutually_exclusive=[SERVER],
         required_one_of=[SERVER],
     )
@@ -144,8 +151,10 @@ def main():
         udpath.fail_json(msg="set either `load`, or `live: true`")
     if udpath.check_mode:
         udpath.exit_json(changed=False, skipped=True, msg="check mode: nothing was measured")
+    load = [] if params["live"] else words(params["load"])
+    udpath.no_log_values.update(secrets(load))
     # --load takes everything behind it.
-    traffic = ["--live"] if params["live"] else ["--load", *words(params["load"])]
+    traffic = ["--live"] if params["live"] else ["--load", *load]
     judge(udpath, json.loads(udpath.text("boost", "--json", "--no-profile", *arguments(params), *traffic)))
 
 
@@ -171,6 +180,17 @@ def arguments(params):
 def words(load):
     """The words of a load."""
     return shlex.split(load) if isinstance(load, str) else [str(word) for word in load]
+
+
+def secrets(load):
+    """The secrets among the words of a load; a password follows the name of its hash or cipher."""
+    found = []
+    for word, following in zip(load, [*load[1:], ""]):
+        option, joined, value = word.partition("=")
+        if option in SECRETS:
+            value = value if joined else following
+            found += [value, value.partition(":")[2]]
+    return [value for value in found if value]
 
 
 def judge(udpath, result):

@@ -44,7 +44,7 @@ options:
     type: str
     default: ""
   allow:
-    description: What may be changed even though it lowers security, or C(config) and C(restart). See C(udpath apply --help).
+    description: What may be changed even though it lowers security, or C(config), C(restart) and C(security). See C(udpath apply --help).
     type: list
     elements: str
     default: []
@@ -83,7 +83,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 plan:
-  description: The plan (udpath.plan/2), with the changes and what has its value already.
+  description:
+    - The plan (udpath.plan/2), with the changes and what has its value already.
+    - Of a server's files it has the keys and values that change, and SHA-256 sums; no other text, which may have secrets.
   returned: success
   type: dict
 apply:

@@ -24,7 +24,7 @@ struct Nsd {
 
 impl Nsd {
     fn new(name: &str) -> Self {
-        let nsd = Self { lab: client_and_server(name, 2), folder: tempfile::tempdir().unwrap() };
+        let nsd = Self { lab: client_and_server(name, 2), folder: tempfile::tempdir_in("/run").unwrap() };
         let here = nsd.folder.path().display().to_string();
         let put = |name: &str, text: &str| fs::write(nsd.folder.path().join(name), text).unwrap();
         put(

@@ -6,7 +6,7 @@ use std::path::Path;
 use udpath_lab::Lab;
 use udpath_rig::{Ended, TIMEOUT, awaited, client_and_server};
 
-use super::{ended, stop};
+use super::{ROOTS, ended, stop};
 use crate::inside::{addresses, udpath};
 
 /// A running knotd, by the folder of its files.
@@ -48,7 +48,7 @@ fn asked(lab: &Lab, server: &str) -> String {
 fn knot_is_taken_past_the_sockets_and_back() {
     udpath_lab::needs_root!();
     let lab = client_and_server("knob-xdp", 2);
-    let knot = Knot(tempfile::tempdir().unwrap());
+    let knot = Knot(tempfile::tempdir_in(ROOTS).unwrap());
     let (folder, here) = (&knot.0, knot.0.path().display());
     let conf = format!(
         "server:\n    rundir: \"{here}\"\n    listen: 0.0.0.0@5300\ndatabase:\n    storage: \"{here}\"\n\

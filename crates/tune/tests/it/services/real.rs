@@ -21,6 +21,9 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// A server that has the same processes and sockets for so long has started.
 const SETTLED: Duration = Duration::from_millis(400);
 
+/// A folder in which only root can change anything, as it must be for a configuration that root changes.
+const ROOTS: &str = "/run";
+
 /// Numbers the labs: several tests have the same server.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -251,7 +254,7 @@ impl Real {
     fn start_as(kind: Kind, wrapped: impl Fn(&Path, &str) -> String) -> Self {
         let real = Self {
             kind,
-            folder: tempfile::tempdir().unwrap(),
+            folder: tempfile::tempdir_in(ROOTS).unwrap(),
             lab: lab(&format!("sv-{}-{}", kind.name(), NEXT.fetch_add(1, Ordering::Relaxed)), 1),
         };
         let root = real.folder.path();

@@ -1,0 +1,345 @@
+//! Configurations, programs and folders that a user other than root controls: nothing of root's is shown or changed by them,
+//! nothing of theirs runs as root, and nothing of theirs keeps root waiting.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::Signal;
+use udpath_lab::Lab;
+use udpath_rig::{Ended, TIMEOUT, awaited, client_and_server};
+
+use super::{ROOTS, ended};
+use crate::inside::{start, udpath};
+
+/// A user that has no account.
+const USER: u32 = 47_011;
+/// What root's files have, and nobody else may see.
+const SECRET: &str = "s3cret-of-root";
+/// Everything that an apply may be allowed.
+const ALLOWED: [&str; 8] =
+    ["--restart", "true", "--allow", "config", "--allow", "restart", "--allow", "security"];
+
+/// A lab, a folder of root's, and a folder of the user's.
+struct Place {
+    lab: Lab,
+    root: tempfile::TempDir,
+    theirs: tempfile::TempDir,
+}
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let place = Self {
+            lab: client_and_server(name, 1),
+            root: tempfile::tempdir_in(ROOTS).unwrap(),
+            theirs: tempfile::tempdir().unwrap(),
+        };
+        for folder in [&place.root, &place.theirs] {
+            fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        chown(place.theirs.path(), Some(USER), Some(USER)).unwrap();
+        place
+    }
+
+    fn root(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    fn theirs(&self, name: &str) -> PathBuf {
+        self.theirs.path().join(name)
+    }
+
+    /// A file of root's.
+    fn put_root(&self, name: &str, text: &str, mode: u32) -> PathBuf {
+        let path = self.root(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        path
+    }
+
+    /// A file of the user's.
+    fn put(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.theirs(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        for path in path.ancestors().take_while(|path| *path != self.theirs.path()) {
+            chown(path, Some(USER), Some(USER)).unwrap();
+        }
+        path
+    }
+
+    /// A process of the user's that looks like chronyd with this configuration.
+    fn chronyd(&self, config: &Path) -> Fake {
+        let program = self.theirs("chronyd");
+        fs::copy("/bin/sh", &program).unwrap();
+        let mut command = self.lab.machine("server").unwrap().command("setpriv");
+        command.args([&format!("--reuid={USER}"), &format!("--regid={USER}"), "--clear-groups", "--"]);
+        command.arg(&program).args(["-c", "sleep 300; :", "chronyd", "-f"]).arg(config);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        let exe = format!("/proc/{}/exe", child.id());
+        awaited("the fake chronyd", TIMEOUT, || {
+            fs::read_link(&exe).is_ok_and(|now| now == program).then_some(())
+        });
+        Fake(child)
+    }
+
+    fn run(&self, arguments: &[&str]) -> Ended {
+        udpath(&self.lab, "server", arguments).finish()
+    }
+
+    fn plan(&self, fake: &Fake, more: &[&str]) -> Ended {
+        self.run(&[&["plan", "--service", &fake.name()], more].concat())
+    }
+
+    /// An apply that is allowed everything. It must leave the journal unlocked and empty.
+    fn apply(&self, fake: &Fake) -> Ended {
+        let set = format!("service:{}:noclientlog=yes", fake.name());
+        let state = self.root("state").display().to_string();
+        let applied = self.run(&[&["apply", "--set", &set, "--state", &state], &ALLOWED[..]].concat());
+        ended(&self.run(&["undo", "--state", &state]), 3, "nothing to undo");
+        applied
+    }
+
+    /// Every way to show a plan.
+    fn shown(&self, fake: &Fake) -> String {
+        let all = [&[][..], &["--json"], &["--shell"]].map(|more| self.plan(fake, more));
+        all.map(|ended| format!("{:?} {}{}", ended.code(), ended.out, ended.err)).concat()
+    }
+}
+
+/// A process of the user's; ended when dropped.
+struct Fake(Child);
+
+impl Fake {
+    fn name(&self) -> String {
+        format!("pid/{}", self.0.id())
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        // Its sleep ends by itself; it has nothing of the lab's but the namespace.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn files_that_only_root_reads_are_neither_shown_nor_changed() {
+    udpath_lab::needs_root!();
+    let place = Place::new("strange-link");
+    let text = format!("clientloglimit 7\n# {SECRET}\nport {SECRET}\n");
+    let sudoers = place.put_root("sudoers", &text, 0o440);
+    let link = place.theirs("link.conf");
+    symlink(&sudoers, &link).unwrap();
+    let including =
+        place.put("including.conf", &format!("clientloglimit 1\ninclude {}\n", sudoers.display()));
+    for config in [&link, &sudoers, &including] {
+        let fake = place.chronyd(config);
+        let shown = place.shown(&fake);
+        assert!(!shown.contains(SECRET), "{shown}");
+        assert!(shown.contains("ermission denied") || config == &including, "{shown}");
+        let applied = place.apply(&fake);
+        assert_eq!(applied.code(), Some(3), "{}{}", applied.out, applied.err);
+        assert!(!format!("{}{}", applied.out, applied.err).contains(SECRET), "{}", applied.err);
+    }
+    let about = fs::metadata(&sudoers).unwrap();
+    assert_eq!((fs::read_to_string(&sudoers).unwrap(), about.mode() & 0o7777, about.uid()), (text, 0o440, 0));
+}
+
+#[test]
+fn files_that_never_end_or_never_begin_end_a_plan() {
+    udpath_lab::needs_root!();
+    let place = Place::new("strange-wait");
+    let fifo = place.theirs("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    chown(&fifo, Some(USER), Some(USER)).unwrap();
+    for (config, says) in [
+        (fifo.clone(), "is a FIFO"),
+        ("/dev/zero".into(), "is a device"),
+        ("/proc/kmsg".into(), "not a file on disk"),
+        ("/proc/self/mem".into(), "not a file on disk"),
+    ] {
+        let fake = place.chronyd(&config);
+        ended(&place.plan(&fake, &[]), 3, says);
+        ended(&place.apply(&fake), 3, says);
+    }
+    for include in [fifo.display().to_string(), "/proc/kmsg".into(), "/**".into(), "/*/*/*/*/*/*".into()] {
+        let config = place.put("include.conf", &format!("clientloglimit 1\ninclude {include}\n"));
+        let fake = place.chronyd(&config);
+        let plan = place.plan(&fake, &[]);
+        assert!(plan.code() == Some(0) && plan.out.contains("clientloglimit"), "{include}: {}", plan.err);
+        assert_eq!(place.apply(&fake).code(), Some(3));
+    }
+}
+
+#[test]
+fn a_users_configuration_does_not_say_what_root_writes() {
+    udpath_lab::needs_root!();
+    let place = Place::new("strange-write");
+    place.put_root("modprobe.d/real.conf", "# of root\n", 0o644);
+    let modprobe = place.root("modprobe.d").display().to_string();
+    let shadow = place.put_root("shadow", SECRET, 0o600);
+    let before = fs::metadata(&shadow).unwrap();
+
+    // A drop-in in a folder of root's choice.
+    let named = place.put("confdir.conf", &format!("clientloglimit 1\nconfdir {modprobe}\n"));
+    let fake = place.chronyd(&named);
+    assert!(!place.shown(&fake).contains("modprobe.d/udpath.conf"));
+    ended(&place.apply(&fake), 3, "others than root can change it");
+    // A file of root's that happens to include a folder.
+    let of_root = place.put_root("ld.so.conf", &format!("include {modprobe}/*.conf\n"), 0o644);
+    ended(&place.apply(&place.chronyd(&of_root)), 3, "is not in /etc/chrony");
+    assert_eq!(fs::read_dir(place.root("modprobe.d")).unwrap().count(), 1);
+    assert_eq!(fs::read_to_string(&of_root).unwrap(), format!("include {modprobe}/*.conf\n"));
+
+    // A folder of the user's, with traps where root's new file might go.
+    let own = place.put("conf.d/own.conf", "clientloglimit 1\n");
+    let config = place.put("own.conf", &format!("confdir {}\n", own.parent().unwrap().display()));
+    let trap = place.theirs("conf.d/.udpath.conf.udpath-new");
+    for kind in ["link", "fifo"] {
+        match kind {
+            "link" => symlink(&shadow, &trap).unwrap(),
+            _ => assert!(Command::new("mkfifo").arg(&trap).status().unwrap().success()),
+        }
+        ended(&place.apply(&place.chronyd(&config)), 3, "others than root can change it");
+        fs::remove_file(&trap).unwrap();
+    }
+    let after = fs::metadata(&shadow).unwrap();
+    assert_eq!((before.uid(), before.ino()), (after.uid(), after.ino()));
+    assert_eq!(fs::read_to_string(&shadow).unwrap(), SECRET);
+}
+
+/// The genuine FreeRADIUS as a user's, in a mount namespace where its configuration is in place.
+struct Radius {
+    place: Place,
+    server: Child,
+}
+
+/// Made of a configuration that has a module: Perl, whose BEGIN block runs when the file is compiled.
+const PERL: &str = "perl {\n\t\tfilename = FOLDER/begin.pl\n\t}\n\tpap {";
+
+impl Radius {
+    /// `owner`: whose the configuration is. The Perl file is the user's.
+    fn start(name: &str, owner: u32) -> Self {
+        let place = Place::new(name);
+        let theirs = place.theirs.path().display().to_string();
+        let unpacked = "/var/cache/udpath/freeradius";
+        let text = include_str!("../../../rig/src/freeradius/radiusd.conf");
+        let text = text.replace("pap {", "PAP {").replacen("PAP {", PERL, 1).replace("PAP {", "pap {");
+        let text = text.replace("LIBRARIES", &format!("{unpacked}/usr/lib/freeradius"));
+        let text = text.replace("SECRET", SECRET).replace("USERS", &format!("{theirs}/users"));
+        place.put("users", "a Cleartext-Password := \"b\"\n");
+        place.put("begin.pl", "use strict;\nsub authorize { return 2; }\n1;\n");
+        let config =
+            place.put_root("etc/freeradius/3.0/radiusd.conf", &text.replace("FOLDER", &theirs), 0o644);
+        for path in [config.parent().unwrap(), &config] {
+            chown(path, Some(owner), Some(owner)).unwrap();
+        }
+        let script = format!(
+            "mount --bind {root}/etc/freeradius /etc/freeradius && exec setpriv --reuid={USER} --regid={USER} \
+             --clear-groups -- {unpacked}/usr/sbin/freeradius -f -l stdout -d /etc/freeradius/3.0",
+            root = place.root.path().display()
+        );
+        let mut command = place.lab.machine("server").unwrap().command("unshare");
+        command.args(["--mount", "--propagation", "private", "--", "sh", "-c", &script]);
+        let log = fs::File::create(place.root("log")).unwrap();
+        let server =
+            command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
+        awaited("FreeRADIUS to be ready", TIMEOUT, || {
+            let log = fs::read_to_string(place.root("log")).unwrap();
+            assert!(!log.contains("Errors reading"), "{log}");
+            log.contains("Ready to process requests").then_some(())
+        });
+        Self { place, server }
+    }
+
+    /// From now on, the BEGIN block does this: who reads the file again runs it.
+    fn begin(&self, does: &str) {
+        self.place.put("begin.pl", &format!("BEGIN {{ {does} }}\nsub authorize {{ return 2; }}\n1;\n"));
+    }
+
+    /// An apply beside the server, that is allowed everything.
+    fn apply(&self) -> udpath_rig::Running {
+        let pid = self.server.id();
+        let mut command = self.place.lab.machine("server").unwrap().command("nsenter");
+        command.args([&format!("--mount=/proc/{pid}/ns/mnt"), "--"]).arg(udpath_rig::program());
+        command.args(["apply", "--set", &format!("service:pid/{pid}:max_servers=4"), "--state"]);
+        command.arg(self.place.root("state")).args(ALLOWED);
+        start(&self.place.lab, command, "apply beside FreeRADIUS")
+    }
+
+    fn config(&self) -> String {
+        fs::read_to_string(self.place.root("etc/freeradius/3.0/radiusd.conf")).unwrap()
+    }
+}
+
+impl Drop for Radius {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+#[test]
+fn what_a_servers_user_has_a_checker_do_is_done_as_that_user() {
+    udpath_lab::needs_root!();
+    // The uid, the capabilities that could be had, and the interfaces.
+    let begin = |path: &str| {
+        format!(
+            r#"open(my $f, '>>', '{path}'); print $f $>, ' ', `grep CapBnd /proc/self/status`,
+               `ls -d /proc/sys/net/ipv4/conf/* | grep -vE 'all|default|lo'`; close $f;"#
+        )
+    };
+    let mut radius = Radius::start("strange-check", 0);
+    radius.begin(&begin(&radius.place.theirs("ran").display().to_string()));
+    let before = radius.config();
+    let applied = radius.apply().finish();
+    // The checker has accepted it; `true` restarts nothing.
+    ended(&applied, 4, "did not restart freeradius");
+    let ran = fs::read_to_string(radius.place.theirs("ran")).unwrap();
+    let (uid, rest) = ran.split_once(' ').unwrap();
+    assert_eq!(uid, USER.to_string(), "{ran}");
+    assert_eq!(rest, "CapBnd:\t0000000000000000\n", "no capability, no interface");
+    assert_eq!(radius.config(), before);
+    radius.server.kill().unwrap();
+
+    // What the user may change, root does not: nothing of it is even checked.
+    let radius = Radius::start("strange-owned", USER);
+    radius.begin(&begin(&radius.place.theirs("ran").display().to_string()));
+    let before = radius.config();
+    ended(&radius.apply().finish(), 3, "others than root can change it");
+    assert!(!radius.place.theirs("ran").exists());
+    assert_eq!(radius.config(), before);
+}
+
+#[test]
+fn a_checker_ends_with_the_apply_that_runs_it() {
+    udpath_lab::needs_root!();
+    let radius = Radius::start("strange-signal", 0);
+    let mark = format!("300.{}", std::process::id());
+    let begun = radius.place.theirs("begun");
+    radius.begin(&format!(
+        "$SIG{{TERM}} = 'IGNORE'; if (!fork) {{ setpgrp; exec 'sleep', '{mark}' }} open(my $f, '>', '{}'); close $f; sleep 300;",
+        begun.display()
+    ));
+    let children = || {
+        let lines = fs::read_dir("/proc")
+            .unwrap()
+            .flatten()
+            .filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+        lines.filter(|line| String::from_utf8_lossy(line) == format!("sleep\0{mark}\0")).count()
+    };
+    for signal in [Signal::TERM, Signal::KILL] {
+        let running = radius.apply();
+        awaited("the checker to begin", TIMEOUT, || (begun.exists() && children() == 1).then_some(()));
+        running.signal(signal);
+        let _ = running.finish();
+        awaited("the checker's children to end", TIMEOUT, || (children() == 0).then_some(()));
+        let state = radius.place.root("state").display().to_string();
+        ended(&radius.place.run(&["undo", "--state", &state]), 3, "nothing to undo");
+        fs::remove_file(&begun).unwrap();
+    }
+}
