@@ -114,7 +114,7 @@ impl Machine for Live {
         let failed = |error: io::Error| Refusal::kernel("read", setting, &error);
         match (meant.row().access, meant.target()) {
             (Access::File(path, form), _) => {
-                let text = fs::read_to_string(self.path(&path(&meant))).map_err(failed)?;
+                let text = kernel::text(self.path(&path(&meant))).map_err(failed)?;
                 return form.read(&text).map_err(|why| Refusal::because("read", setting, why));
             }
             (Access::Driver { read, .. }, Some(target)) => return read(&target, &self.source),

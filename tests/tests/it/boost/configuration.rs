@@ -15,6 +15,8 @@ use udpath_rig::{Run, TIMEOUT, awaited, client_and_server, program};
 use crate::inside::addresses;
 
 const PORT: u16 = 5300;
+/// A key that the configuration has, and no result.
+const SECRET: &str = "czNjcmV0LW9mLWEta2V5";
 
 /// NSD with one process, started and restarted by a script.
 struct Nsd {
@@ -36,9 +38,9 @@ impl Nsd {
         put(
             "nsd.conf",
             &format!(
-                "server:\n  server-count: 1 # as Debian has it\n  ip-address: 0.0.0.0@{PORT}\n  username: \"\"\n  \
+                "server:\n  server-count: 1 # {SECRET}\n  ip-address: 0.0.0.0@{PORT}\n  username: \"\"\n  \
                  rrl-ratelimit: 0\n  zonesdir: {here}\n  pidfile: {here}/pid\n  database: \"\"\n  xfrdfile: {here}/xfrd\n  xfrdir: {here}\n  \
-                 zonelistfile: {here}/list\nremote-control:\n  control-enable: no\nzone:\n  name: example.test\n  \
+                 zonelistfile: {here}/list\nkey:\n  name: k\n  algorithm: hmac-sha256\n  secret: {SECRET}\nremote-control:\n  control-enable: no\nzone:\n  name: example.test\n  \
                  zonefile: zone\n"
             ),
         );
@@ -126,6 +128,7 @@ fn it_is_tried_only_with_consent_and_put_back_byte_for_byte() {
     let consent = ["--budget", "30s", "--allow", "config,restart", "--restart", &restart];
     let ended = nsd.boost(&consent).finish();
     assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    assert!(!ended.out.contains(SECRET) && !ended.err.contains(SECRET), "{}", ended.out);
     let result: Value = serde_json::from_str(&ended.out).unwrap();
     let tried = rung(&result, "configuration").unwrap();
     assert_ne!(tried["verdict"], "failed", "{}", tried["note"]);
