@@ -14,6 +14,7 @@ mod documented;
 mod exit;
 #[cfg(test)]
 mod schemas;
+mod signals;
 mod terminal;
 mod verbs;
 

@@ -1,11 +1,7 @@
-//! The standard streams (data on stdout, messages on stderr), and the signals that end long operations.
+//! The standard streams: data on stdout, messages on stderr.
 
 use std::io::{IsTerminal, Write};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::Context;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use udpath_report::Style;
 
 use crate::exit::Failure;
@@ -15,46 +11,6 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     let newline = if text.ends_with('\n') { "" } else { "\n" };
     write!(out, "{text}{newline}").and_then(|()| out.flush()).map_err(|e| Failure::Cannot(e.into()))
-}
-
-/// SIGINT and SIGTERM set `stop`; a second one ends the program at once.
-pub(crate) fn stop_on_signals(stop: &Arc<AtomicBool>) -> Result<(), Failure> {
-    for signal in [SIGINT, SIGTERM] {
-        // Registered first so that it sees the flag set by the previous signal.
-        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(stop)))
-            .context("cannot watch for signals")?;
-    }
-    Ok(())
-}
-
-/// Blocks SIGINT, SIGTERM and SIGHUP from ending the program while it exists: for work that must not be interrupted
-/// halfway. Signals that were ignored at the start (`nohup`) stay ignored.
-pub(crate) struct Held {
-    caught: Vec<(&'static str, Arc<AtomicBool>)>,
-}
-
-/// Holds the signals for the rest of the program.
-pub(crate) fn hold_signals() -> Result<Held, Failure> {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    let mut caught = Vec::new();
-    for (signal, name) in [(SIGINT, "SIGINT"), (SIGTERM, "SIGTERM"), (SIGHUP, "SIGHUP")] {
-        if ignored & (1 << (signal - 1)) == 0 {
-            let flag = Arc::new(AtomicBool::new(false));
-            signal_hook::flag::register(signal, Arc::clone(&flag)).context("cannot watch for signals")?;
-            caught.push((name, flag));
-        }
-    }
-    Ok(Held { caught })
-}
-
-impl Held {
-    /// The signal that has arrived, if any.
-    pub(crate) fn came(&self) -> Option<&'static str> {
-        self.caught.iter().find(|(_, flag)| flag.load(Ordering::Relaxed)).map(|(name, _)| *name)
-    }
 }
 
 /// The style of results on stdout.

@@ -22,7 +22,7 @@ use super::record;
 use crate::args::agent::Args;
 use crate::confine::{self, Choice, Connections, Needs};
 use crate::exit::{Done, Failure};
-use crate::terminal;
+use crate::signals::{self, Left};
 
 /// Serves until a signal.
 pub(crate) fn run(args: &Args) -> Done {
@@ -33,8 +33,7 @@ pub(crate) fn run(args: &Args) -> Done {
         name: name.clone(),
         limits: args.limits(),
     };
-    let stop = Arc::new(AtomicBool::new(false));
-    terminal::stop_on_signals(&stop)?;
+    let stop = signals::watch(Left::Nothing)?.flag();
     let user = Choice::of(args.user.user.as_deref())?;
     give_up(&user, args.results.as_deref())?;
     let program = Program {
@@ -51,7 +50,7 @@ pub(crate) fn run(args: &Args) -> Done {
         Event::Delivered => eprintln!("{name}: the caller has the result"),
         Event::GivenUp => eprintln!("{name}: no caller took the result: discarded"),
     };
-    Ok(agent::serve(&config, Arc::new(program), &stop, &mut log)?)
+    Ok(agent::serve(&config, Arc::new(program), stop, &mut log)?)
 }
 
 /// Gives up everything but the folder of results, before anything is read from the network.

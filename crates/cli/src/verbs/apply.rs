@@ -18,6 +18,7 @@ use super::settings::Wanted;
 use super::{machine, settings};
 use crate::args::apply::Args;
 use crate::exit::{Done, Failure};
+use crate::signals::{self, Left};
 use crate::terminal;
 
 /// Version of the JSON format; incremented when a field changes its meaning or is removed.
@@ -68,7 +69,11 @@ fn make(args: &Args) -> Done {
             Err(JournalError::Unknown { .. }) => {
                 eprintln!("udpath: warning: apply {id} is no longer in the journal; this is a new apply");
             }
-            _ => return adopt(args, &machine, &lock, id, &plan),
+            _ => {
+                // Half of a persistent apply is not what a boot should have.
+                signals::watch(Left::Settings(&folder))?;
+                return adopt(args, &machine, &lock, id, &plan);
+            }
         }
     }
     if args.persist && Status::of(&machine, &journal)?.persists(&plan) {
@@ -101,7 +106,7 @@ fn make(args: &Args) -> Done {
         Ok(())
     };
     // Until here a signal ends the program, and nothing has been changed; from here on, it reverts everything.
-    let signals = terminal::hold_signals()?;
+    let signals = signals::watch(Left::Settings(&folder))?;
     let interrupted = || signals.came().map(|signal| format!("interrupted by {signal}"));
     let applied = apply::apply_until(&machine, &lock, &plan, args.confirm, armed, &interrupted);
     let applied = applied?;

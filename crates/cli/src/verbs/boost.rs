@@ -4,8 +4,6 @@ mod running;
 mod service;
 
 use std::ffi::OsString;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, anyhow};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
@@ -28,6 +26,7 @@ use super::{capacity, command, page};
 use crate::args::boost::{Args, LoadLine, When};
 use crate::args::load;
 use crate::exit::{Done, Failure};
+use crate::signals::{self, Left};
 use crate::terminal::{self, StatusLine};
 
 /// Default requests in flight over all flows. Fewer: fast rungs idle while they wait for the link's moderation. More: the
@@ -44,16 +43,15 @@ pub(crate) fn run(args: &Args) -> Done {
         page::check("--report", path)?;
     }
     let record = Recorder::open(&args.record)?;
-    let stop = Arc::new(AtomicBool::new(false));
     let mut watcher = Watcher::new(args.running.live);
     let mut result = match running::task(args, command())? {
         Some(task) => {
-            terminal::stop_on_signals(&stop)?;
-            let done = task.run(&mut |event| watcher.show(event), &stop);
+            let stop = signals::watch(Left::Settings(&args.running.state))?.flag();
+            let done = task.run(&mut |event| watcher.show(event), stop);
             watcher.line.clear();
             done?
         }
-        None => in_lab(args, &mut watcher, &stop)?,
+        None => in_lab(args, &mut watcher)?,
     };
     result.origin = Some(record::origin());
     if args.json {
@@ -68,7 +66,7 @@ pub(crate) fn run(args: &Args) -> Done {
 }
 
 /// Climbs the ladder in a lab.
-fn in_lab(args: &Args, watcher: &mut Watcher, stop: &Arc<AtomicBool>) -> Result<BoostResult, Failure> {
+fn in_lab(args: &Args, watcher: &mut Watcher) -> Result<BoostResult, Failure> {
     let service = Service::new(args)?;
     let mut config = config(args, &service)?;
     config.check().map_err(Failure::usage)?;
@@ -93,7 +91,7 @@ fn in_lab(args: &Args, watcher: &mut Watcher, stop: &Arc<AtomicBool>) -> Result<
         config.left_out.extend(left_out);
         notices.push("not root: the socket engine sends the load, in a user namespace".to_owned());
     }
-    terminal::stop_on_signals(stop)?;
+    let stop = signals::watch(Left::Labs)?.flag();
     let done = udpath_advise::boost(&config, &*service.load, &mut |event| watcher.show(event), stop);
     watcher.line.clear();
     let mut result = done?;

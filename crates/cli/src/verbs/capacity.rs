@@ -7,8 +7,6 @@
 //! It changes nothing. A calibration runs in a lab, which is gone afterwards; only `--calibrate` writes a file.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, anyhow};
 use udpath_advise::calibration::{Calibrated, CalibrationConfig, calibrate};
@@ -25,6 +23,7 @@ use udpath_report::{
 use super::machine;
 use crate::args::capacity::{Args, COSTS, SweepRange};
 use crate::exit::{Done, Failure};
+use crate::signals::{self, Left};
 use crate::terminal::{self, StatusLine};
 
 /// Largest file of costs, bytes: it has some thirty numbers.
@@ -181,15 +180,14 @@ pub(super) fn saved_costs() -> Option<Costs> {
 
 /// Measures this machine's costs.
 fn measured() -> Result<Calibrated, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    terminal::stop_on_signals(&stop)?;
+    let stop = signals::watch(Left::Labs)?.flag();
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut line = StatusLine::new();
     let done = calibrate(
         &CalibrationConfig::new(program),
         &EchoLoad::new(0),
         &mut |step| line.show(&format!("calibrating: {step}")),
-        &stop,
+        stop,
     );
     line.clear();
     Ok(done?)

@@ -7,7 +7,6 @@
 //! ```
 //! It reads and changes nothing. Where the CPUs may not be sampled, it goes on without and says so.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -26,6 +25,7 @@ use udpath_support::Capture;
 use super::{machine, show};
 use crate::args::diagnose::Args;
 use crate::exit::{Done, Failure};
+use crate::signals::{self, Left};
 use crate::terminal::{self, StatusLine};
 
 /// Interval at which an interruption is looked for while nothing is sampled.
@@ -37,14 +37,13 @@ pub(crate) fn run(args: &Args) -> Done {
         let diagnosis = of_capture(&machine::open_capture(path)?, args.what.as_deref())?;
         return finish(&diagnosis, args.json);
     }
-    let stop = Arc::new(AtomicBool::new(false));
-    terminal::stop_on_signals(&stop)?;
+    let stop = signals::watch(Left::Nothing)?.flag();
     namespace::inside(&place(args), || {
         let source = Folder::live();
         if args.watch {
-            return watch(args, &source, &stop);
+            return watch(args, &source, stop);
         }
-        finish(&look(args, &source, &stop)?, args.json)
+        finish(&look(args, &source, stop)?, args.json)
     })?
 }
 

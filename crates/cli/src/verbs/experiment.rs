@@ -1,7 +1,5 @@
 //! `udpath experiment`: the published experiments, repeated here.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use anyhow::{Context as _, anyhow};
@@ -14,6 +12,7 @@ use super::capacity::{costs_in, measured_costs};
 use super::{command, page};
 use crate::args::experiment::Args;
 use crate::exit::{Done, Failure};
+use crate::signals::{self, Left};
 use crate::terminal::{self, StatusLine};
 
 /// Runs experiments and prints what came of them.
@@ -28,8 +27,7 @@ pub(crate) fn run(args: &Args) -> Done {
     if let Some(missing) = udpath_lab::missing().first() {
         return Err(anyhow!("experiments need root in the initial user namespace: {missing}").into());
     }
-    let stop = Arc::new(AtomicBool::new(false));
-    terminal::stop_on_signals(&stop)?;
+    let stop = signals::watch(Left::Labs)?.flag();
     let costs = match costs_in(args.costs.as_deref())? {
         Some(costs) => costs,
         None if args.effort == Effort::Least => Costs::default(),
@@ -43,7 +41,7 @@ pub(crate) fn run(args: &Args) -> Done {
         program: std::env::current_exe().context("cannot find this program's own file")?,
         effort: args.effort,
         modelled: &modelled,
-        stop: &stop,
+        stop: stop,
     };
     let mut watcher = Watcher { line: StatusLine::new(), began: Instant::now() };
     let result = run_all(&entries, &context, Some(command()), &mut |step| watcher.show(step));

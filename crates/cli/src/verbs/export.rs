@@ -15,7 +15,6 @@ mod server;
 
 use std::net::TcpListener;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -36,6 +35,7 @@ use crate::args::endpoint::Endpoint;
 use crate::args::export::{AnswerArgs, Args};
 use crate::confine::{self, Choice, Connections, Needs};
 use crate::exit::Done;
+use crate::signals::{self, Left};
 use crate::terminal;
 
 /// Interval at which the stop flag is checked.
@@ -104,17 +104,16 @@ fn look(args: &Args, watch: &mut Watch, source: &dyn Source) -> anyhow::Result<S
 
 /// Exports until a signal ends it.
 pub(crate) fn run(args: &Args) -> Done {
-    let stop = Arc::new(AtomicBool::new(false));
-    if !args.once {
-        terminal::stop_on_signals(&stop)?;
-    }
+    // One reading ends by itself, and changes nothing.
+    let unasked = AtomicBool::new(false);
+    let stop = if args.once { &unasked } else { signals::watch(Left::Nothing)?.flag() };
     machine::look(&args.place, |source| match (&args.textfile, &args.otlp) {
         _ if args.once => {
             terminal::print(&look(args, &mut Watch::default(), source)?.text(MetricsFormat::Text))
         }
-        (Some(path), _) => write(args, source, path, &stop),
-        (None, Some(endpoint)) => push(args, source, endpoint, &stop),
-        (None, None) => serve(args, source, &stop),
+        (Some(path), _) => write(args, source, path, stop),
+        (None, Some(endpoint)) => push(args, source, endpoint, stop),
+        (None, None) => serve(args, source, stop),
     })?
 }
 

@@ -9,6 +9,7 @@ use udpath_report::{labs_text, to_pretty_json};
 
 use crate::args::lab::{Args, Verb};
 use crate::exit::{Done, Failure};
+use crate::signals::{self, Left};
 use crate::terminal;
 
 /// Version of the JSON format of `lab list`; incremented when a field changes its meaning or is removed.
@@ -25,9 +26,7 @@ pub(crate) fn run(args: Args) -> Done {
         Verb::Up { name, queues, machines, xdp } => up(&name, queues, &machines, &xdp),
         Verb::Exec { machine, command } => exec(&machine, &command),
         Verb::List { json } => list(json),
-        Verb::Down { name: Some(name), .. } => Ok(udpath_lab::down(&name)?),
-        Verb::Down { all: true, .. } => removed(&udpath_lab::down_all()?),
-        Verb::Down { .. } => removed(&udpath_lab::sweep_stale()?),
+        Verb::Down { name, all, .. } => down(name.as_deref(), all),
     }
 }
 
@@ -44,7 +43,12 @@ fn up(name: &str, queues: Option<u32>, machines: &[String], xdp: &[String]) -> D
             builder = builder.link(earlier, machine, &spec);
         }
     }
+    let stop = signals::watch(Left::Labs)?;
     let blueprint = builder.up_kept()?;
+    if let Some(signal) = stop.came() {
+        udpath_lab::down(name)?;
+        return Err(Failure::Cannot(anyhow::anyhow!("interrupted by {signal}; the lab has been removed")));
+    }
     if let Err(error) = keep_napi(name, xdp) {
         // If the lab does not support the requested options, remove it.
         udpath_lab::down(name)?;
@@ -57,6 +61,17 @@ fn up(name: &str, queues: Option<u32>, machines: &[String], xdp: &[String]) -> D
         "run programs in it with `udpath lab exec {name}/{first} -- CMD`; remove it with `udpath lab down {name}`"
     );
     Ok(())
+}
+
+/// Removes a lab, all, or those of programs that were killed.
+fn down(name: Option<&str>, all: bool) -> Done {
+    // A lab that is half removed would be of no use: signals wait for the end.
+    signals::watch(Left::Rest("udpath lab down"))?;
+    match name {
+        Some(name) => Ok(udpath_lab::down(name)?),
+        None if all => removed(&udpath_lab::down_all()?),
+        None => removed(&udpath_lab::sweep_stale()?),
+    }
 }
 
 fn keep_napi(name: &str, machines: &[String]) -> Result<(), Error> {

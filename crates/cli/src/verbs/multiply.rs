@@ -9,15 +9,12 @@ use std::env;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use anyhow::Context;
 use error_reporter::Report;
 use schemars::JsonSchema;
 use serde::Serialize;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use udpath_multiply::{
     Config, Event, Listed, Request, SCHEMA, Status, Supervisor, ask, journal_of, leftovers, list,
 };
@@ -26,6 +23,7 @@ use udpath_steer::CpuSet;
 
 use crate::args::multiply::{Args, GuardArgs};
 use crate::exit::{Done, Failure};
+use crate::signals::{self, Left};
 use crate::terminal;
 
 /// The JSON document of `--list`.
@@ -127,7 +125,7 @@ fn supervise(args: Args) -> Done {
         journal,
     };
     // Before anything is made, so that a signal during the start is not lost.
-    let stop = stop_signal().context("cannot watch for signals")?;
+    let stop = signals::watch(Left::Instances)?;
     let ran = Supervisor::new(config).and_then(|supervisor| {
         supervisor.run(stop.as_fd(), &mut |event| {
             let said = multiply_event(event);
@@ -172,23 +170,9 @@ fn allowed_cpus() -> Result<CpuSet, Failure> {
     Ok((0..most).filter(|cpu| mask.is_set(*cpu)).filter_map(|cpu| u32::try_from(cpu).ok()).collect())
 }
 
-/// Readable once SIGTERM, SIGINT or SIGHUP has come. A second one ends the program at once, and the guard ends the
-/// instances.
-fn stop_signal() -> io::Result<UnixStream> {
-    let (reader, writer) = UnixStream::pair()?;
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGTERM, SIGINT, SIGHUP] {
-        // In this order: the first signal finds the flag clear and sets it, the second finds it set.
-        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))?;
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-        signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
-    }
-    Ok(reader)
-}
-
 /// Waits until the supervisor is gone, and takes back what it has left.
 pub(crate) fn guard(args: &GuardArgs) -> Done {
     // Those of a terminal or of a unit's stop must not end it before the supervisor.
-    let _signals = terminal::hold_signals()?;
+    signals::ignore()?;
     Ok(leftovers::guard(&args.name, io::stdin())?)
 }

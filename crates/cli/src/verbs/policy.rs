@@ -12,6 +12,7 @@ use crate::args::place::NetnsArgs;
 use crate::args::policy::{Action, Args, RemoveArgs, SetArgs, ShowArgs, SpreadArgs};
 use crate::args::settings::{ChangeArgs, CommonArgs, JournalArgs};
 use crate::exit::{Done, Failure};
+use crate::signals::{self, Left};
 use crate::terminal;
 
 /// Shows, sets or removes.
@@ -98,7 +99,7 @@ fn remove(args: &RemoveArgs) -> Done {
     let (mut undone, mut ended) = (0, Ok(()));
     {
         let lock = journal.lock()?;
-        let _signals = terminal::hold_signals()?;
+        signals::watch(Left::Settings(&args.journal.state))?;
         for id in policy::applies_of(&target, &journal.entries()?) {
             let back = undo_what_can_be(&Live::new(), &lock, id, "policy remove")?;
             undone += 1;

@@ -8,7 +8,6 @@
 mod difference;
 mod focus;
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use udpath_advise::ProfileResult;
@@ -22,6 +21,7 @@ use udpath_report::{Render, profile_text};
 use super::{page, record};
 use crate::args::profile::Args;
 use crate::exit::{Done, Failure};
+use crate::signals::{self, Left};
 use crate::terminal::{self, StatusLine};
 
 /// Runs the verb.
@@ -34,10 +34,9 @@ pub(crate) fn run(args: &Args) -> Done {
     if let Some([a, b]) = args.diff.as_deref() {
         return difference::run(a, b, args.json, args.report.as_deref());
     }
-    let stop = Arc::new(AtomicBool::new(false));
-    terminal::stop_on_signals(&stop)?;
+    let stop = signals::watch(Left::Nothing)?.flag();
     let place = focus::place(args)?;
-    let mut result = namespace::inside(&place, || measure(args, &Folder::live(), &stop))??;
+    let mut result = namespace::inside(&place, || measure(args, &Folder::live(), stop))??;
     result.origin = Some(record::origin());
     if args.json {
         terminal::print(&result.json())?;

@@ -1,19 +1,15 @@
 //! `udpath serve`: runs a service until a signal, then answers queued requests and prints a summary. SIGHUP makes a service
-//! that has files load them again.
+//! that has files load them again, and ends others.
 //!
 //! stderr: notes, the line `ready ...` once test datagrams were answered, and on a terminal a status line; stdout: the
 //! summary.
 
-use std::io::{self, Read, Write as _};
-use std::os::unix::net::UnixStream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::io::{self, Write as _};
 use std::time::Duration;
 
 use anyhow::Context;
 use schemars::JsonSchema;
 use serde::Serialize;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use udpath_host::filters::{Filters, Taken, bypassed};
 use udpath_load::plan::Transport;
 use udpath_report::{Started, served_text, server_line, started_text, to_pretty_json};
@@ -22,6 +18,7 @@ use udpath_serve::{Config, Server, Status, Steer, XdpConfig, xdp};
 use crate::args::serve::Args;
 use crate::confine::{self, Choice, Needs};
 use crate::exit::{Done, Failure};
+use crate::signals::{self, Event, Left};
 use crate::terminal::{self, StatusLine};
 
 mod reload;
@@ -48,7 +45,7 @@ pub(crate) struct Document<'a> {
     filters: &'a Filters,
 }
 
-/// Serves until SIGTERM or SIGINT.
+/// Serves until a signal.
 pub(crate) fn run(args: Args) -> Done {
     let protocol = args.protocol;
     if args.tcp && !protocol.transports.contains(&Transport::Tcp) {
@@ -89,12 +86,12 @@ pub(crate) fn run(args: Args) -> Done {
         ..Config::new(args.bind)
     };
     // Before anything is bound, so that a signal during the start is not lost.
-    let mut signals = Signals::watch().context("cannot watch for signals")?;
+    let signals = signals::watch(Left::Nothing)?;
     let server = start(&config, args.tcp, &options)?;
     // Before it says that it is ready: from then on SIGHUP may come.
     let mut reloads = Reloads::of(&server);
     if reloads.is_some() {
-        signals.watch_for_reload().context("cannot watch for SIGHUP")?;
+        signals.reload_on_hangup();
     }
     // Reads with privileges for the last time.
     let filters = bypassed_by(&server);
@@ -144,61 +141,6 @@ fn impaired(server: Server) -> Failure {
     match server.stop() {
         Err(error) => Failure::Cannot(error.into()),
         Ok(_) => Failure::Cannot(anyhow::anyhow!("a worker ended unexpectedly")),
-    }
-}
-
-/// Why a wait ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Event {
-    /// No signal came in time.
-    Nothing,
-    /// SIGHUP.
-    Reload,
-    /// SIGTERM or SIGINT.
-    Stop,
-}
-
-/// Signals as events to wait for. A second SIGTERM or SIGINT ends the program at once.
-struct Signals {
-    reader: UnixStream,
-    writer: UnixStream,
-    stop: Arc<AtomicBool>,
-    reload: Arc<AtomicBool>,
-}
-
-impl Signals {
-    fn watch() -> io::Result<Self> {
-        let (reader, writer) = UnixStream::pair()?;
-        let stop = Arc::new(AtomicBool::new(false));
-        for signal in [SIGTERM, SIGINT] {
-            // In this order: the first signal finds the flag clear and sets it, the second finds it set.
-            signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))?;
-            signal_hook::flag::register(signal, Arc::clone(&stop))?;
-            signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
-        }
-        Ok(Self { reader, writer, stop, reload: Arc::default() })
-    }
-
-    /// From now on SIGHUP is an event; without this it ends the program.
-    fn watch_for_reload(&mut self) -> io::Result<()> {
-        signal_hook::flag::register(SIGHUP, Arc::clone(&self.reload))?;
-        signal_hook::low_level::pipe::register(SIGHUP, self.writer.try_clone()?)?;
-        Ok(())
-    }
-
-    /// Waits for a signal.
-    fn wait(&mut self, time: Duration) -> io::Result<Event> {
-        self.reader.set_read_timeout(Some(time))?;
-        match self.reader.read(&mut [0]) {
-            // The flag is set before the byte is written; a byte may be left of a signal whose flag was seen already.
-            Ok(_) if self.stop.load(Relaxed) => Ok(Event::Stop),
-            Ok(_) if self.reload.swap(false, Relaxed) => Ok(Event::Reload),
-            Ok(_) => Ok(Event::Nothing),
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
-                Ok(Event::Nothing)
-            }
-            Err(error) => Err(error),
-        }
     }
 }
 

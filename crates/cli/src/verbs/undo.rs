@@ -11,6 +11,7 @@ use udpath_tune::{Journal, Live, Machine, Setting, Value};
 use super::{machine, settings};
 use crate::args::undo::Args;
 use crate::exit::{Done, Failure};
+use crate::signals;
 use crate::terminal;
 
 /// Version of the JSON format; incremented when a field changes its meaning or is removed.
@@ -51,7 +52,7 @@ pub(crate) fn run(args: &Args) -> Done {
 fn undo(args: &Args, journal: &Journal) -> Done {
     let lock = journal.lock()?;
     // A half-restored state would have to be undone again: signals wait for the end.
-    let _signals = terminal::hold_signals()?;
+    signals::watch(signals::Left::Settings(&args.common.journal.state))?;
     let undone = udpath_tune::undo(&Live::new(), &lock, args.id, "asked for", args.force)?;
     if args.json {
         let Undone { id, complete, left, ended, untold, gone_with_boot } = &undone;

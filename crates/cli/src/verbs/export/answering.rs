@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use rustix::process::{Signal, set_parent_process_death_signal};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use udpath_report::MetricsFormat;
 
 use super::reading::{OPEN_METRICS, READ, TEXT, ask};
@@ -21,8 +21,10 @@ use crate::exit::Done;
 /// Answers until SIGTERM.
 pub(super) fn run(args: &AnswerArgs) -> Done {
     let stop = Arc::new(AtomicBool::new(false));
-    // A terminal's ^C reaches both processes: the other passes it on as SIGTERM, which systemd sends to both too.
-    signal_hook::flag::register(SIGINT, Arc::default()).context("cannot watch for signals")?;
+    // A terminal's ^C and its end reach both processes: the other passes them on as SIGTERM, which systemd sends to both too.
+    for signal in [SIGINT, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::default()).context("cannot watch for signals")?;
+    }
     signal_hook::flag::register(SIGTERM, Arc::clone(&stop)).context("cannot watch for signals")?;
     let owned = |fd: io::Result<_>| fd.context("this is started by `udpath export`");
     let listener = TcpListener::from(owned(io::stdin().as_fd().try_clone_to_owned())?);

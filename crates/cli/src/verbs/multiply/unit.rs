@@ -11,7 +11,7 @@ use udpath_tune::{Journal, Live, Plan, SettingRequest, apply, undo};
 
 use crate::args::multiply::{Args, DRAIN_LIMIT, START_LIMIT};
 use crate::exit::{Done, Failure};
-use crate::terminal;
+use crate::signals::{self, Left};
 
 /// Kinds of units that have processes.
 const KINDS: [&str; 3] = [".service", ".slice", ".scope"];
@@ -110,7 +110,7 @@ fn options(args: &Args) -> String {
 fn change(unit: &str, value: &str, args: &Args) -> Done {
     let machine = Live::new();
     let lock = Journal::at(&args.journal.state).lock()?;
-    let _signals = terminal::hold_signals()?;
+    signals::watch(Left::Settings(&args.journal.state))?;
     let request = SettingRequest::parse(&format!("{}={value}", setting(unit)), "udpath multiply")?;
     let plan = Plan::resolve(&machine, vec![request], &Consent::default())?;
     if !plan.is_empty() {
@@ -128,7 +128,7 @@ fn stop(unit: &UnitName, is_multiplied: bool, args: &Args) -> Done {
     {
         let journal = Journal::at(&args.journal.state);
         let lock = journal.lock()?;
-        let _signals = terminal::hold_signals()?;
+        signals::watch(Left::Settings(&args.journal.state))?;
         let setting = setting(unit);
         let entries = journal.entries()?;
         let ours = entries.iter().rev().filter(|entry| {

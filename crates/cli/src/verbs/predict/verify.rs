@@ -1,7 +1,6 @@
 //! Compares predictions with the packets that the interface receives.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
@@ -14,6 +13,7 @@ use super::flows::Flows;
 use super::input::Known;
 use crate::args::predict::{Args, To};
 use crate::exit::{Done, Failure};
+use crate::signals::{self, Left};
 use crate::terminal;
 use crate::verbs::machine;
 
@@ -36,8 +36,7 @@ pub(super) fn watch(
     wanted: impl Fn(&Flow) -> bool,
 ) -> Result<Option<Verified>, Failure> {
     let (Some(duration), Some(interface)) = (args.verify, &args.interface) else { return Ok(None) };
-    let stop = Arc::new(AtomicBool::new(false));
-    terminal::stop_on_signals(&stop)?;
+    let stop = signals::watch(Left::Nothing)?.flag();
     let port = args.to.as_ref().and_then(To::port);
     let started = Instant::now();
     let seen = machine::look(&args.place, |_| {
