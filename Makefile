@@ -35,12 +35,13 @@ demo: build
 	@mkdir -p out
 	@target/release/udpath boost --lab --duration 120ms --bound 2.5 --blocks 7 --report out/boost.html
 
-# What tests need is fetched while the lints use the CPUs. Not $(MAKE), which `make -n` runs.
+# What tests need is fetched while the lints use the CPUs, which leave cargo-deny's build what they do not need. Not $(MAKE),
+# which `make -n` runs.
 test:
 	@scripts/setup.sh build
-	@scripts/setup.sh test & setup=$$!; make --no-print-directory lint rustdoc loom; status=$$?; wait $$setup && exit $$status
+	@scripts/setup.sh test & setup=$$!; nice -n 15 scripts/deny.sh & deny=$$!; \
+	  make --no-print-directory lint rustdoc loom; status=$$?; wait $$setup && wait $$deny && exit $$status
 	bash scripts/check-habits.sh
-	scripts/deny.sh --no-install
 	scripts/check-packages.sh
 	$(FRESH_ROOT) scripts/check-setup.sh
 	bash scripts/test.sh
@@ -117,7 +118,7 @@ book:
 transcripts: build
 	@bash scripts/transcripts.sh
 
-# Also when offline: what cannot be checked then is named.
+# What cannot be checked, such as advisories without their database, is named.
 deny:
 	@scripts/deny.sh
 

@@ -1,6 +1,6 @@
 //! A climb from its configuration to its result, in a lab of its own.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use udpath_lab::{Lab, LabBuilder, LinkSpec, NapiGuard, online_cpus};
@@ -86,10 +86,20 @@ pub fn boost(
     }
     let napi = napi(&lab, config)?;
     let climb = Climb { lab: &lab, config, protocol, stop, watch };
-    let ClimbResult { rungs, best, gain, profiles, diagnoses, warnings } = climb.run()?;
+    let climbed = climb.run();
     drop(napi);
     let machine = facts(config.queues, link(config));
-    lab.down()?;
+    let down = lab.down();
+    let climbed = match climbed {
+        // The signal may have reached a server first, whose end then looks like the cause.
+        Err(_) if stop.load(Ordering::Relaxed) => {
+            down?;
+            return Err(Error::Interrupted);
+        }
+        climbed => climbed?,
+    };
+    down?;
+    let ClimbResult { rungs, best, gain, profiles, diagnoses, warnings } = climbed;
     let size = mean_size(protocol, config.size);
     Ok(BoostResult {
         schema: SCHEMA.into(),

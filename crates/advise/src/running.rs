@@ -30,7 +30,7 @@ mod traffic;
 mod truth;
 
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use udpath_host::namespace::{Place, inside};
@@ -159,16 +159,23 @@ fn climb(
         notes.push(format!("restored what an earlier boost that was killed had left (apply {})", undone.id));
     }
     let changes = Temporary::begin(&machine, &lock)?;
-    let mut bed = RunningBed::new(config, &machine, changes, watch, stop)?;
+    // A signal may reach the server first, whose end then looks like the cause.
+    let cause = |error| if stop.load(Ordering::Relaxed) { RunningError::Interrupted } else { error };
+    let mut bed = RunningBed::new(config, &machine, changes, watch, stop).map_err(cause)?;
     let found = search(&mut bed, config.bound);
     let found = match found {
         Ok(found) => found,
         Err(error) => {
             let restored = bed.end();
-            return Err(error.after(restored));
+            return Err(cause(error).after(restored));
         }
     };
-    let profiles = bed.profiles(&found.kept)?;
+    let profiles = bed.profiles(&found.kept);
+    if stop.load(Ordering::Relaxed) {
+        // The last profile may be cut short, and whoever ends this wants nothing to be kept.
+        return Err(RunningError::Interrupted.after(bed.end()));
+    }
+    let profiles = profiles?;
     let mut result = story::result(config, &bed, &found, profiles, start);
     let kept = bed.kept(&found.kept);
     let undone = bed.end()?;

@@ -5,6 +5,7 @@
 //! exactly as long as the lab: it ends when the lab is taken down or the process is killed, and so do the programs.
 
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
@@ -54,6 +55,9 @@ impl Drop for Spawner {
 
 fn keep(todo: &Receiver<Job>) {
     for (mut command, cpus, answer) in todo {
+        // ^C and timeout(1) signal the lab's owner and its process group. The owner ends its programs in order; one that ends
+        // before would look like a failure.
+        command.process_group(0);
         let started = match cpus {
             Some(cpus) => affinity::confined(&cpus, || command.spawn()).and_then(|started| started),
             None => command.spawn(),

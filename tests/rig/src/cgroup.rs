@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 /// Ends the programs and removes the groups once its input ends: with the test, however that ends. A group can be
 /// removed only a moment after its last process has ended.
 const REMOVE: &str = r#"
@@ -84,6 +86,27 @@ impl Cgroup {
     #[must_use]
     pub fn path(&self, child: &str) -> PathBuf {
         self.root.join(&self.name).join(child)
+    }
+
+    /// Sends a signal to each process of the group `child`, as a service manager does first when a service is stopped.
+    ///
+    /// # Panics
+    /// There is no such group.
+    pub fn signal(&self, child: &str, signal: Signal) {
+        for pid in self.pids(child) {
+            // It may have ended since.
+            let _ = Pid::from_raw(pid).map(|pid| kill_process(pid, signal));
+        }
+    }
+
+    /// Processes of the group `child`.
+    ///
+    /// # Panics
+    /// There is no such group.
+    #[must_use]
+    pub fn pids(&self, child: &str) -> Vec<i32> {
+        let text = fs::read_to_string(self.path(child).join("cgroup.procs")).unwrap();
+        text.lines().map(|pid| pid.parse().unwrap()).collect()
     }
 
     /// Ends all processes of the group `child`, as a service manager does when a service is stopped.

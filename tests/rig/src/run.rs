@@ -1,6 +1,7 @@
 //! Runs the program like its users do, and captures the outcome.
 
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::{TIMEOUT, awaited, check_documents};
 
@@ -74,6 +75,13 @@ impl Run {
     #[must_use]
     pub fn within(mut self, deadline: Duration) -> Self {
         self.within = deadline;
+        self
+    }
+
+    /// In a process group of its own, as a shell's job: see [`Running::signal_group`].
+    #[must_use]
+    pub fn in_group(mut self) -> Self {
+        self.command.process_group(0);
         self
     }
 
@@ -161,6 +169,14 @@ impl Running {
     pub fn signal(&self, signal: Signal) {
         // Not reaped yet, so the pid cannot have been reused.
         kill_process(Pid::from_child(&self.child), signal).expect("a child of ours can be signalled");
+    }
+
+    /// Sends a signal to its process group, as a terminal does at ^C. It was started with [`Run::in_group`].
+    ///
+    /// # Panics
+    /// The kernel refuses: it has no group of its own.
+    pub fn signal_group(&self, signal: Signal) {
+        kill_process_group(Pid::from_child(&self.child), signal).expect("a group of ours can be signalled");
     }
 
     /// Whether it has exited.

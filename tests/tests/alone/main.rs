@@ -17,4 +17,5 @@ mod profile;
 #[path = "../../../crates/profile/tests/rings/mod.rs"]
 mod rings;
 mod sentences;
+mod signals;
 mod versions;

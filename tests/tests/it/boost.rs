@@ -132,15 +132,30 @@ fn what_helps_is_kept_on_request_and_undone_exactly() {
 fn ended_by_a_signal_it_restores_everything() {
     udpath_lab::needs_root!();
     let bed = Bed::new("boost-term");
-    for signal in [Signal::INT, Signal::TERM] {
-        let boost = bed.boost(&[]).start();
+    // As from a terminal, `timeout`, and systemd: several signals, which are one request.
+    let ways: [&[Signal]; 4] = [
+        &[Signal::INT, Signal::INT],
+        &[Signal::TERM, Signal::TERM],
+        &[Signal::TERM, Signal::HUP],
+        &[Signal::HUP],
+    ];
+    let rounds = udpath_rig::campaign::rounds(4, 50);
+    for round in 0..rounds {
+        let boost = bed.boost(&[]).in_group().start();
         changed(&bed);
-        boost.signal(signal);
+        // At other moments of a search each time.
+        std::thread::sleep(Duration::from_millis(u64::from(round) * 137 % 1_000));
+        ways[round as usize % ways.len()].iter().for_each(|signal| boost.signal_group(*signal));
         let ended = boost.finish();
         assert_eq!(ended.code(), Some(3), "{}", ended.err);
         assert!(ended.err.contains("interrupted; every setting is as found"), "{}", ended.err);
+        assert!(!ended.err.contains("at once"), "{}", ended.err);
         assert_eq!(bed.settings(), Bed::arranged());
     }
+    udpath_rig::campaign::record(
+        "boosts of a running server ended by several signals",
+        &format!("{rounds}, settings left: 0"),
+    );
 }
 
 /// Killed, its changes stay until `undo`, or the next boost, restores them.

@@ -23,13 +23,13 @@ struct Serve {
 
 impl Serve {
     fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_udpath"))
-            .arg("serve")
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_udpath"));
+        command.arg("serve").args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self::of(command.spawn().unwrap())
+    }
+
+    /// A server that was started, once it is ready.
+    fn of(mut child: Child) -> Self {
         let stderr = BufReader::new(child.stderr.take().unwrap());
         // From here on, dropping it kills the process.
         let mut serve = Self { child, stderr, said: Vec::new(), binds: Vec::new() };
@@ -115,7 +115,7 @@ fn refused(arguments: &[&str]) -> (i32, String) {
 fn a_signal_ends_it_with_everything_answered() {
     const QUEUED: usize = 150;
     for io in IOS {
-        for signal in [Signal::TERM, Signal::INT] {
+        for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
             let serve = Serve::start(&["echo", "--io", io, "--bind", "127.0.0.1:0", "--json"]);
             let client = serve.client(0);
             // While it is stopped, it receives nothing: all of this is queued when the signal arrives.
@@ -270,24 +270,52 @@ fn memory_stays_small_even_after_the_largest_datagrams() {
     }
 }
 
+/// Both signals are pending when it continues, and two of its threads may take them at the same moment.
 #[test]
-fn a_second_signal_ends_it_at_once() {
-    // Both signals are pending when it continues. Occasionally, two of its threads take one each at the same moment,
-    // and neither counts as the second; then it ends normally, and the test tries again.
-    for _ in 0..20 {
-        let mut serve = Serve::start(&["echo", "--bind", "127.0.0.1:0"]);
-        kill_process(serve.pid(), Signal::STOP).unwrap();
-        kill_process(serve.pid(), Signal::TERM).unwrap();
-        kill_process(serve.pid(), Signal::INT).unwrap();
-        kill_process(serve.pid(), Signal::CONT).unwrap();
-        let (code, out, _) = serve.wait();
-        if code != Some(0) {
-            assert!(matches!(code, Some(130 | 143)), "{code:?}");
-            assert_eq!(out, "");
-            return;
+fn two_signals_in_a_row_are_one_request() {
+    for (one, other) in [(Signal::TERM, Signal::INT), (Signal::HUP, Signal::TERM)] {
+        let mut serve = Serve::start(&["echo", "--bind", "127.0.0.1:0", "--json"]);
+        for signal in [Signal::STOP, one, other, Signal::CONT] {
+            kill_process(serve.pid(), signal).unwrap();
         }
+        let (code, out, err) = serve.wait();
+        assert_eq!((code, err.as_str()), (Some(0), ""));
+        assert_eq!(serde_json::from_str::<Value>(&out).unwrap()["schema"], "udpath.serve/1");
     }
-    panic!("20 times out of 20 the second signal changed nothing");
+}
+
+/// Its stdout is a pipe that is full and that nobody reads, so that it cannot end by itself.
+#[test]
+fn a_third_request_ends_it_at_once() {
+    let (unread, full) = std::io::pipe().unwrap();
+    rustix::io::ioctl_fionbio(&full, true).unwrap();
+    let filled =
+        std::iter::repeat_with(|| rustix::io::write(&full, &[0; 4096])).take_while(Result::is_ok).count();
+    assert!(filled > 0);
+    rustix::io::ioctl_fionbio(&full, false).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_udpath"));
+    command.args(["serve", "echo", "--bind", "127.0.0.1:0"]).stdout(full).stderr(Stdio::piped());
+    let mut serve = Serve::of(command.spawn().unwrap());
+    kill_process(serve.pid(), Signal::TERM).unwrap();
+    let (port, deadline) = (serve.binds[0].port(), Instant::now() + TIMEOUT);
+    while UdpSocket::bind(("127.0.0.1", port)).is_err() {
+        assert!(Instant::now() < deadline, "its socket is open after the first request");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let mut line = String::new();
+    for (signal, says) in [
+        (Signal::INT, "udpath: stopping; a further signal ends it at once\n"),
+        (Signal::TERM, "udpath: ended at once by a third signal\n"),
+    ] {
+        // Longer than a request's signals may be apart.
+        std::thread::sleep(Duration::from_millis(1_100));
+        kill_process(serve.pid(), signal).unwrap();
+        line.clear();
+        serve.stderr.read_line(&mut line).unwrap();
+        assert_eq!(line, says);
+    }
+    assert_eq!(serve.child.wait().unwrap().code(), Some(128 + 15));
+    drop(unread);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -202,6 +203,8 @@ pub(crate) fn output(command: Command, limit: Duration) -> io::Result<(Option<Ex
 fn run(mut command: Command, limit: Duration) -> io::Result<(Option<ExitStatus>, File)> {
     let output = tempfile::tempfile()?;
     command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
+    // ^C and timeout(1) signal the caller's process group as well: the command that restores a server must survive that.
+    command.process_group(0);
     let mut child = command.spawn()?;
     let until = Instant::now() + limit;
     let status = loop {

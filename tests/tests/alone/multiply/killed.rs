@@ -63,6 +63,27 @@ fn a_killed_supervisor_leaves_nothing() {
 }
 
 #[test]
+fn two_signals_in_a_row_end_it_in_order() {
+    udpath_lab::needs_root!();
+    udpath_rig::needs_cpus!(2);
+    let _alone = udpath_rig::alone();
+    let scene = Scene::new("twice");
+    let rounds = udpath_rig::campaign::rounds(2, 50);
+    for round in 0..rounds {
+        let running = scene.python(&["-n", "2"], "pid");
+        let signal = [Signal::TERM, Signal::INT, Signal::HUP][round as usize % 3];
+        running.signal(signal);
+        running.signal(signal);
+        let ended = running.finish();
+        // By its supervisor, which prints the table of the last state; not by the guard.
+        assert_eq!(ended.code(), Some(0), "{}", ended.err);
+        assert!(!ended.err.contains("at once") && !ended.out.is_empty(), "{}", ended.err);
+        scene.nothing_is_left();
+    }
+    udpath_rig::campaign::record("instances ended by two signals", &format!("{rounds}, leaving anything: 0"));
+}
+
+#[test]
 fn what_a_killed_guard_cannot_take_back_the_next_start_does() {
     udpath_lab::needs_root!();
     udpath_rig::needs_cpus!(2);

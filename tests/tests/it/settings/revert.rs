@@ -160,7 +160,10 @@ fn a_signal_takes_an_apply_back_and_is_exit_4() {
         while fs::read_to_string(&entry).unwrap_or_default().matches("\"intent\"").count() < into {
             assert!(Instant::now() < deadline, "the apply does not begin");
         }
-        let _ = kill_process(Pid::from_child(&child), signal);
+        // Two in a row are one request.
+        for signal in [signal, Signal::TERM] {
+            let _ = kill_process(Pid::from_child(&child), signal);
+        }
         let said = udpath_rig::Said::from(child.wait_with_output().unwrap());
         match said.code {
             Some(4) => {
