@@ -3,15 +3,15 @@
 # make check   format, clippy, docs, dependencies, unit tests: before each commit
 # make deny    licences and known vulnerabilities of the dependencies
 # make loom    the concurrent parts of the datapath under the model checker, a few seconds
-# make miri    the unsafe code of the datapath's frames, rings and epochs under Miri, some minutes; needs a nightly Rust:
-#              rustup toolchain install nightly --profile minimal -c miri -c rust-src
+# make miri    the unsafe code of the datapath's frames, rings and epochs under Miri, some minutes; installs a nightly Rust
+# make asan    the unit tests of all crates with unsafe code under AddressSanitizer, some minutes; as root
 # make bench   every performance claim, measured again here; writes benches/results/MACHINE-DATE.json; a bound that is missed is
 #              a result (the last line counts them), a benchmark that cannot run is an error; make bench BENCH=ladder: one
 # make figures the newest results of make bench, copied into README and docs
 # make experiments  the published experiments, repeated: out/experiments.html, out/experiments.json; as root, some 20 minutes;
 #              make experiments EXPERIMENT="ladder rps": those; make experiment-docs: that result committed, and its pages of the book
 # make schemas  docs/schemas, from the types that print the documents
-# make soak    every test with its campaigns whole; writes benches/results/soak.txt; an hour and more
+# make soak    every test with its campaigns whole, and miri and asan; writes benches/results/soak.txt; an hour and more
 # make fuzz    every parser under the fuzzer with AddressSanitizer, until FUZZ_EXECUTIONS each, for FUZZ_SECONDS at most this time;
 #              counts in fuzz/executions.tsv, and goes on from there
 # make dist    what is published, in out/dist: Debian package, static program, container image, SBOM, checksums; make check-dist:
@@ -51,12 +51,12 @@ check: setup lint rustdoc deny unit
 loom:
 	RUSTFLAGS="--cfg loom" cargo test -p udpath-stack --profile loom --test loom --target-dir target/loom --locked
 
-# Isolation off: the tests read clocks. Leaks ignored: a region with outstanding frames stays mapped on purpose. Few cases:
-# Miri is some hundred times slower.
-.PHONY: miri
+.PHONY: miri asan
 miri:
-	MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks" PROPTEST_CASES=4 cargo +nightly miri test -p udpath-stack --lib \
-	  --target-dir target/miri --locked -- frame:: ring:: epoch::
+	scripts/miri.sh
+
+asan: setup
+	scripts/asan.sh
 
 bench: build
 	@scripts/setup.sh bench

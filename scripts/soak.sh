@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs every test with full-length campaigns (100 kills where `make test` has a few) and writes their figures
-# to benches/results/soak.txt, which is committed. Takes more than an hour on two cores; run nothing else.
+# Runs every test with full-length campaigns (100 kills where `make test` has a few), and the unsafe code under
+# AddressSanitizer and Miri, and writes their figures to benches/results/soak.txt, which is committed. Takes more than an hour on two cores; run nothing else.
 #
 #     scripts/soak.sh                                  everything
 #     scripts/soak.sh --test kill --test boots         only these test binaries: the other figures stay
@@ -20,6 +20,13 @@ cargo build --workspace --locked
 # As in `make test`: each test binary in a fresh root.
 fresh="target.'cfg(all())'.runner = '$PWD/scripts/fresh-root.sh'"
 UDPATH_REQUIRE_ALL=1 UDPATH_SOAK="$work/figures" cargo test --workspace --locked --no-fail-fast --config "$fresh" "$@" || status=$?
+
+if [ $# -eq 0 ]; then
+    # Each fails if nothing ran, and adds a figure.
+    for check in asan miri; do
+        UDPATH_REQUIRE_ALL=1 UDPATH_SOAK="$work/figures" "scripts/$check.sh" || status=$?
+    done
+fi
 
 if [ ! -s "$work/figures" ]; then
     echo "soak: no campaign reported a figure; $results is unchanged" >&2
