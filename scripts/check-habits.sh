@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Checks four rules that no compiler checks: unsafe code only in modules named sys; no file over 600 lines (most stay
-# under 400); replaced names do not return; and tests compare documents with their schemas.
+# Checks five rules that no compiler checks: unsafe code only in modules named sys; no file over 600 lines (most stay
+# under 400); replaced names do not return; tests compare documents with their schemas; and only the sink writes to stdout
+# and stderr.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 status=0
@@ -43,6 +44,14 @@ done
 # What a test has the program print is compared with docs/schemas: Run and Said do it, json does it for other outputs.
 if git grep -nE 'from_(slice|str)(::<[^>]*>)?\(&?\w+\.stdout' -- tests crates/cli/tests; then
     echo "read a program's output with udpath_rig::json" >&2
+    status=1
+fi
+# Clippy finds println and eprintln, not handles. What asks only whether a stream is a terminal, or hands on its descriptor, prints
+# nothing. The alternate screen of `top` is ratatui's; `revert` writes one constant to a pipe; the lab's line is the tests'.
+if git grep -nE '\bstd(out|err)\(\)' -- 'crates/*/src/*.rs' ':!crates/cli/src/terminal/sink.rs' ':!crates/cli/src/verbs/top/screen.rs' \
+    ':!crates/cli/src/verbs/revert.rs' ':!crates/lab/src/needs_root.rs' \
+    | grep -vE 'std(out|err)\(\)(\.is_terminal|\.as_fd)|tcgetwinsize'; then
+    echo "print with crates/cli/src/terminal/sink.rs: foreign text must not drive a terminal" >&2
     status=1
 fi
 exit $status

@@ -2,6 +2,8 @@
 //!
 //! A test without the standard harness, so that the child does nothing but trace.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a test says what it did")]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};

@@ -109,7 +109,7 @@ pub(crate) fn give_up(choice: &Choice, needs: &Needs<'_>) -> Result<(), Error> {
     match rights::check(needs.capabilities) {
         // Capabilities that were given to a user other than root are each thread's own.
         Err(error @ Error::Left { .. }) if choice.becomes().is_none() => {
-            eprintln!("warning: {error}; start it as root to drop them everywhere");
+            stderrln!("warning: {error}; start it as root to drop them everywhere");
             Ok(())
         }
         checked => checked,

@@ -206,16 +206,16 @@ pub(crate) fn code(done: Done) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Findings(what)) => {
-            eprintln!("udpath: {what}");
+            stderrln!("udpath: {what}");
             ExitCode::from(1)
         }
         Err(Failure::Found) => ExitCode::from(1),
         Err(Failure::Usage(what)) => {
-            eprintln!("udpath: {what}");
+            stderrln!("udpath: {what}");
             ExitCode::from(2)
         }
         Err(Failure::Reverted(error)) => {
-            eprintln!("udpath: {error:#}");
+            stderrln!("udpath: {error:#}");
             ExitCode::from(4)
         }
         Err(Failure::Cannot(error)) => {
@@ -225,7 +225,7 @@ pub(crate) fn code(done: Done) -> ExitCode {
             if broken_pipe {
                 return ExitCode::SUCCESS;
             }
-            eprintln!("udpath: {error:#}");
+            stderrln!("udpath: {error:#}");
             ExitCode::from(3)
         }
     }

@@ -7,6 +7,9 @@
 //! Data goes to stdout, messages go to stderr. Exit codes: 0 success, 1 findings, 2 usage, 3 cannot be done, 4 applied
 //! but reverted.
 
+#[macro_use]
+mod terminal;
+
 mod args;
 mod confine;
 #[cfg(test)]
@@ -15,7 +18,6 @@ mod exit;
 #[cfg(test)]
 mod schemas;
 mod signals;
-mod terminal;
 mod verbs;
 
 use std::process::ExitCode;

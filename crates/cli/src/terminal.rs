@@ -1,17 +1,14 @@
 //! The standard streams: data on stdout, messages on stderr.
 
-use std::io::{IsTerminal, Write};
+#[macro_use]
+mod sink;
+
+use std::io::IsTerminal;
 
 use udpath_report::Style;
 
-use crate::exit::Failure;
-
-/// Writes a complete result to stdout.
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    let newline = if text.ends_with('\n') { "" } else { "\n" };
-    write!(out, "{text}{newline}").and_then(|()| out.flush()).map_err(|e| Failure::Cannot(e.into()))
-}
+use sink::{drive, say_part};
+pub(crate) use sink::{print, print_exact, say, say_lines};
 
 /// The style of results on stdout.
 pub(crate) fn style() -> Style {
@@ -51,7 +48,8 @@ impl StatusLine {
     /// Replaces the line.
     pub(crate) fn show(&mut self, text: &str) {
         if self.terminal {
-            let _ = write!(std::io::stderr(), "\r\x1b[K{text}");
+            drive("\r\x1b[K");
+            say_part(text);
             self.shown = true;
         }
     }
@@ -65,14 +63,14 @@ impl StatusLine {
     /// Keeps the line and moves to the next.
     pub(crate) fn end(&mut self) {
         if std::mem::take(&mut self.shown) {
-            let _ = writeln!(std::io::stderr());
+            drive("\n");
         }
     }
 
     /// Erases the line.
     pub(crate) fn clear(&mut self) {
         if std::mem::take(&mut self.shown) {
-            let _ = write!(std::io::stderr(), "\r\x1b[K");
+            drive("\r\x1b[K");
         }
     }
 }
@@ -101,7 +99,7 @@ impl StatusBlock {
     pub(crate) fn show(&mut self, text: &str) {
         if self.terminal {
             self.clear();
-            let _ = write!(std::io::stderr(), "{text}");
+            say_lines(text);
             self.shown = text.lines().count();
         }
     }
@@ -109,14 +107,14 @@ impl StatusBlock {
     /// Prints a line that stays, above the others.
     pub(crate) fn message(&mut self, text: &str) {
         self.clear();
-        let _ = writeln!(std::io::stderr(), "{text}");
+        say(text);
     }
 
     /// Erases the lines.
     pub(crate) fn clear(&mut self) {
         let shown = std::mem::take(&mut self.shown);
         if shown > 0 {
-            let _ = write!(std::io::stderr(), "\x1b[{shown}A\x1b[J");
+            drive(&format!("\x1b[{shown}A\x1b[J"));
         }
     }
 }

@@ -24,6 +24,7 @@
 //! - [`drivers`]: driver names of interrupts and counters, as data.
 //! - [`btf`]: names of the kernel's enumeration members.
 //! - [`namespace`]: the same for other namespaces, on a separate thread.
+//! - [`visible`]: text of somebody else, for a terminal or a comment.
 
 pub mod actors;
 pub mod btf;
@@ -58,6 +59,7 @@ pub mod tables;
 mod text;
 pub mod udp;
 pub mod unit;
+pub mod visible;
 pub mod watch;
 
 pub use fact::{Absence, Fact, Missing, Provenance};

@@ -2,6 +2,8 @@
 //! single-threaded one, so this target has its own `main`: called with a role it runs that role, otherwise it runs the
 //! tests below, one after the other. Needs root.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a test says what it did")]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

@@ -4,6 +4,8 @@
 //! cargo run --release -p udpath-load --example load_echo -- 10.0.0.2:7 10000 5
 //! ```
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints its result")]
+
 use std::error::Error;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! The service of docs/tutorial.md: answers a number with its square.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints its result")]
+
 use std::io::Read;
 
 use udpath_serve::{Config, DropReason, Outcome, Reply, Request, Server, Service};

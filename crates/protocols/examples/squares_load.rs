@@ -1,5 +1,7 @@
 //! The load of docs/tutorial.md: asks for squares, and checks every one.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints its result")]
+
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 

@@ -20,11 +20,12 @@ pub(crate) mod profile;
 mod profiles;
 mod traces;
 
+use udpath_host::visible;
 use udpath_load::cpu::CpuUse;
 use udpath_load::result::Latency;
 
 use crate::svg::cpus::shares;
-use crate::{units, words};
+use crate::units;
 
 /// The beginning of every page.
 struct Head<'a> {
@@ -104,8 +105,8 @@ fn rendered(template: &impl askama::Template) -> String {
         page.push('\n');
     }
     // The templates escape HTML; characters that reorder text are removed here.
-    if page.contains(|c| c != '\n' && words::drives(c)) {
-        return page.chars().filter(|c| *c == '\n' || !words::drives(*c)).collect();
+    if page.contains(|c| c != '\n' && visible::drives(c)) {
+        return page.chars().filter(|c| *c == '\n' || !visible::drives(*c)).collect();
     }
     page
 }

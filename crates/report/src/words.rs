@@ -12,6 +12,7 @@ use udpath_advise::result::{
     BoostResult, LIVE, LeftOut, Profiles, Ratio, RungDiagnosis, RungResult, Verdict,
 };
 use udpath_advise::{ProfileResult, Severity};
+use udpath_host::visible::drives;
 use udpath_load::cpu::CpuUse;
 use udpath_load::result::Latency;
 use udpath_profile::Profile;
@@ -345,11 +346,6 @@ pub(crate) fn capital(text: &str) -> String {
 /// Makes external text fit for one line of a terminal or a page: control characters become spaces.
 pub(crate) fn one_line(text: &str) -> String {
     text.chars().map(|c| if drives(c) { ' ' } else { c }).collect()
-}
-
-/// Control characters, which could move a terminal's cursor or hide text, and characters that reorder text.
-pub(crate) fn drives(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// At most `most` characters, the last of them an ellipsis if some were cut.

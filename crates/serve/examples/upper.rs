@@ -4,6 +4,8 @@
 //! cargo run --release -p udpath-serve --example upper -- 127.0.0.1:7777 reuseport 32 2
 //! ```
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints its result")]
+
 use std::env;
 use std::error::Error;
 use std::io::Read;

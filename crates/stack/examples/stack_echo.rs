@@ -4,6 +4,8 @@
 //! cargo run --release -p udpath-stack --example stack_echo -- eth0 10.0.0.2:7
 //! ```
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints its result")]
+
 use std::error::Error;
 use std::io::Read;
 use std::net::SocketAddr;

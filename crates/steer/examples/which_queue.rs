@@ -4,6 +4,8 @@
 //! cargo run -p udpath-steer --example which_queue -- 192.0.2.7 10.0.0.2:53 4
 //! ```
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints its result")]
+
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
 

@@ -67,7 +67,7 @@ fn make(args: &Args) -> Done {
     if let Some(id) = args.adopt {
         match journal.entry(id) {
             Err(JournalError::Unknown { .. }) => {
-                eprintln!("udpath: warning: apply {id} is no longer in the journal; this is a new apply");
+                stderrln!("udpath: warning: apply {id} is no longer in the journal; this is a new apply");
             }
             _ => {
                 // Half of a persistent apply is not what a boot should have.
@@ -112,7 +112,7 @@ fn make(args: &Args) -> Done {
     let applied = applied?;
     drop(lock);
     for note in notes {
-        eprintln!("note: {note}");
+        stderrln!("note: {note}");
     }
     show(args, &plan, Some(&applied), reverter.as_ref())
 }
@@ -159,7 +159,7 @@ fn show(args: &Args, plan: &Plan, applied: Option<&Applied>, reverter: Option<&R
     }
     let Some(applied) = applied else {
         let kept = if args.persist { ", and a boot keeps them" } else { "" };
-        eprintln!("nothing to do: {} settings already have these values{kept}", plan.already.len());
+        stderrln!("nothing to do: {} settings already have these values{kept}", plan.already.len());
         return Ok(());
     };
     terminal::print(&applied_text(applied))?;
@@ -167,11 +167,11 @@ fn show(args: &Args, plan: &Plan, applied: Option<&Applied>, reverter: Option<&R
     let given_up: BTreeSet<&str> =
         applied.changes.iter().filter_map(|made| made.setting.gives_up(&made.to)).collect();
     for what in given_up {
-        eprintln!("note: {what}");
+        stderrln!("note: {what}");
     }
-    eprintln!("{}", applied_sentence(applied, seconds));
+    stderrln!("{}", applied_sentence(applied, seconds));
     if let Some(note) = reverter.and_then(Reverter::note) {
-        eprintln!("note: {note}");
+        stderrln!("note: {note}");
     }
     Ok(())
 }

@@ -195,9 +195,9 @@ impl Watcher {
             }
             Event::Trial { tps, blocks, interval, .. } => trial_line(*tps, *blocks, *interval, self.live),
             // On a terminal the result follows; a log gets a line per rung.
-            Event::Done(rung) if !self.line.is_live() => return eprintln!("{}", rung_line(rung, self.live)),
+            Event::Done(rung) if !self.line.is_live() => return stderrln!("{}", rung_line(rung, self.live)),
             Event::Done(_) => return self.line.clear(),
-            Event::Profile { name } if !self.line.is_live() => return eprintln!("{}", profiling_line(name)),
+            Event::Profile { name } if !self.line.is_live() => return stderrln!("{}", profiling_line(name)),
             Event::Profile { name } => {
                 (*name).clone_into(&mut self.title);
                 "profiling".to_owned()

@@ -144,7 +144,7 @@ fn costs(args: &Args, description: &Description) -> Result<Costs, Failure> {
     if udpath_lab::missing().is_empty() {
         return measured_costs();
     }
-    eprintln!(
+    stderrln!(
         "not root, so this machine cannot be calibrated: costs of {}; use --costs FILE.json",
         Costs::default().machine
     );
@@ -206,6 +206,6 @@ fn calibrated(args: &Args) -> Done {
         return terminal::print(&to_json(&found.costs));
     }
     terminal::print(&calibration_text(&found, &terminal::style()))?;
-    eprintln!("wrote {}", path.display());
+    stderrln!("wrote {}", path.display());
     Ok(())
 }

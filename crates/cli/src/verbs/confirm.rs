@@ -9,6 +9,6 @@ use crate::exit::Done;
 pub(crate) fn run(args: &Args) -> Done {
     let lock = Journal::at(&args.journal.state).lock()?;
     let entry = confirm::confirm(&lock, args.id)?;
-    eprintln!("confirmed apply {}: it stays in effect", entry.id);
+    stderrln!("confirmed apply {}: it stays in effect", entry.id);
     Ok(())
 }

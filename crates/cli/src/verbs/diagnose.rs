@@ -181,7 +181,7 @@ fn watch(args: &Args, source: &dyn Source, stop: &AtomicBool) -> Done {
             Ok(now) => now,
             Err(Failure::Usage(why)) if reported.is_some() => {
                 if !std::mem::replace(&mut gone, true) {
-                    eprintln!("udpath: {why}");
+                    stderrln!("udpath: {why}");
                 }
                 std::thread::sleep(POLL_INTERVAL);
                 continue;

@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args) -> Done {
         outcome.notes.push(format!("Modelled figures have the costs of {}.", costs.machine));
     }
     if args.effort == Effort::Least {
-        eprintln!("--effort least: a few short trials; the verdicts mean nothing");
+        stderrln!("--effort least: a few short trials; the verdicts mean nothing");
     }
     terminal::print(&if args.json { result.json() } else { result.terminal(&terminal::style()) })?;
     args.report.as_ref().map_or(Ok(()), |path| page::write(path, &result))
@@ -71,7 +71,7 @@ impl Watcher {
         if self.line.is_live() {
             self.line.show(&text);
         } else {
-            eprintln!("{text}");
+            stderrln!("{text}");
         }
     }
 }

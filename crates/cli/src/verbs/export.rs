@@ -109,7 +109,7 @@ pub(crate) fn run(args: &Args) -> Done {
     let stop = if args.once { &unasked } else { signals::watch(Left::Nothing)?.flag() };
     machine::look(&args.place, |source| match (&args.textfile, &args.otlp) {
         _ if args.once => {
-            terminal::print(&look(args, &mut Watch::default(), source)?.text(MetricsFormat::Text))
+            terminal::print_exact(&look(args, &mut Watch::default(), source)?.text(MetricsFormat::Text))
         }
         (Some(path), _) => write(args, source, path, stop),
         (None, Some(endpoint)) => push(args, source, endpoint, stop),

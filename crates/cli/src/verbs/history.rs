@@ -45,7 +45,7 @@ fn add(args: &AddArgs) -> Done {
     let run = run.map_err(|error| Failure::Usage(format!("cannot keep {}: {error}", args.file.display())))?;
     let mut store = Store::write(&record::path(args.store.store.as_ref())?)?;
     let id = store.add(&run.with_text(text))?;
-    eprintln!("kept as run {id} in {}", store.path().display());
+    stderrln!("kept as run {id} in {}", store.path().display());
     Ok(())
 }
 

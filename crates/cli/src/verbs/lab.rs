@@ -57,7 +57,7 @@ fn up(name: &str, queues: Option<u32>, machines: &[String], xdp: &[String]) -> D
     let first = blueprint.machines[0].name.clone();
     let labs = [Listed { state: State::Kept, blueprint }];
     terminal::print(&labs_text(&labs, &terminal::style()))?;
-    eprintln!(
+    stderrln!(
         "run programs in it with `udpath lab exec {name}/{first} -- CMD`; remove it with `udpath lab down {name}`"
     );
     Ok(())
@@ -114,12 +114,12 @@ fn list(json: bool) -> Done {
         return terminal::print(&to_pretty_json(&Document { schema: SCHEMA, labs }));
     }
     if labs.is_empty() {
-        eprintln!("no labs; create one with `udpath lab up`");
+        stderrln!("no labs; create one with `udpath lab up`");
         return Ok(());
     }
     terminal::print(&labs_text(&labs, &terminal::style()))?;
     if labs.iter().any(|lab| lab.state == State::Stale) {
-        eprintln!(
+        stderrln!(
             "stale labs were left behind by killed programs; remove them with `udpath lab down --stale`"
         );
     }

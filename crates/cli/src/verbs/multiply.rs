@@ -15,6 +15,7 @@ use anyhow::Context;
 use error_reporter::Report;
 use schemars::JsonSchema;
 use serde::Serialize;
+use udpath_host::visible;
 use udpath_multiply::{
     Config, Event, Listed, Request, SCHEMA, Status, Supervisor, ask, journal_of, leftovers, list,
 };
@@ -81,15 +82,15 @@ fn show_all(json: bool) -> Done {
         match one {
             Listed::Running(status) => terminal::print(&instances_text(status, terminal::style()))?,
             Listed::Left { name } => {
-                eprintln!(
+                stderrln!(
                     "{name}: its supervisor was killed; the next udpath multiply takes back what is left"
                 );
             }
-            Listed::Silent { name, pid } => eprintln!("{name}: its supervisor (pid {pid}) does not answer"),
+            Listed::Silent { name, pid } => stderrln!("{name}: its supervisor (pid {pid}) does not answer"),
         }
     }
     if all.is_empty() {
-        eprintln!("no instances run");
+        stderrln!("no instances run");
     }
     Ok(())
 }
@@ -129,13 +130,14 @@ fn supervise(args: Args) -> Done {
     let ran = Supervisor::new(config).and_then(|supervisor| {
         supervisor.run(stop.as_fd(), &mut |event| {
             let said = multiply_event(event);
-            eprintln!("{said}");
+            stderrln!("{said}");
             if matches!(event, Event::Ready(_)) {
-                notify(&format!("READY=1\nSTATUS={said}"));
+                notify(&format!("READY=1\nSTATUS={}", visible::line(&said)));
             }
         })
     });
-    let status = ran.inspect_err(|error| notify(&format!("STATUS={}", Report::new(error))))?;
+    let status = ran
+        .inspect_err(|error| notify(&format!("STATUS={}", visible::line(&Report::new(error).to_string()))))?;
     print(&status, args.json)
 }
 

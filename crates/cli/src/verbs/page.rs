@@ -18,6 +18,6 @@ pub(super) fn check(option: &str, path: &Path) -> Done {
 /// Writes the page, and prints its path.
 pub(super) fn write(path: &Path, result: &impl Render) -> Done {
     udpath_report::write_html(path, result)?;
-    eprintln!("wrote {}", path.display());
+    stderrln!("wrote {}", path.display());
     Ok(())
 }

@@ -24,13 +24,15 @@ fn show(args: &Args) -> Done {
                 + &plan.diff()
         }
     };
-    if !text.is_empty() {
-        terminal::print(&text)?;
+    match text.as_str() {
+        "" => {}
+        text if args.shell => terminal::print_exact(text)?,
+        text => terminal::print(text)?,
     }
     for prepared in
         services.iter().filter(|prepared| prepared.restart.is_none() && !prepared.files.is_empty())
     {
-        eprintln!(
+        stderrln!(
             "note: to apply it, say with --restart COMMAND how {} is restarted",
             prepared.service.title()
         );

@@ -34,7 +34,7 @@ fn show(target: Option<&str>, json: bool) -> Done {
         terminal::print(&to_pretty_json(&report))?;
     } else if report.options.is_empty() {
         let of = target.map_or_else(String::new, |target| format!(" of {}", target.cgroup));
-        eprintln!("no policy{of}");
+        stderrln!("no policy{of}");
     }
     let text = policy_text(&report);
     if !json && !text.is_empty() {
@@ -57,10 +57,10 @@ fn spread(args: &SpreadArgs) -> Done {
     let machine = Live::new();
     let target = policy::target(machine.source(), &args.target.target).map_err(cannot)?;
     for group in policy::spread(&machine, &target, args.rule, args.wait).map_err(cannot)? {
-        eprintln!("{}: {} sockets, {}", group.address, group.cookies.len(), args.rule);
+        stderrln!("{}: {} sockets, {}", group.address, group.cookies.len(), args.rule);
     }
     if let Some(what) = args.rule.reorders() {
-        eprintln!("note: {what}");
+        stderrln!("note: {what}");
     }
     Ok(())
 }

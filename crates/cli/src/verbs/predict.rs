@@ -72,7 +72,7 @@ fn note_assumption(known: &Known, by_incoming_cpu: bool) {
         .as_ref()
         .is_some_and(|(snapshot, _)| snapshot.sockets.groups.iter().any(|group| group.order.is_none()));
     if by_incoming_cpu && unseen {
-        eprintln!(
+        stderrln!(
             "assuming that no BPF program selects the socket: the kernel shows such programs, which override \
              SO_INCOMING_CPU, only to root"
         );
@@ -119,7 +119,7 @@ fn reverse(args: &Args, mut tables: Tables, sockets: Option<Sockets>, flow: &Flo
     } else if found.matching > 0 {
         let lines: Vec<String> = found.ports.iter().map(u16::to_string).collect();
         terminal::print(&lines.join("\n"))?;
-        eprintln!("{} of the {} source ports {first}-{last} reach it", found.matching, found.tried);
+        stderrln!("{} of the {} source ports {first}-{last} reach it", found.matching, found.tried);
     }
     match found.matching {
         0 => Err(Failure::Findings(format!("none of the source ports {first}-{last} reaches it"))),

@@ -57,7 +57,7 @@ impl Recorder {
     /// Keeps the result that `run` makes a row of, under this name.
     pub(crate) fn keep(mut self, run: impl FnOnce(&str) -> Result<NewRun, RunError>) -> Done {
         let id = self.store.add(&run(&self.name)?)?;
-        eprintln!("kept as run {id} in {}", self.store.path().display());
+        stderrln!("kept as run {id} in {}", self.store.path().display());
         Ok(())
     }
 }

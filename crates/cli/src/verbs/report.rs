@@ -46,7 +46,7 @@ fn docs(result: &Document, text: &str, folder: &Path) -> Done {
                 .with_context(|| format!("cannot create the folder {}", parent.display()))?;
         }
         write_whole(&path, file.contents.as_bytes())?;
-        eprintln!("wrote {}", path.display());
+        stderrln!("wrote {}", path.display());
     }
     Ok(())
 }

@@ -4,7 +4,6 @@
 //! stderr: notes, the line `ready ...` once test datagrams were answered, and on a terminal a status line; stdout: the
 //! summary.
 
-use std::io::{self, Write as _};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -104,8 +103,7 @@ pub(crate) fn run(args: Args) -> Done {
         ports: config.xdp.port.to_string(),
         filters: &filters,
     };
-    // In one call. A closed stderr must not stop the service.
-    let _ = io::stderr().write_all(started_text(&started).as_bytes());
+    terminal::say_lines(&started_text(&started));
     let mut watcher = Watcher::new();
     loop {
         let reloading = reloads.as_ref().is_some_and(Reloads::is_running);
@@ -177,7 +175,7 @@ impl Watcher {
     /// Prints a line above the status line.
     fn say(&mut self, text: &str) {
         self.line.end();
-        let _ = writeln!(io::stderr(), "{text}");
+        terminal::say(text);
     }
 
     /// Prints each new warning, and again when it returns.
@@ -185,7 +183,7 @@ impl Watcher {
         let before = std::mem::replace(&mut self.warned, status.warnings.clone());
         for warning in status.warnings.iter().filter(|warning| !before.contains(warning)) {
             self.line.end();
-            let _ = writeln!(io::stderr(), "warning: {warning}");
+            stderrln!("warning: {warning}");
         }
     }
 }

@@ -79,14 +79,14 @@ fn read(file: &Path) -> Result<(String, String), Failure> {
 /// Prints which settings do not last until the next boot, and what resets them.
 pub(super) fn note_lasting<'a>(settings: impl Iterator<Item = &'a Setting>) {
     for line in lasting(settings) {
-        eprintln!("note: {line}");
+        stderrln!("note: {line}");
     }
 }
 
 /// Warns of journal entries that cannot be read; this is not an error.
 pub(super) fn warn_of_unreadable(journal: &Journal) -> Result<(), Failure> {
     for bad in journal.contents()?.unreadable {
-        eprintln!("udpath: warning: {:#}", anyhow::Error::from(bad.why));
+        stderrln!("udpath: warning: {:#}", anyhow::Error::from(bad.why));
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ pub(crate) fn run(args: &Args) -> Done {
     {
         let own = Duration::from_millis(now.taken.saturating_sub(earlier.taken));
         if own.abs_diff(interval) > interval / 10 {
-            eprintln!(
+            stderrln!(
                 "the capture's two snapshots are {:.1} s apart: rates are those of this interval",
                 own.as_secs_f64()
             );

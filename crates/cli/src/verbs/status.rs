@@ -23,10 +23,10 @@ fn show(args: &Args) -> Done {
         terminal::print(&to_pretty_json(&status))?;
     } else {
         for bad in &status.unreadable {
-            eprintln!("udpath: warning: {}", bad.why);
+            stderrln!("udpath: warning: {}", bad.why);
         }
         if status.applies.is_empty() && status.reverted.is_empty() {
-            eprintln!("no changes made by udpath are in effect (journal {})", journal.directory().display());
+            stderrln!("no changes made by udpath are in effect (journal {})", journal.directory().display());
         } else {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
             terminal::print(&status_text(&status, now, &terminal::style()))?;

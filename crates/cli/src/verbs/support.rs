@@ -38,12 +38,12 @@ pub(crate) fn run(args: &Args) -> Done {
     });
     let support = Support::new(taken, status, &identity, &options).map_err(anyhow::Error::from)?;
     support.write(&target)?;
-    eprint!("{}", capture_text(&support.manifest, &target.path));
+    terminal::say_lines(&capture_text(&support.manifest, &target.path));
     if args.json {
         return terminal::print(&to_pretty_json(&support.manifest));
     }
     if args.print_redactions {
-        return terminal::print(&redactions_text(support.replacements()));
+        return terminal::print_exact(&redactions_text(support.replacements()));
     }
     terminal::print(&target.path.display().to_string())
 }

@@ -77,7 +77,7 @@ fn forget(journal: &Journal, id: u64, force: bool) -> Done {
         [] => String::new(),
         all => format!("; not restored: {}", all.join(", ")),
     };
-    eprintln!("closed apply {id}{what}");
+    stderrln!("closed apply {id}{what}");
     Ok(())
 }
 
@@ -87,7 +87,7 @@ pub(super) fn ended(undone: &Undone) -> Done {
     let list: Vec<String> = left.iter().map(ToString::to_string).collect();
     match (left.is_empty(), complete) {
         (true, true) => {
-            eprintln!("{}", undone_sentence(undone));
+            stderrln!("{}", undone_sentence(undone));
             Ok(())
         }
         (false, true) => Err(Failure::Findings(format!("undid apply {id}, except: {}", list.join("; ")))),
@@ -156,8 +156,8 @@ fn print(journal: &Journal, id: Option<u64>) -> Done {
         }
         (true, None) => Ok(()),
         (false, damage) => {
-            damage.iter().for_each(|damage| eprintln!("udpath: warning: {damage}"));
-            terminal::print(&text)
+            damage.iter().for_each(|damage| stderrln!("udpath: warning: {damage}"));
+            terminal::print_exact(&text)
         }
     }
 }

@@ -1,7 +1,8 @@
 //! `udpath --version --verbose`: what the program was built from, and what this kernel lacks.
 
-use std::io::Write as _;
 use std::path::Path;
+
+use crate::terminal;
 
 /// A version of the kernel: `(6, 1)`.
 type Version = (u32, u32);
@@ -39,7 +40,7 @@ pub(crate) fn print() {
          kernel:        {release}\nkernel lacks:  {lacks}\n",
         env!("CARGO_PKG_VERSION"),
     );
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    let _ = terminal::print(&text);
 }
 
 /// The first two numbers of a kernel release, such as `6.1.0-31-amd64`.

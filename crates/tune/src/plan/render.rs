@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use udpath_host::visible;
+
 use super::{Change, Plan};
 use crate::settings::{Phase, Setting, comment};
 
@@ -32,11 +34,11 @@ impl Plan {
             notes.extend(Some(reason.as_str()).filter(|reason| !reason.is_empty()));
             let line =
                 format!("{setting:name$}  {:from$} -> {value:to$}  {}", before(change), notes.join("; "));
-            let _ = writeln!(text, "{}", line.trim_end());
+            let _ = writeln!(text, "{}", visible::line(line.trim_end()));
             text += &lines(change);
         }
         for (setting, value) in &self.already {
-            let _ = writeln!(text, "{setting:name$}  {value:#} already");
+            let _ = writeln!(text, "{}", visible::line(&format!("{setting:name$}  {value:#} already")));
         }
         text
     }
@@ -74,9 +76,13 @@ pub fn lasting<'a>(settings: impl Iterator<Item = &'a Setting>) -> Vec<String> {
     by.into_iter().map(line).collect()
 }
 
+/// A tab of a server's configuration, as it is printed: a terminal would place it by where the line begins.
+const TAB: &str = "    ";
+
 /// The lines that a change of a server's configuration changes; empty for other changes.
 fn lines(change: &Change) -> String {
-    change.lines().lines().map(|line| format!("    {line}").trim_end().to_owned() + "\n").collect()
+    let indented = |line: &str| format!("    {}", visible::line(&line.replace('\t', TAB)));
+    change.lines().lines().map(|line| indented(line).trim_end().to_owned() + "\n").collect()
 }
 
 fn before(change: &Change) -> String {

@@ -1,5 +1,7 @@
 //! A change as a shell command, using the system's own programs.
 
+use udpath_host::visible;
+
 use super::row::Shell;
 use super::{Setting, Value};
 use crate::changed::spliced;
@@ -34,7 +36,7 @@ impl Setting {
 /// A comment of the shell: one line, whatever is in it.
 #[must_use]
 pub fn comment(text: &str) -> String {
-    format!("# {}", text.replace(char::is_control, " "))
+    format!("# {}", visible::line(text))
 }
 
 /// A word quoted for the shell.

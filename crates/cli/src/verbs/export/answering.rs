@@ -37,7 +37,7 @@ pub(super) fn run(args: &AnswerArgs) -> Done {
     // After the change of user, which resets it.
     set_parent_process_death_signal(Some(Signal::TERM))
         .context("cannot follow the end of `udpath export`")?;
-    eprintln!("ready http://{address}/metrics");
+    stderrln!("ready http://{address}/metrics");
     let asked = |request| match ask(&reader, request) {
         Ok(answer) => answer,
         Err(error) => {

@@ -41,16 +41,16 @@ pub(super) fn push(
     stop: &AtomicBool,
     mut read: impl FnMut() -> anyhow::Result<Vec<u8>>,
 ) -> Done {
-    eprintln!("pushing to {endpoint} every {} s", interval.as_secs_f64());
+    stderrln!("pushing to {endpoint} every {} s", interval.as_secs_f64());
     let mut failing = false;
     while !stop.load(Ordering::Relaxed) {
         let next = Instant::now() + interval;
         let request = read()?;
         let outcome = push_once(endpoint, &request);
         match &outcome {
-            Ok(()) if failing => eprintln!("pushing to {endpoint} again"),
+            Ok(()) if failing => stderrln!("pushing to {endpoint} again"),
             Err(error) if !failing => {
-                eprintln!(
+                stderrln!(
                     "cannot push to {endpoint}, trying again every {} s: {error}",
                     interval.as_secs_f64()
                 );

@@ -125,7 +125,7 @@ impl Accepting {
     /// Without free descriptors, the listener stays readable: pauses, and logs one line for the whole time.
     fn fail(&mut self, error: &io::Error, now: Instant) {
         if self.failed.is_none_or(|(_, kind)| kind != error.kind()) {
-            eprintln!("cannot accept a client: {error}");
+            stderrln!("cannot accept a client: {error}");
         }
         self.failed = Some((now, error.kind()));
     }

@@ -115,7 +115,7 @@ fn change(unit: &str, value: &str, args: &Args) -> Done {
     let plan = Plan::resolve(&machine, vec![request], &Consent::default())?;
     if !plan.is_empty() {
         let applied = apply(&machine, &lock, &plan, None, |_| Ok(()))?;
-        eprintln!("applied as {}; udpath multiply {unit} --stop undoes it", applied.id);
+        stderrln!("applied as {}; udpath multiply {unit} --stop undoes it", applied.id);
     }
     Ok(())
 }
@@ -146,7 +146,7 @@ fn stop(unit: &UnitName, is_multiplied: bool, args: &Args) -> Done {
     match args.json {
         true => super::show_all(true),
         false => {
-            eprintln!("{unit} runs as before");
+            stderrln!("{unit} runs as before");
             Ok(())
         }
     }

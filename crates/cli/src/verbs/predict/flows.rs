@@ -122,11 +122,11 @@ impl Flows {
         }
         if !others.is_empty() {
             let others: Vec<String> = others.iter().map(|(why, count)| format!("{count} {why}")).collect();
-            eprintln!("of {all} frames, not counted: {}", others.join(", "));
+            stderrln!("of {all} frames, not counted: {}", others.join(", "));
         }
         let both = self.list.iter().filter(|(flow, _)| self.has(&flow.reversed())).count();
         if both > 0 {
-            eprintln!(
+            stderrln!(
                 "the capture has both directions of {} flows; both are counted: select one with --to PORT",
                 both.div_ceil(2)
             );

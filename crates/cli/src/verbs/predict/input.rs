@@ -96,7 +96,7 @@ fn machine(
     let tables = tables::tables(&snapshot, interface);
     tables.check().with_context(|| format!("the tables of {name} are inconsistent"))?;
     if args.verify.is_none() {
-        eprintln!(
+        stderrln!(
             "predicted from the current tables of {name}, not verified; --verify compares with real packets"
         );
     }
@@ -116,7 +116,7 @@ fn snapshot_of(args: &Args, source: &dyn Source, ports: Option<&BTreeSet<u16>>) 
     process::look_closer(sockets, |socket| asked(socket.local.port()), missing);
     if let Err(error) = selections(&Journal::at(&args.journal.state), sockets) {
         let error = anyhow::Error::from(error);
-        eprintln!("warning: cannot read which socket selections udpath has set: {error:#}");
+        stderrln!("warning: cannot read which socket selections udpath has set: {error:#}");
     }
     snapshot
 }
@@ -131,7 +131,7 @@ fn table(args: &Args, tables: &mut Tables) -> Result<(), Failure> {
             // A table read earlier is kept; the check of the whole input reports queues out of range. If the machine
             // was read, nothing is assumed: without a table, another rule applies.
             Some(queues) if tables.table.is_none() && queues > 1 && args.interface.is_none() => {
-                eprintln!("no indirection table given: assuming {queues} queues in turn over {size} entries");
+                stderrln!("no indirection table given: assuming {queues} queues in turn over {size} entries");
                 IndirectionTable::spread(size, queues)
             }
             _ => return Ok(()),

@@ -41,7 +41,7 @@ pub(super) fn watch(
     let started = Instant::now();
     let seen = machine::look(&args.place, |_| {
         let watch = Watch::open(interface, port)?;
-        eprintln!("watching what {interface} receives for {} s", duration.as_secs_f64());
+        stderrln!("watching what {interface} receives for {} s", duration.as_secs_f64());
         while started.elapsed() < duration && !stop.load(Ordering::Relaxed) {
             std::thread::sleep(POLL_INTERVAL.min(duration));
         }
@@ -49,10 +49,10 @@ pub(super) fn watch(
     })?;
     let (ways, over) = seen.context("unverified")?;
     if over.no_room > 0 {
-        eprintln!("{} packets not compared: more flows than can be watched at once", over.no_room);
+        stderrln!("{} packets not compared: more flows than can be watched at once", over.no_room);
     }
     if over.fragments > 0 {
-        eprintln!("{} fragments not compared: they have no ports", over.fragments);
+        stderrln!("{} fragments not compared: they have no ports", over.fragments);
     }
     let mut verification = Verification::default();
     // A virtual link leaves the sender's queue number in a packet.

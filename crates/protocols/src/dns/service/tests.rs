@@ -1,3 +1,5 @@
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a test says what it did")]
+
 use proptest::prelude::*;
 use udpath_serve::serve_once;
 
