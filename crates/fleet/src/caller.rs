@@ -2,9 +2,14 @@
 //!
 //! ```text
 //!   gather ─▸ compare clocks ─▸ prepare ─▸ follow: beats, deaths, stop ─▸ results ─▸ merge
+//!   └──────────────── says that it is alive, once per second ────────────────────┘
 //! ```
-//! An agent is dead once nothing was heard from it for [`SILENCE`] of a connection that held; while the server is away, agents are
-//! only silent. The others' results count; the sum says which segments are missing.
+//! Whoever may publish may offer agents that do not exist: an agent counts once it has answered a question sent to it by name, and
+//! nothing here takes longer or more memory for offers that never do. An agent is dead once nothing was heard from it for
+//! [`SILENCE`] of a connection that held; while the server is away, agents are only silent. The others' results count; the sum says which segments are missing.
+
+mod gather;
+mod offers;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,24 +18,20 @@ use std::time::{Duration, Instant};
 use udpath_load::plan::{Plan, PlanError, Segment};
 use udpath_load::result::{LoadResult, MergeError};
 
+use crate::agent::BEAT;
 use crate::clock::{self, Offset};
-use crate::link::{Link, LinkError};
+use crate::link::{self, Channel, Link, LinkError};
 use crate::message::{FromAgent, Order, Said, ToAgent};
-use crate::{Access, subject};
+use crate::{Access, agent_subject, is_name, subject};
 
 pub use crate::message::Beat;
 
 /// Time without a message after which an agent is dead: five beats. Shorter: an agent on a busy machine is given up.
 /// Longer: deaths are reported later, and the end waits for them.
 pub const SILENCE: Duration = Duration::from_secs(5);
-/// Exchanges of time with each agent; the one with the least delay counts. Fewer: a busy moment is in the offset.
-const EXCHANGES: u32 = 8;
-/// Exchanges without an answer after which an agent is left out.
-const MISSES: u32 = 2;
-/// How long an exchange may take.
-const EXCHANGE_TIMEOUT: Duration = Duration::from_millis(500);
-/// Time between two announcements, while agents are being gathered.
-const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(1);
+/// Time until an agent that has not confirmed its segment gets it again. Longer: with a short lead, a message that was lost costs an agent.
+/// Shorter: more messages on a slow connection.
+const PREPARE_INTERVAL: Duration = Duration::from_millis(200);
 /// Longest wait for a message.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Time between two views.
@@ -152,19 +153,42 @@ pub struct Outcome {
 /// See [`Error`].
 pub fn call(call: &Call, inform: &mut dyn FnMut(Event), stop: &AtomicBool) -> Result<Outcome, Error> {
     let run = format!("{:016x}", clock::now() ^ u64::from(std::process::id()).rotate_left(48));
-    let link = Link::open(&call.access, vec![subject(&call.fleet, &format!("run.{run}"))])?;
-    let mut caller = Caller { call, run, link, agents: BTreeMap::new(), inform };
-    caller.gather(stop)?;
-    caller.compare_clocks()?;
-    let start = caller.prepare()?;
-    caller.follow(start, stop);
-    caller.merged()
+    let link = Link::open(&call.access, vec![subject(&call.fleet, &format!("run.{run}"))], stop)?;
+    call_over(&link, run, call, inform, stop)
+}
+
+pub(crate) fn call_over(
+    channel: &dyn Channel,
+    run: String,
+    call: &Call,
+    inform: &mut dyn FnMut(Event),
+    stop: &AtomicBool,
+) -> Result<Outcome, Error> {
+    let alive = Instant::now();
+    let mut caller = Caller { call, run, channel, alive, agents: BTreeMap::new(), inform };
+    let started = caller.gather(stop).and_then(|()| {
+        caller.compare_clocks();
+        caller.prepare()
+    });
+    match started {
+        Ok(start) => {
+            caller.follow(start, stop);
+            caller.merged()
+        }
+        Err(error) => {
+            // Those that offered themselves are free for others at once.
+            caller.to_all(&ToAgent::Stop { run: caller.run.clone() });
+            Err(error)
+        }
+    }
 }
 
 struct Caller<'a> {
     call: &'a Call,
     run: String,
-    link: Link,
+    channel: &'a dyn Channel,
+    /// When the agents are told next that it is alive.
+    alive: Instant,
     /// By name.
     agents: BTreeMap<String, Agent>,
     inform: &'a mut dyn FnMut(Event),
@@ -176,123 +200,43 @@ struct Agent {
     offset: Option<Offset>,
     beat: Beat,
     heard: Instant,
+    /// It has confirmed its segment.
+    prepared: bool,
     end: Option<Result<Box<LoadResult>, String>>,
+}
+
+impl Agent {
+    fn new(instance: u64, offset: Offset) -> Self {
+        Self {
+            instance,
+            segment: Segment::WHOLE,
+            offset: Some(offset),
+            beat: Beat::default(),
+            heard: Instant::now(),
+            prepared: false,
+            end: None,
+        }
+    }
 }
 
 impl Caller<'_> {
     fn to_all(&self, message: &ToAgent) {
-        self.link.send(&subject(&self.call.fleet, "agents"), message);
+        link::send(self.channel, &subject(&self.call.fleet, "agents"), message);
     }
 
     fn to(&self, agent: &str, message: &ToAgent) {
-        self.link.send(&subject(&self.call.fleet, &format!("agent.{agent}")), message);
+        link::send(self.channel, &agent_subject(&self.call.fleet, agent), message);
     }
 
     /// The next message, and when it arrived.
-    fn hear(&self, within: Duration) -> Option<(FromAgent, u64)> {
-        let message = self.link.next(within)?;
+    fn hear(&mut self, within: Duration) -> Option<(FromAgent, u64)> {
+        if Instant::now() >= self.alive {
+            self.alive = Instant::now() + BEAT;
+            self.to_all(&ToAgent::Alive { run: self.run.clone() });
+        }
+        let message = self.channel.next(within)?;
         let said: FromAgent = serde_json::from_slice(&message.payload).ok()?;
-        crate::is_name(&said.agent).then_some((said, message.at))
-    }
-
-    fn gather(&mut self, stop: &AtomicBool) -> Result<(), Error> {
-        let announcement =
-            ToAgent::Announce { run: self.run.clone(), order: Box::new(self.call.order.clone()) };
-        let (until, mut announce) = (Instant::now() + self.call.gather, Instant::now());
-        let mut refused = BTreeMap::new();
-        while Instant::now() < until && !stop.load(Ordering::Relaxed) {
-            if Instant::now() >= announce {
-                self.to_all(&announcement);
-                announce += ANNOUNCE_INTERVAL;
-            }
-            match self.hear(POLL_INTERVAL) {
-                Some((FromAgent { agent, instance, said: Said::Offer }, _)) => {
-                    self.offered(agent, instance)?;
-                }
-                Some((FromAgent { agent, said: Said::Refused(why), .. }, _))
-                    if refused.insert(agent.clone(), why.clone()).is_none() =>
-                {
-                    (self.inform)(Event::Refused(agent, why));
-                }
-                _ => {}
-            }
-            if self.call.agents.is_some_and(|wanted| self.agents.len() >= wanted as usize) {
-                return Ok(());
-            }
-        }
-        match self.call.agents {
-            None if !self.agents.is_empty() => Ok(()),
-            wanted => Err(Error::TooFew {
-                have: self.agents.len(),
-                wanted: wanted.unwrap_or(1),
-                fleet: self.call.fleet.clone(),
-                why: refused.iter().map(|(agent, why)| format!("; {agent} refused: {why}")).collect(),
-            }),
-        }
-    }
-
-    fn offered(&mut self, name: String, instance: u64) -> Result<(), Error> {
-        match self.agents.get(&name) {
-            Some(agent) if agent.instance != instance => Err(Error::SameName(name)),
-            Some(_) => Ok(()),
-            None => {
-                let agent = Agent {
-                    instance,
-                    segment: Segment::WHOLE,
-                    offset: None,
-                    beat: Beat::default(),
-                    heard: Instant::now(),
-                    end: None,
-                };
-                self.agents.insert(name, agent);
-                Ok(())
-            }
-        }
-    }
-
-    /// Measures how far each agent's clock is ahead; those that do not answer are left out.
-    fn compare_clocks(&mut self) -> Result<(), Error> {
-        let names: Vec<String> = self.agents.keys().cloned().collect();
-        for name in names {
-            let (mut offset, mut misses) = (None, 0);
-            for _ in 0..EXCHANGES {
-                match self.exchange(&name) {
-                    Some(measured) => offset = Some(measured.better(offset)),
-                    None => misses += 1,
-                }
-                if misses == MISSES {
-                    break;
-                }
-            }
-            match self.agents.get_mut(&name) {
-                Some(agent) if offset.is_some() => agent.offset = offset,
-                _ => {
-                    self.agents.remove(&name);
-                    (self.inform)(Event::Refused(name, "it no longer answers".into()));
-                }
-            }
-        }
-        let wanted = self.call.agents.unwrap_or(1);
-        if self.agents.len() >= wanted as usize {
-            return Ok(());
-        }
-        let (have, fleet) = (self.agents.len(), self.call.fleet.clone());
-        Err(Error::TooFew { have, wanted, fleet, why: "; others no longer do".into() })
-    }
-
-    fn exchange(&self, name: &str) -> Option<Offset> {
-        let asked = clock::now();
-        self.to(name, &ToAgent::Clock { run: self.run.clone(), now: asked });
-        let until = Instant::now() + EXCHANGE_TIMEOUT;
-        while Instant::now() < until {
-            let Some((FromAgent { agent, said, .. }, heard)) = self.hear(POLL_INTERVAL) else { continue };
-            if let Said::Clock { asked: of, received, answered } = said
-                && (agent.as_str(), of) == (name, asked)
-            {
-                return Offset::new(asked, received, answered, heard);
-            }
-        }
-        None
+        is_name(&said.agent).then_some((said, message.at))
     }
 
     /// Gives each agent its segment; returns the start.
@@ -305,13 +249,18 @@ impl Caller<'_> {
             Plan { segment: agent.segment, ..self.call.order.plan.clone() }.check()?;
             agent.heard = Instant::now();
         }
-        for (name, agent) in &self.agents {
+        self.send_segments(start);
+        (self.inform)(Event::Prepared(of, self.call.lead));
+        Ok(start)
+    }
+
+    /// To those that have not confirmed theirs.
+    fn send_segments(&self, start: u64) {
+        for (name, agent) in self.agents.iter().filter(|(_, agent)| !agent.prepared && agent.end.is_none()) {
             let ahead = agent.offset.map_or(0, Offset::significant);
             let (run, instance, segment) = (self.run.clone(), agent.instance, agent.segment);
             self.to(name, &ToAgent::Prepare { run, instance, segment, start, ahead });
         }
-        (self.inform)(Event::Prepared(of, self.call.lead));
-        Ok(start)
     }
 
     /// Until every agent has sent its result, or is lost.
@@ -323,12 +272,18 @@ impl Caller<'_> {
         let (mut connected, mut since) = (true, begun);
         // Time without a connection does not count.
         let (mut away, mut viewed, mut stopped) = (Duration::ZERO, begun, None::<Instant>);
+        let mut prepare = begun + PREPARE_INTERVAL;
         while self.agents.values().any(|agent| agent.end.is_none()) {
             if let Some((message, _)) = self.hear(POLL_INTERVAL) {
                 self.followed(message);
             }
             let now = Instant::now();
-            if connected != self.link.is_connected() {
+            // One that gets it after the start would be late.
+            if now >= prepare && clock::now() < start {
+                prepare = now + PREPARE_INTERVAL;
+                self.send_segments(start);
+            }
+            if connected != self.channel.is_connected() {
                 away += if connected { Duration::ZERO } else { now - since };
                 (connected, since) = (!connected, now);
                 (self.inform)(Event::Connection(connected));
@@ -352,15 +307,21 @@ impl Caller<'_> {
                 (self.inform)(Event::View(view));
             }
         }
+        // Those that were given up may still send.
+        if self.agents.values().any(|agent| matches!(agent.end, Some(Err(_)))) {
+            self.to_all(&ToAgent::Stop { run: self.run.clone() });
+        }
     }
 
     fn followed(&mut self, message: FromAgent) {
-        let FromAgent { agent: name, instance, said } = message;
+        let FromAgent { agent: name, instance, said, .. } = message;
         let ended = matches!(said, Said::Result(_) | Said::Failed(_));
         let Some(agent) = self.agents.get_mut(&name).filter(|agent| agent.instance == instance) else {
             return;
         };
         agent.heard = Instant::now();
+        // Answers to earlier questions are no sign that it has its segment.
+        agent.prepared |= !matches!(said, Said::Offer | Said::Refused(_) | Said::Clock { .. });
         match said {
             Said::Beat(beat) => agent.beat = beat,
             Said::Result(result) if agent.end.is_none() => agent.end = Some(Ok(result)),

@@ -12,9 +12,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
-use std::{fs, future, io};
+use std::{future, io};
 
 use async_nats::{Client, ConnectOptions, Event, Subscriber};
 use futures_core::Stream;
@@ -29,8 +29,12 @@ const QUEUE: usize = 4096;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time between attempts to connect again. Longer: results wait. Shorter: a thousand agents load a server that starts.
 const RECONNECT_DELAY: Duration = Duration::from_millis(500);
-/// How long the last messages may take when the link is closed.
+/// How long the last messages may take when the link is closed, unless its owner says less.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often the wait for the first connection looks whether it is still wanted. Longer: a signal is noticed later.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Longest file of credentials, bytes; they have a few thousand.
+const MAX_CREDENTIALS: u64 = 1 << 20;
 
 /// The server, and what proves who connects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -72,6 +76,9 @@ pub enum LinkError {
         #[source]
         cause: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The program is being ended.
+    #[error("ended by a signal before there was a connection to the NATS server")]
+    Stopped,
     /// The thread cannot be started.
     #[error("cannot start the thread of the connection")]
     Thread(#[source] io::Error),
@@ -85,6 +92,29 @@ pub(crate) struct Incoming {
     pub(crate) payload: Vec<u8>,
 }
 
+/// What an agent and a caller need of a link; tests have one that loses messages.
+pub(crate) trait Channel {
+    /// Sends a message, unless there is no connection.
+    fn send(&self, subject: &str, payload: Vec<u8>);
+
+    /// The next message; none if there is none within `within`.
+    fn next(&self, within: Duration) -> Option<Incoming>;
+
+    /// Whether there is a connection now.
+    fn is_connected(&self) -> bool;
+
+    /// Sends what is queued, and waits for that no longer than `within`.
+    fn close(&mut self, within: Duration);
+}
+
+/// Sends a message as JSON.
+pub(crate) fn send(channel: &dyn Channel, subject: &str, message: &impl serde::Serialize) {
+    // The messages consist of strings, numbers and lists, none of which can fail.
+    if let Ok(payload) = serde_json::to_vec(message) {
+        channel.send(subject, payload);
+    }
+}
+
 struct Outgoing {
     subject: String,
     payload: Vec<u8>,
@@ -96,16 +126,18 @@ pub struct Link {
     outgoing: Option<mpsc::Sender<Outgoing>>,
     incoming: Receiver<Incoming>,
     connected: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    /// Closed once everything is sent. The thread itself is not waited for: it may be asking a name server.
+    ended: Receiver<()>,
 }
 
 impl Link {
-    /// Connects, and subscribes to `subjects`.
+    /// Connects, and subscribes to `subjects`; gives up when `stop` is set.
     ///
     /// # Errors
     /// See [`LinkError`].
-    pub fn open(access: &Access, subjects: Vec<String>) -> Result<Self, LinkError> {
+    pub fn open(access: &Access, subjects: Vec<String>, stop: &AtomicBool) -> Result<Self, LinkError> {
         let (outgoing, from_here) = mpsc::channel(QUEUE);
+        let (ending, ended) = sync_channel(1);
         let (to_here, incoming) = sync_channel(QUEUE);
         let (opened, when_open) = sync_channel(1);
         let connected = Arc::new(AtomicBool::new(false));
@@ -115,7 +147,7 @@ impl Link {
                 Ok(runtime) => runtime,
                 Err(error) => return drop(opened.send(Err(LinkError::Thread(error)))),
             };
-            runtime.block_on(async {
+            runtime.block_on(async move {
                 match connect(&access, &subjects, &flag).await {
                     Ok((client, subscribers)) => {
                         let _ = opened.send(Ok(()));
@@ -123,24 +155,35 @@ impl Link {
                     }
                     Err(error) => drop(opened.send(Err(error))),
                 }
+                // Before the runtime, whose end waits for its name server.
+                drop(ending);
             });
         };
-        let thread = thread::Builder::new().name("nats".into()).spawn(work).map_err(LinkError::Thread)?;
-        let ended = || LinkError::Thread(io::Error::other("it ended"));
-        when_open.recv().map_err(|_| ended()).flatten()?;
-        Ok(Self { outgoing: Some(outgoing), incoming, connected, thread: Some(thread) })
+        thread::Builder::new().name("nats".into()).spawn(work).map_err(LinkError::Thread)?;
+        loop {
+            match when_open.recv_timeout(POLL_INTERVAL) {
+                Ok(opened) => break opened?,
+                Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
+                    return Err(LinkError::Stopped);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(LinkError::Thread(io::Error::other("it ended")));
+                }
+            }
+        }
+        Ok(Self { outgoing: Some(outgoing), incoming, connected, ended })
+    }
+}
+
+impl Channel for Link {
+    fn send(&self, subject: &str, payload: Vec<u8>) {
+        if let (true, Some(outgoing)) = (self.is_connected(), &self.outgoing) {
+            let _ = outgoing.try_send(Outgoing { subject: subject.to_owned(), payload });
+        }
     }
 
-    /// Sends a message, unless there is no connection.
-    pub(crate) fn send(&self, subject: &str, message: &impl serde::Serialize) {
-        let (true, Some(outgoing)) = (self.is_connected(), &self.outgoing) else { return };
-        // The messages consist of strings, numbers and lists, none of which can fail.
-        let Ok(payload) = serde_json::to_vec(message) else { return };
-        let _ = outgoing.try_send(Outgoing { subject: subject.to_owned(), payload });
-    }
-
-    /// The next message; none if there is none within `within`.
-    pub(crate) fn next(&self, within: Duration) -> Option<Incoming> {
+    fn next(&self, within: Duration) -> Option<Incoming> {
         match self.incoming.recv_timeout(within) {
             Ok(message) => Some(message),
             Err(RecvTimeoutError::Timeout) => None,
@@ -152,25 +195,27 @@ impl Link {
         }
     }
 
-    /// Whether there is a connection now.
-    #[must_use]
-    pub fn is_connected(&self) -> bool {
+    fn is_connected(&self) -> bool {
         self.connected.load(Ordering::Relaxed)
+    }
+
+    fn close(&mut self, within: Duration) {
+        // Without a sender the thread sends what is queued, and ends.
+        if self.outgoing.take().is_some() {
+            let _ = self.ended.recv_timeout(within);
+        }
     }
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // Without a sender the thread sends what is queued, and ends.
-        self.outgoing = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.close(FLUSH_TIMEOUT);
     }
 }
 
 fn read(path: &PathBuf) -> Result<String, LinkError> {
-    fs::read_to_string(path).map_err(|cause| LinkError::File { path: path.display().to_string(), cause })
+    udpath_files::text(path, MAX_CREDENTIALS)
+        .map_err(|cause| LinkError::File { path: path.display().to_string(), cause })
 }
 
 async fn connect(

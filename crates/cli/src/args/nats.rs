@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use udpath_fleet::{Access, is_name};
+use udpath_fleet::{Access, is_name, is_token};
 
 use super::value;
 
@@ -70,8 +70,19 @@ fn lead() -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync {
     value::duration_within(Duration::from_millis(100)..=Duration::from_secs(300))
 }
 
-/// A name that can be part of a NATS subject.
-pub(super) fn name(text: &str) -> Result<String, String> {
-    let valid = is_name(text).then(|| text.to_owned());
+/// A fleet's name.
+fn name(text: &str) -> Result<String, String> {
+    let valid = is_token(text).then(|| text.to_owned());
     valid.ok_or_else(|| format!("invalid name `{text}`: expected 1 to 64 letters, digits, - and _"))
+}
+
+/// An agent's name, such as that of its host.
+pub(super) fn agent_name(text: &str) -> Result<String, String> {
+    let valid = is_name(text).then(|| text.to_owned());
+    valid.ok_or_else(|| {
+        format!(
+            "invalid name `{text}`: expected 1 to 253 letters, digits, - and _, and dots between them, such as \
+             node1.example.net"
+        )
+    })
 }

@@ -26,6 +26,7 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_close,
     libc::SYS_lseek,
     libc::SYS_openat,
+    libc::SYS_openat2,
     libc::SYS_fstat,
     libc::SYS_newfstatat,
     libc::SYS_statx,

@@ -2,8 +2,10 @@
 //!
 //! stderr: a line for each load, or refusal.
 
+mod results;
+
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -23,6 +25,8 @@ use crate::args::agent::Args;
 use crate::confine::{self, Choice, Connections, Needs};
 use crate::exit::{Done, Failure};
 use crate::signals::{self, Left};
+use crate::terminal;
+use results::Results;
 
 /// Serves until a signal.
 pub(crate) fn run(args: &Args) -> Done {
@@ -37,18 +41,23 @@ pub(crate) fn run(args: &Args) -> Done {
     let user = Choice::of(args.user.user.as_deref())?;
     give_up(&user, args.results.as_deref())?;
     let program = Program {
-        results: args.results.clone().map(|folder| (name.clone(), folder)),
+        results: args.results.clone().map(|folder| Results {
+            agent: name.clone(),
+            folder,
+            most: args.max_results as usize,
+            size: args.max_results_size as u64,
+        }),
         // What the user that started it may do is gone as well.
         privileged: user == Choice::Root,
     };
     let fleet = &config.fleet;
     let mut log = |event| match event {
-        Event::Ready => eprintln!("{name}: ready for loads of fleet {fleet}"),
-        Event::Refused(why) => eprintln!("{name}: refused a load: {why}"),
-        Event::Started(segment, what) => eprintln!("{name}: segment {segment} of {what}"),
-        Event::Ended(how) => eprintln!("{name}: ended: {how}"),
-        Event::Delivered => eprintln!("{name}: the caller has the result"),
-        Event::GivenUp => eprintln!("{name}: no caller took the result: discarded"),
+        Event::Ready => stderrln!("{name}: ready for loads of fleet {fleet}"),
+        Event::Refused(why) => stderrln!("{name}: refused a load: {why}"),
+        Event::Started(segment, what) => stderrln!("{name}: segment {segment} of {what}"),
+        Event::Ended(how) => stderrln!("{name}: ended: {how}"),
+        Event::Delivered => stderrln!("{name}: the caller has the result"),
+        Event::CallerLost => stderrln!("{name}: the caller is silent: its load is discarded"),
     };
     Ok(agent::serve(&config, Arc::new(program), stop, &mut log)?)
 }
@@ -77,9 +86,9 @@ fn give_up(user: &Choice, results: Option<&Path>) -> Done {
 /// The host's name, if it can be an agent's.
 fn host_name() -> Result<String, Failure> {
     let uname = rustix::system::uname();
-    let host = uname.nodename().to_string_lossy().replace('.', "-");
+    let host = uname.nodename().to_string_lossy();
     if is_name(&host) {
-        Ok(host)
+        Ok(host.into_owned())
     } else {
         Err(Failure::Usage(format!("the host's name `{host}` cannot be an agent's: give one with --name")))
     }
@@ -87,25 +96,14 @@ fn host_name() -> Result<String, Failure> {
 
 /// Carries out orders with this program's protocols and engines.
 struct Program {
-    /// Where results are kept: the agent's name, and the folder.
-    results: Option<(String, PathBuf)>,
+    /// Where results are kept.
+    results: Option<Results>,
     /// It has kept root's privileges, which all engines but `socket` need.
     privileged: bool,
 }
 
-impl Program {
-    /// Keeps a result in a file; returns why that failed.
-    fn keep(&self, result: &LoadResult) -> Option<String> {
-        let (name, folder) = self.results.as_ref()?;
-        let start = result.start.map_or(0, |start| start.at_ns / 1_000_000_000);
-        let path = folder.join(format!("{name}.{start}.json"));
-        let written = udpath_report::write_whole(&path, udpath_report::to_json(result).as_bytes());
-        written.err().map(|error| format!("{:#}", anyhow::Error::from(error)))
-    }
-}
-
 impl Worker for Program {
-    fn check(&self, order: &Order) -> Result<(), String> {
+    fn check(&self, order: &Order) -> Result<usize, String> {
         let entry = entry(order)?;
         let plan = &order.plan;
         let engine = engine(order)?;
@@ -120,10 +118,12 @@ impl Worker for Program {
         if plan.mode != Mode::Rr || !entry.modes.contains(&plan.mode) {
             return Err(format!("a fleet sends requests and awaits replies; {} does not", entry.name));
         }
-        if !plan.sources.is_empty() {
-            return Err("an order names no source addresses: each agent has its own".to_owned());
+        let protocol = protocol(order)?;
+        // Those are the ones that its limits are about.
+        if protocol.targets().iter().any(|target| !plan.targets.contains(target)) {
+            return Err("the protocol's options name other targets than the order".to_owned());
         }
-        protocol(order).map(drop)
+        Ok(protocol.lengths().map_or(plan.size, |lengths| lengths.longest))
     }
 
     fn run(
@@ -142,8 +142,8 @@ impl Worker for Program {
             Err(error) => return Err(format!("{:#}", anyhow::Error::from(error))),
         };
         result.origin = Some(record::origin());
-        if let Some(why) = self.keep(&result) {
-            result.warnings.push(format!("the agent did not keep its result: {why}"));
+        if let Some(Err(error)) = self.results.as_ref().map(|results| results.keep(&result)) {
+            result.warnings.push(format!("the agent did not keep its result: {error:#}"));
         }
         Ok(result)
     }
