@@ -2,6 +2,7 @@
 //! of NATS on the server. Sums are compared with the results that each agent keeps in a file.
 
 mod access;
+mod callers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 use udpath_lab::Lab;
-use udpath_rig::{Ended, Run, Running, campaign, client_and_server, program};
+use udpath_rig::{Ended, Run, Running, SecuredNats, campaign, client_and_server, program};
 
 const PORT: u16 = 4222;
 /// Longest run of any process here.
@@ -27,18 +28,32 @@ struct Bed {
     server: String,
     folder: tempfile::TempDir,
     nats_arguments: Vec<String>,
+    secured: Option<SecuredNats>,
 }
 
 impl Bed {
     fn new(name: &str, nats_options: &[&str]) -> Self {
+        Self::of(name, |_| (nats_options.iter().map(ToString::to_string).collect(), None))
+    }
+
+    /// With a server that has TLS and users, and these further options.
+    fn secured(name: &str, nats_options: impl FnOnce(&SecuredNats) -> Vec<String>) -> Self {
+        Self::of(name, |address| {
+            let secured = SecuredNats::new(address);
+            (nats_options(&secured), Some(secured))
+        })
+    }
+
+    fn of(name: &str, nats_options: impl FnOnce(&str) -> (Vec<String>, Option<SecuredNats>)) -> Self {
         let lab = client_and_server(name, 1);
         let address = lab.address_of("server", "client").unwrap().ipv4;
         let (target, server) = (format!("{address}:7"), format!("nats://{address}:{PORT}"));
         let echo = started(&lab, "server", program(), &["serve", "echo", "--bind", &target]);
         let mut nats_arguments = vec!["-a".to_owned(), address.to_string(), "-p".into(), PORT.to_string()];
-        nats_arguments.extend(nats_options.iter().map(ToString::to_string));
+        let (options, secured) = nats_options(&address.to_string());
+        nats_arguments.extend(options);
         let folder = tempfile::tempdir().unwrap();
-        let mut bed = Self { lab, nats: None, _echo: echo, target, server, folder, nats_arguments };
+        let mut bed = Self { lab, nats: None, _echo: echo, target, server, folder, nats_arguments, secured };
         bed.start_nats();
         bed
     }
@@ -110,6 +125,12 @@ impl Bed {
         let fixed =
             ["load", "echo", &self.target, "--fleet", &self.server, "--arrivals", "poisson", "--json"];
         started(&self.lab, "client", program(), &[&fixed, more].concat())
+    }
+
+    /// All results that the agents keep.
+    fn kept_all(&self) -> Vec<Value> {
+        let entries = std::fs::read_dir(self.results()).unwrap().map(|entry| entry.unwrap().path());
+        entries.map(|path| udpath_rig::json(std::fs::read(path).unwrap())).collect()
     }
 
     /// The results that the agents keep, by name.

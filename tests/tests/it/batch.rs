@@ -13,7 +13,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use udpath_lab::Lab;
-use udpath_rig::{Run, Running, Said, client_and_server, program};
+use udpath_rig::{Run, Running, Said, SecuredNats, client_and_server, program};
 
 /// Where `scripts/setup.sh` puts it.
 const KUBECTL: &str = "/var/cache/udpath/kubectl";
@@ -218,6 +218,73 @@ fn the_pods_of_the_daemon_sets_start() {
     let ended = Run::new(&words.iter().map(String::as_str).collect::<Vec<_>>()).finish();
     // Its own complaint about the server, not one about arguments.
     assert!(ended.err.contains("nats://") && !ended.err.contains("argument"), "{}", ended.err);
+}
+
+/// With the Secret's files, a server that has TLS and users, and the name that a node has in most clouds.
+#[test]
+fn the_agents_of_the_daemon_set_connect_with_the_secret() {
+    udpath_lab::needs_root!();
+    let bed = Bed::new("secret");
+    let address = bed.target.split(':').next().unwrap();
+    let nats = SecuredNats::new(address);
+    let start = |machine: &str, program: &Path, arguments: &[String]| {
+        let mut command = bed.lab.machine(machine).unwrap().command(program);
+        command.args(arguments);
+        Run::of(command, &arguments.join(" ")).start_with(|command| bed.lab.spawn(command))
+    };
+    let server = ["-a", address, "-p", "4222", "-c", &nats.file("nats.conf")].map(str::to_owned);
+    let mut server = start("server", Path::new("nats-server"), &server);
+    server.says("Server is ready");
+
+    let (agent, mut environment, workload) = container("agent");
+    let node = "ip-10-0-0-1.eu-west-1.compute.internal";
+    for (name, value) in [("NODE", node), ("NATS", &format!("tls://{address}:4222")), ("ALLOW", &bed.target)]
+    {
+        environment.insert(name.to_owned(), value.to_owned());
+    }
+    let volume = &workload["spec"]["template"]["spec"]["volumes"][0];
+    let mount = &agent["volumeMounts"][0];
+    assert_eq!(
+        (&volume["secret"]["secretName"], &volume["name"]),
+        (&Value::from("udpath-nats"), &mount["name"])
+    );
+    let folder = nats.folder().display().to_string();
+    let filled = arguments(&agent, &environment);
+    let mut words: Vec<String> =
+        filled.iter().map(|word| word.replace(mount["mountPath"].as_str().unwrap(), &folder)).collect();
+    words.push("--user=nobody".to_owned());
+    let mut agent = start("client", &program(), &words);
+    agent.says(&format!("{node}: ready for loads"));
+    let (server, ca, callers) =
+        (format!("tls://{address}:4222"), nats.file("ca.pem"), nats.file("caller.creds"));
+    let load = ["load", "echo", &bed.target, "--fleet", &server, "--tls-ca", &ca, "--creds", &callers]
+        .into_iter()
+        .chain(["--agents", "1", "--rate", "100", "-d", "300ms", "--lead", "500ms", "--gather", "10s"]);
+    let ended = start("client", &program(), &load.map(str::to_owned).collect::<Vec<_>>()).finish();
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    assert!(ended.out.contains(node), "{}", ended.out);
+    drop(agent);
+    bed.lab.down().unwrap();
+}
+
+/// What every pod is restricted to, and the memory that it may have.
+#[test]
+fn pods_have_resources_and_the_seccomp_profile_of_the_runtime() {
+    for name in ["load", "agent", "export"] {
+        let (container, _, workload) = container(name);
+        let pod = &workload["spec"]["template"]["spec"];
+        assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault", "{name}");
+        assert_eq!(pod["automountServiceAccountToken"], false, "{name}");
+        for of in [&container["resources"]["requests"], &container["resources"]["limits"]] {
+            assert!(of["memory"].is_string(), "{name}: {container}");
+        }
+        let context = &container["securityContext"];
+        assert_eq!(context["capabilities"]["drop"][0], "ALL", "{name}");
+        assert_eq!(
+            (&context["allowPrivilegeEscalation"], &context["readOnlyRootFilesystem"]),
+            (&false.into(), &true.into())
+        );
+    }
 }
 
 /// The check of manifests can fail.

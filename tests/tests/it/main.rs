@@ -7,6 +7,7 @@ mod compare;
 mod deploy;
 mod dns;
 mod dns_load;
+mod escapes;
 mod examples;
 mod export;
 mod history;
