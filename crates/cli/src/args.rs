@@ -56,6 +56,8 @@ use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(
     name = "udpath",
+    // Otherwise usage lines contain whatever this process was started as.
+    bin_name = "udpath",
     version,
     max_term_width = 100,
     propagate_version = true,

@@ -203,32 +203,24 @@ pub(crate) type Done = Result<(), Failure>;
 
 /// The exit code of a verb's result; prints the error.
 pub(crate) fn code(done: Done) -> ExitCode {
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Findings(what)) => {
-            stderrln!("udpath: {what}");
-            ExitCode::from(1)
-        }
-        Err(Failure::Found) => ExitCode::from(1),
-        Err(Failure::Usage(what)) => {
-            stderrln!("udpath: {what}");
-            ExitCode::from(2)
-        }
-        Err(Failure::Reverted(error)) => {
-            stderrln!("udpath: {error:#}");
-            ExitCode::from(4)
-        }
-        Err(Failure::Cannot(error)) => {
-            // A closed reader (head, less) is not an error.
-            let broken_pipe =
-                error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe);
-            if broken_pipe {
-                return ExitCode::SUCCESS;
-            }
-            stderrln!("udpath: {error:#}");
-            ExitCode::from(3)
-        }
+    let (code, what) = match done {
+        Ok(()) => (0, None),
+        Err(Failure::Findings(what)) => (1, Some(what)),
+        Err(Failure::Found) => (1, None),
+        Err(Failure::Usage(what)) => (2, Some(what)),
+        Err(Failure::Reverted(error)) => (4, Some(format!("{error:#}"))),
+        // A closed reader (head, less) is not an error.
+        Err(Failure::Cannot(error)) if is_broken_pipe(&error) => (0, None),
+        Err(Failure::Cannot(error)) => (3, Some(format!("{error:#}"))),
+    };
+    if let Some(what) = what {
+        stderrln!("udpath: {what}");
     }
+    ExitCode::from(code)
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// Handles clap's results: help and version succeed, anything else is a usage error, printed like every other error.
