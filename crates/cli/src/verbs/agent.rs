@@ -25,7 +25,6 @@ use crate::args::agent::Args;
 use crate::confine::{self, Choice, Connections, Needs};
 use crate::exit::{Done, Failure};
 use crate::signals::{self, Left};
-use crate::terminal;
 use results::Results;
 
 /// Serves until a signal.
