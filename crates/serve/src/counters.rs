@@ -11,7 +11,6 @@
 //! between two datagrams the kernel evicts most of the L1 cache, and every line counts. A reader sees numbers that were each
 //! correct, but not necessarily at the same time. At rest (worker joined) they agree exactly.
 
-use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::outcome::{DropReason, SendError};
@@ -56,10 +55,10 @@ impl WorkerCounters {
         add(&self.answered_bytes, bytes);
     }
 
-    /// The kernel rejected `count` replies.
+    /// `count` replies were not sent.
     #[cold]
-    pub(crate) fn failed(&self, error: &io::Error, count: usize) {
-        add(&self.failed[SendError::of(error) as usize], count as u64);
+    pub(crate) fn failed(&self, cause: SendError, count: usize) {
+        add(&self.failed[cause as usize], count as u64);
     }
 
     #[inline]
@@ -103,8 +102,8 @@ impl SharedCounters {
         self.answered.fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn failed(&self, error: &io::Error) {
-        self.failed[SendError::of(error) as usize].fetch_add(1, Relaxed);
+    pub(crate) fn failed(&self, cause: SendError) {
+        self.failed[cause as usize].fetch_add(1, Relaxed);
     }
 
     pub(crate) fn dropped(&self, reason: DropReason) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::endpoint::Endpoint;
 use crate::outcome::DropReason;
-use crate::sys::{Control, RawAddr, send_to};
+use crate::sys::{Control, NotSent, RawAddr, send_to};
 
 /// A handle to answer one request later. Taken with [`crate::Request::defer`].
 ///
@@ -41,19 +41,20 @@ impl Deferred {
         self.peer.decode()
     }
 
-    /// Sends the answer, from the address the request was sent to. Blocks while the send buffer is full, for at most 100 ms.
+    /// Sends the answer, from the address the request was sent to. Waits for room in a full send buffer for at most 2 ms, and
+    /// not at all for a neighbour that does not answer.
     pub fn answer(mut self, payload: &[u8]) -> Result<(), DeferredError> {
         let Some(endpoint) = self.endpoint.take() else { return Ok(()) };
         if let Some(control) = &mut self.control {
             control.answer_from_destination();
         }
-        match send_to(endpoint.socket.fd(), payload, &self.peer, self.control.as_mut()) {
+        match send_to(&*endpoint.socket, payload, &self.peer, self.control.as_mut()) {
             Ok(len) => {
                 endpoint.shared_counters.sent(len);
                 Ok(())
             }
-            Err(source) => {
-                endpoint.shared_counters.failed(&source);
+            Err(NotSent { cause, error: source }) => {
+                endpoint.shared_counters.failed(cause);
                 Err(DeferredError { peer: self.peer(), source })
             }
         }

@@ -4,6 +4,7 @@
 //! kind.rs                                   Io, IoChoice: the names, which need none of the rest
 //! shared.rs, reuseport.rs, percpu.rs        open: which worker reads which socket; probe: which worker must answer
 //! socket.rs, kernel.rs                      a UDP socket; one burst in and out of it, in three forms
+//! send_buffer.rs                            replies for which the send buffer has no room
 //! xdp.rs                                    frames off the devices' queues
 //! ```
 //! To add an Io: a variant in `kind.rs`, a file with `open` and `probe`, a line in each `match` below, and, if
@@ -14,6 +15,7 @@ mod kernel;
 pub(crate) mod kind;
 mod percpu;
 mod reuseport;
+mod send_buffer;
 mod shared;
 mod socket;
 pub(crate) mod xdp;

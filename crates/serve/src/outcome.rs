@@ -79,11 +79,14 @@ impl fmt::Display for DropReason {
     }
 }
 
-/// Why the kernel rejected a reply.
+/// Why a reply was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SendError {
-    /// The send buffer stayed full until the send timeout.
+    /// The send buffer is full: the device is slower than the service, or the cause is not known.
     BufferFull,
+    /// The send buffer is full, and the next hop to the peer (the peer itself or a router) has not answered ARP or neighbour
+    /// discovery. Replies to it would wait in the buffer for up to 3 s and keep out those to others.
+    Neighbour,
     /// Out of buffers below the socket (`ENOBUFS`, `ENOMEM`): the device's queue is full.
     NoBuffers,
     /// A firewall or another rule rejects it (`EPERM`, `EACCES`).
@@ -100,8 +103,9 @@ pub enum SendError {
 
 impl SendError {
     /// All causes, in the order of their counters.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::BufferFull,
+        Self::Neighbour,
         Self::NoBuffers,
         Self::NotPermitted,
         Self::Refused,
@@ -115,6 +119,7 @@ impl SendError {
     pub fn name(self) -> &'static str {
         match self {
             Self::BufferFull => "buffer_full",
+            Self::Neighbour => "neighbour",
             Self::NoBuffers => "no_buffers",
             Self::NotPermitted => "not_permitted",
             Self::Refused => "refused",

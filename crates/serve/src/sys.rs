@@ -1,7 +1,8 @@
 //! System calls and memory the kernel writes to, behind safe types. The only unsafe code of the crate.
 //!
 //! Invariant kept here: every pointer handed to the kernel points into memory that its owner (a [`Burst`], a
-//! [`Single`]) keeps mapped and unmoved for as long as the pointer exists.
+//! [`Single`]) keeps mapped and unmoved for as long as the pointer exists. Rust reaches that memory through the same pointers
+//! ([`slots`], [`arena`]), so that no reference of one side ends the other's.
 #![allow(unsafe_code, reason = "recvmmsg, sendmmsg and a few socket options have no safe wrapper")]
 
 mod addr;
@@ -10,17 +11,21 @@ mod barrier;
 mod burst;
 mod control;
 mod outbox;
+mod sender;
 mod single;
+mod slots;
 mod socket;
 
 pub(crate) use addr::RawAddr;
 pub(crate) use barrier::wait_for_softirqs;
 pub(crate) use burst::{Ancillary, Burst};
 pub(crate) use control::Control;
+pub(crate) use sender::{NotSent, Sender};
 pub(crate) use single::{Single, send_to};
 pub(crate) use socket::{
     SocketHandle, is_broadcast, kernel_drops, packet_info, receive_buffer, receive_timestamps, segmentation,
-    set_incoming_cpu, set_receive_buffer, stop_receiving, wake_receivers,
+    send_buffer, send_buffer_limit, set_incoming_cpu, set_receive_buffer, set_send_buffer, stop_receiving,
+    wake_receivers,
 };
 
 use std::io;

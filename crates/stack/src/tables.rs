@@ -30,6 +30,8 @@ mod interfaces;
 #[cfg(not(loom))]
 mod mirror;
 mod neighbours;
+#[cfg(not(loom))]
+mod next_hop;
 mod path;
 mod prefixes;
 #[cfg(not(loom))]
@@ -47,6 +49,8 @@ pub use interfaces::{Interface, Interfaces, Vlan};
 #[cfg(not(loom))]
 pub use mirror::{Mirror, MirrorError, State, Status};
 pub use neighbours::{Neighbour, Neighbours};
+#[cfg(not(loom))]
+pub use next_hop::{NextHop, NextHops};
 pub use path::{NoPath, Path, View};
 #[cfg(not(loom))]
 pub use resolve::Resolver;

@@ -168,6 +168,27 @@ impl Rtnetlink {
         self.socket.change(RTM_NEWNEIGH, flag::CREATE | flag::REPLACE, &neighbour.body())
     }
 
+    /// All entries of neighbours.
+    ///
+    /// # Errors
+    /// As [`Socket::dump`].
+    pub fn neighbours(&mut self) -> Result<Vec<Neighbour>, Error> {
+        let (kind, body) = list::neighbours();
+        self.socket.dump_each(kind, &body, Neighbour::parse)
+    }
+
+    /// The entry of a neighbour; `None` if there is none.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` from kernels before 5.0, or `ENODEV`: no such interface.
+    pub fn neighbour(&mut self, interface: u32, address: IpAddr) -> Result<Option<Neighbour>, Error> {
+        match self.socket.request(RTM_GETNEIGH, &Neighbour::new(interface, address).body()) {
+            Ok(answers) => Ok(answers.bodies().find_map(Neighbour::parse)),
+            Err(error) if error.errno == Some(libc::ENOENT) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The route that a packet to this address takes.
     ///
     /// # Errors
@@ -233,6 +254,14 @@ mod tests {
         let listed = rtnetlink.links().unwrap();
         assert!(listed.iter().any(|link| (link.index, &link.name) == (1, &loopback.name)), "{listed:?}");
         assert_eq!(rtnetlink.link(u32::MAX >> 1).unwrap_err().errno, Some(libc::ENODEV));
+    }
+
+    #[test]
+    fn an_address_that_was_never_used_has_no_entry() {
+        let mut rtnetlink = Rtnetlink::open().unwrap();
+        assert_eq!(rtnetlink.neighbour(1, [192, 0, 2, 77].into()), Ok(None));
+        let error = rtnetlink.neighbour(u32::MAX >> 1, [192, 0, 2, 77].into()).unwrap_err();
+        assert_eq!(error.errno, Some(libc::ENODEV), "{error}");
     }
 
     #[test]

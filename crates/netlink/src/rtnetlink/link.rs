@@ -28,6 +28,10 @@ pub mod hardware {
 pub mod flags {
     /// `IFF_UP`: an administrator set it up.
     pub const UP: u32 = 1;
+    /// `IFF_LOOPBACK`: it is the loopback.
+    pub const LOOPBACK: u32 = 1 << 3;
+    /// `IFF_POINTOPOINT`: it has one peer.
+    pub const POINT_TO_POINT: u32 = 1 << 4;
     /// `IFF_RUNNING`: it can carry packets.
     pub const RUNNING: u32 = 1 << 6;
     /// `IFF_NOARP`: it does not resolve neighbours.

@@ -108,7 +108,7 @@ impl BurstSocket for SingleSocket {
 
     #[inline(always)]
     fn send(&mut self, counts: &WorkerCounters) {
-        self.single.send(self.socket.as_fd(), counts);
+        self.single.send(&self.socket, counts);
     }
 }
 
@@ -135,8 +135,11 @@ impl<const MANY: bool> BurstSocket for ArraySocket<MANY> {
     }
 
     fn send(&mut self, counts: &WorkerCounters) {
-        let socket = self.socket.as_fd();
-        if MANY { self.burst.send(socket, counts) } else { self.burst.send_one(socket, counts) }
+        if MANY {
+            self.burst.send(&self.socket, counts);
+        } else {
+            self.burst.send_one(&self.socket, counts);
+        }
     }
 }
 

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
+use super::send_buffer::SendBuffer;
 use crate::error::{Error, Transport};
-use crate::sys::{self, Ancillary};
+use crate::sys::{self, Ancillary, NotSent, RawAddr, Sender, SocketHandle};
 
 /// What an Io needs to open its sockets.
 #[derive(Debug, Clone)]
@@ -52,6 +53,7 @@ pub(crate) struct Socket {
     pub(crate) receive_buffer: usize,
     /// What the kernel reports of each datagram.
     pub(crate) ancillary: Ancillary,
+    send_buffer: SendBuffer,
     drops: Mutex<DropCounter>,
 }
 
@@ -73,14 +75,33 @@ pub(crate) enum Sharing {
     Member,
 }
 
-/// How long a send waits for space in the send buffer. A working device frees some within milliseconds; a stuck one must not
-/// block the worker. A shorter timeout drops replies that a short pause of the device only delays; a longer one keeps the
-/// worker from receiving.
-const SEND_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(100);
-
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+impl Sender for Socket {
+    #[inline]
+    fn is_crowded(&self) -> bool {
+        self.send_buffer.is_crowded()
+    }
+
+    #[cold]
+    fn retry(&self, peer: &RawAddr, send: &mut dyn FnMut() -> io::Result<usize>) -> Result<usize, NotSent> {
+        self.send_buffer.retry(self.fd(), peer.decode(), send)
+    }
+}
+
+impl Sender for SocketHandle<Socket> {
+    #[inline]
+    fn is_crowded(&self) -> bool {
+        self.owner().is_crowded()
+    }
+
+    #[cold]
+    fn retry(&self, peer: &RawAddr, send: &mut dyn FnMut() -> io::Result<usize>) -> Result<usize, NotSent> {
+        self.owner().retry(peer, send)
     }
 }
 
@@ -118,9 +139,6 @@ impl Socket {
         if let Some(cpu) = incoming_cpu {
             sys::set_incoming_cpu(fd.as_fd(), cpu).map_err(failed("set the receiving CPU of"))?;
         }
-        sockopt::set_socket_timeout(&fd, sockopt::Timeout::Send, Some(SEND_TIMEOUT))
-            .map_err(io::Error::from)
-            .map_err(failed("set the send timeout of"))?;
         let share = || {
             sockopt::set_socket_reuseport(&fd, true)
                 .map_err(io::Error::from)
@@ -143,7 +161,9 @@ impl Socket {
             .map_err(io::Error::from)
             .map_err(failed("read the address of"))?;
         let receive_buffer = sys::receive_buffer(fd.as_fd()).map_err(failed("read the receive buffer of"))?;
-        Ok(Self { fd, bind, receive_buffer, ancillary, drops: Mutex::default() })
+        // After binding: a policy for the cgroup's sockets sets sizes at the bind.
+        let send_buffer = SendBuffer::of(fd.as_fd()).map_err(failed("read the send buffer of"))?;
+        Ok(Self { fd, bind, receive_buffer, ancillary, send_buffer, drops: Mutex::default() })
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {

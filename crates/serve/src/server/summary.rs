@@ -142,5 +142,10 @@ fn losses(at_sockets: u64, total: &Counts) -> Vec<String> {
         total.send_errors.by(SendError::NoBuffers) + total.send_errors.by(SendError::BufferFull),
         "replies are dropped (send_failed): the device's transmit queue or the send buffer is full, or the link is down",
     );
+    warn(
+        total.send_errors.by(SendError::Neighbour),
+        "replies are dropped (neighbour): the senders of the requests, or the router to them, do not answer ARP or neighbour \
+         discovery; if the requests are forged, filter them: `ip -s neigh show nud incomplete nud failed` lists the addresses",
+    );
     warnings
 }

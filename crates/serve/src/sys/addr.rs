@@ -29,8 +29,9 @@ impl RawAddr {
 
     /// Makes the full length available again; the kernel shortened it on the last call.
     #[inline]
-    pub(super) fn reopen(&mut self) {
+    pub(super) fn reopen(&mut self) -> &mut Self {
         self.len = MAX_LEN;
+        self
     }
 
     /// Sets the length the kernel reported in `msg_namelen`.
@@ -61,9 +62,11 @@ impl RawAddr {
         (self.bytes.as_mut_ptr().cast(), &raw mut self.len)
     }
 
+    /// A pointer to the bytes of the address at `this`, with the validity of `this`.
     #[inline]
-    pub(super) fn bytes_mut_ptr(&mut self) -> *mut libc::c_void {
-        self.bytes.as_mut_ptr().cast()
+    pub(super) fn bytes_at(this: *mut Self) -> *mut libc::c_void {
+        // The bytes are the first field (`repr(C)`).
+        this.cast()
     }
 
     /// The address in the standard library's form; the unspecified one if the kernel wrote none.
@@ -118,6 +121,11 @@ mod tests {
             let address: SocketAddr = text.parse().unwrap();
             assert_eq!(RawAddr::encode(address).decode(), address);
         }
+    }
+
+    #[test]
+    fn the_bytes_come_first() {
+        assert_eq!(std::mem::offset_of!(RawAddr, bytes), 0);
     }
 
     #[test]

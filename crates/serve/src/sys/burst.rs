@@ -11,8 +11,10 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::arena::Arena;
 use super::outbox::{Outbox, Peers};
+use super::slots::Slots;
 use super::{
-    Control, Datagram, RECEIVE_BUFFER_LEN, RawAddr, ReceiveResult, Wait, check, empty_header, result_of_error,
+    Control, Datagram, RECEIVE_BUFFER_LEN, RawAddr, ReceiveResult, Sender, Wait, check, empty_header,
+    result_of_error,
 };
 use crate::counters::WorkerCounters;
 
@@ -24,11 +26,11 @@ const STRIDE: usize = RECEIVE_BUFFER_LEN + 320;
 pub(crate) struct Burst {
     rx: Arena,
     outbox: Outbox,
-    names: Vec<RawAddr>,
-    controls: Vec<Control>,
-    headers: Vec<libc::mmsghdr>,
-    // The headers point into these; must never be resized.
-    _parts: Vec<libc::iovec>,
+    names: Slots<RawAddr>,
+    controls: Slots<Control>,
+    headers: Slots<libc::mmsghdr>,
+    // Reached through the headers alone.
+    _parts: Slots<libc::iovec>,
     /// Headers the kernel wrote to, which must be reset.
     used: usize,
     ancillary: Ancillary,
@@ -50,7 +52,7 @@ impl Ancillary {
     }
 }
 
-// SAFETY: the raw pointers in the headers point into the vectors and arenas owned by the same value; nothing
+// SAFETY: the raw pointers in the headers point into the arrays and arenas owned by the same value; nothing
 // else reaches them, so the whole may move to another thread.
 unsafe impl Send for Burst {}
 
@@ -66,27 +68,23 @@ impl Burst {
         assert!(batch > 0 && max_reply <= RECEIVE_BUFFER_LEN, "checked by the configuration");
         let rx = Arena::new(batch * STRIDE)?;
         let outbox = Outbox::new(batch, max_reply, ancillary.packet_info, segmentation)?;
-        let mut names = vec![RawAddr::empty(); batch];
-        let mut controls = vec![Control::empty(); batch];
-        let mut parts: Vec<_> = (0..batch)
-            .map(|i| libc::iovec {
-                iov_base: rx.pointer(i * STRIDE, RECEIVE_BUFFER_LEN),
-                iov_len: RECEIVE_BUFFER_LEN,
-            })
-            .collect();
-        let headers = (0..batch)
-            .map(|i| {
-                let mut header = empty_header();
-                let h = &mut header.msg_hdr;
-                h.msg_name = names[i].bytes_mut_ptr();
-                h.msg_iov = &raw mut parts[i];
-                h.msg_iovlen = 1;
-                if ancillary.any() {
-                    h.msg_control = controls[i].as_mut_ptr();
-                }
-                header
-            })
-            .collect();
+        let names = Slots::new(batch, |_| RawAddr::empty());
+        let controls = Slots::new(batch, |_| Control::empty());
+        let parts = Slots::new(batch, |i| libc::iovec {
+            iov_base: rx.pointer(i * STRIDE, RECEIVE_BUFFER_LEN),
+            iov_len: RECEIVE_BUFFER_LEN,
+        });
+        let headers = Slots::new(batch, |i| {
+            let mut header = empty_header();
+            let h = &mut header.msg_hdr;
+            h.msg_name = RawAddr::bytes_at(names.pointer(i));
+            h.msg_iov = parts.pointer(i);
+            h.msg_iovlen = 1;
+            if ancillary.any() {
+                h.msg_control = Control::bytes_at(controls.pointer(i));
+            }
+            header
+        });
         Ok(Self { rx, outbox, names, controls, headers, _parts: parts, used: batch, ancillary })
     }
 
@@ -104,7 +102,7 @@ impl Burst {
             let result = unsafe {
                 libc::recvmmsg(
                     socket.as_raw_fd(),
-                    self.headers.as_mut_ptr(),
+                    self.headers.pointer(0),
                     count,
                     flags as _,
                     std::ptr::null_mut(),
@@ -129,12 +127,11 @@ impl Burst {
         };
         loop {
             self.reopen();
-            let header = &mut self.headers[0];
-            // SAFETY: as for `recvmmsg` above, for the first header alone.
-            let result = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header.msg_hdr, flags) };
+            // SAFETY: as for `recvmmsg` above, for the first header alone; its `msghdr` is the first field.
+            let result = unsafe { libc::recvmsg(socket.as_raw_fd(), self.headers.pointer(0).cast(), flags) };
             match check(result) {
                 Ok(len) => {
-                    header.msg_len = u32::try_from(len).unwrap_or(u32::MAX);
+                    self.headers.get_mut(0).msg_len = u32::try_from(len).unwrap_or(u32::MAX);
                     return Ok(self.received(1));
                 }
                 Err(error) => {
@@ -149,9 +146,9 @@ impl Burst {
     /// Resets the lengths the kernel shortened on the last call.
     fn reopen(&mut self) {
         self.outbox.clear();
-        for (header, name) in self.headers[..self.used].iter_mut().zip(&mut self.names) {
-            name.reopen();
-            header.msg_hdr.msg_namelen = name.len();
+        for i in 0..self.used {
+            let header = self.headers.get_mut(i);
+            header.msg_hdr.msg_namelen = self.names.get_mut(i).reopen().len();
             header.msg_hdr.msg_flags = 0;
             if self.ancillary.any() {
                 header.msg_hdr.msg_controllen = Control::capacity() as _;
@@ -164,18 +161,18 @@ impl Burst {
     fn received(&mut self, count: usize) -> ReceiveResult {
         self.used = count;
         for i in 0..count {
-            let header = &self.headers[i].msg_hdr;
-            self.names[i].set_len(header.msg_namelen);
+            let header = &self.headers.get(i).msg_hdr;
+            self.names.get_mut(i).set_len(header.msg_namelen);
             if self.ancillary.any() {
                 #[allow(clippy::unnecessary_cast, reason = "the type differs between C libraries")]
-                self.controls[i].set_len(header.msg_controllen as usize);
+                self.controls.get_mut(i).set_len(header.msg_controllen as usize);
             }
             if self.ancillary.timestamps {
-                self.controls[i].take_timestamp();
+                self.controls.get_mut(i).take_timestamp();
             }
         }
         // A message without a sender is not a datagram: the socket no longer receives, and is empty.
-        if count > 0 && !self.names[0].is_some() {
+        if count > 0 && !self.names.get(0).is_some() {
             ReceiveResult::Woken
         } else {
             ReceiveResult::Datagrams(count)
@@ -184,13 +181,13 @@ impl Burst {
 
     /// Datagram `i` of the last receive, and the buffer for its reply, which [`Burst::queue`] queues.
     pub(crate) fn datagram(&mut self, i: usize) -> (Datagram<'_>, &mut [u8]) {
-        let header = &self.headers[i];
+        let header = self.headers.get(i);
         let len = (header.msg_len as usize).min(RECEIVE_BUFFER_LEN);
         let start = i * STRIDE;
         let datagram = Datagram {
             payload: &self.rx.bytes()[start..start + len],
-            peer: &self.names[i],
-            control: self.ancillary.any().then_some(&self.controls[i]),
+            peer: self.names.get(i),
+            control: self.ancillary.any().then(|| self.controls.get(i)),
             truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
         };
         (datagram, self.outbox.reply_buffer())
@@ -203,16 +200,19 @@ impl Burst {
 
     /// Queues the first `len` bytes of the reply buffer as the answer to datagram `i`.
     pub(crate) fn queue(&mut self, i: usize, len: usize) {
-        self.outbox.queue(i, len, Peers { names: &mut self.names, controls: &mut self.controls });
+        self.outbox.queue(i, len, Peers { names: &self.names, controls: &mut self.controls });
     }
 
     /// Sends all queued replies, in as few calls as the kernel allows.
-    pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, counts: &WorkerCounters) {
+    pub(crate) fn send(&mut self, socket: &impl Sender, counts: &WorkerCounters) {
         self.outbox.send(socket, counts);
     }
 
     /// Sends the one queued reply with `sendmsg`: the counterpart of [`Burst::receive_one`].
-    pub(crate) fn send_one(&mut self, socket: BorrowedFd<'_>, counts: &WorkerCounters) {
+    pub(crate) fn send_one(&mut self, socket: &impl Sender, counts: &WorkerCounters) {
         self.outbox.send_one(socket, counts);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -112,6 +112,12 @@ impl Control {
         self.bytes.as_mut_ptr().cast()
     }
 
+    /// A pointer to the bytes of the messages at `this`, with the validity of `this`.
+    pub(super) fn bytes_at(this: *mut Self) -> *mut libc::c_void {
+        // The bytes are the first field (`repr(C)`).
+        this.cast()
+    }
+
     /// The address the datagram was sent to, if the kernel reported it.
     pub(crate) fn destination(&self) -> Option<IpAddr> {
         let data = &self.bytes[HEADER_LEN..];
@@ -237,6 +243,11 @@ mod tests {
         control.bytes[HEADER_LEN..HEADER_LEN + data.len()].copy_from_slice(data);
         control.set_len(HEADER_LEN + data.len().next_multiple_of(8));
         control
+    }
+
+    #[test]
+    fn the_bytes_come_first() {
+        assert_eq!(offset_of!(Control, bytes), 0);
     }
 
     #[test]

@@ -13,8 +13,10 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::arena::Arena;
-use super::{Control, RECEIVE_BUFFER_LEN, RawAddr, check, empty_header};
+use super::slots::Slots;
+use super::{Control, NotSent, RECEIVE_BUFFER_LEN, RawAddr, Sender, check, empty_header};
 use crate::counters::WorkerCounters;
+use crate::outcome::SendError;
 
 /// Without segmentation, each reply starts on a new cache line, so that no line is shared while the kernel copies.
 const LINE: usize = 64;
@@ -25,8 +27,8 @@ const MAX_SEGMENTS: usize = 64;
 /// Replies waiting to be sent.
 pub(super) struct Outbox {
     arena: Arena,
-    headers: Vec<libc::mmsghdr>,
-    parts: Vec<libc::iovec>,
+    headers: Slots<libc::mmsghdr>,
+    parts: Slots<libc::iovec>,
     messages: Vec<Message>,
     /// Messages queued, and where the next reply starts in the arena.
     queued: usize,
@@ -52,8 +54,8 @@ struct Message {
 
 /// The peers: names and packet info of the datagrams of the burst.
 pub(super) struct Peers<'a> {
-    pub(super) names: &'a mut [RawAddr],
-    pub(super) controls: &'a mut [Control],
+    pub(super) names: &'a Slots<RawAddr>,
+    pub(super) controls: &'a mut Slots<Control>,
 }
 
 impl Outbox {
@@ -66,16 +68,13 @@ impl Outbox {
     ) -> io::Result<Self> {
         // Every reply takes its length rounded up to a line, at most RECEIVE_BUFFER_LEN.
         let arena = Arena::new(batch * RECEIVE_BUFFER_LEN)?;
-        let mut parts = vec![libc::iovec { iov_base: arena.pointer(0, 0), iov_len: 0 }; batch];
-        let headers = parts
-            .iter_mut()
-            .map(|part| {
-                let mut header = empty_header();
-                header.msg_hdr.msg_iov = part;
-                header.msg_hdr.msg_iovlen = 1;
-                header
-            })
-            .collect();
+        let parts = Slots::new(batch, |_| libc::iovec { iov_base: arena.pointer(0, 0), iov_len: 0 });
+        let headers = Slots::new(batch, |i| {
+            let mut header = empty_header();
+            header.msg_hdr.msg_iov = parts.pointer(i);
+            header.msg_hdr.msg_iovlen = 1;
+            header
+        });
         Ok(Self {
             arena,
             headers,
@@ -96,6 +95,18 @@ impl Outbox {
         self.cursor = 0;
     }
 
+    /// Messages queued.
+    #[cfg(test)]
+    pub(super) fn queued(&self) -> usize {
+        self.queued
+    }
+
+    /// A pointer to the headers of the queued messages.
+    #[cfg(test)]
+    pub(super) fn headers(&self) -> *mut libc::mmsghdr {
+        self.headers.pointer(0)
+    }
+
     /// The buffer for the next reply.
     #[inline]
     pub(super) fn reply_buffer(&mut self) -> &mut [u8] {
@@ -107,7 +118,7 @@ impl Outbox {
     pub(super) fn queue(&mut self, i: usize, len: usize, mut peers: Peers<'_>) {
         let len = len.min(self.max_reply);
         if self.packet_info {
-            peers.controls[i].answer_from_destination();
+            peers.controls.get_mut(i).answer_from_destination();
         }
         if self.join(i, len, &mut peers) {
             self.cursor += len;
@@ -115,13 +126,15 @@ impl Outbox {
         }
         let slot = self.queued;
         self.messages[slot] = Message { first: i, segment: len, replies: 1, open: len > 0 };
-        self.parts[slot] = libc::iovec { iov_base: self.arena.pointer(self.cursor, len), iov_len: len };
-        let header = &mut self.headers[slot].msg_hdr;
-        header.msg_name = peers.names[i].bytes_mut_ptr();
-        header.msg_namelen = peers.names[i].len();
-        let info = if self.packet_info { peers.controls[i].len() } else { 0 };
+        *self.parts.get_mut(slot) =
+            libc::iovec { iov_base: self.arena.pointer(self.cursor, len), iov_len: len };
+        let header = &mut self.headers.get_mut(slot).msg_hdr;
+        header.msg_name = RawAddr::bytes_at(peers.names.pointer(i));
+        header.msg_namelen = peers.names.get(i).len();
+        let info = if self.packet_info { peers.controls.get(i).len() } else { 0 };
         header.msg_controllen = info as _;
-        header.msg_control = if info == 0 { std::ptr::null_mut() } else { peers.controls[i].as_mut_ptr() };
+        header.msg_control =
+            if info == 0 { std::ptr::null_mut() } else { Control::bytes_at(peers.controls.pointer(i)) };
         self.queued += 1;
         self.cursor += if self.longest_segment > 0 { len } else { len.next_multiple_of(LINE) };
     }
@@ -131,7 +144,7 @@ impl Outbox {
     fn join(&mut self, i: usize, len: usize, peers: &mut Peers<'_>) -> bool {
         let Some(last) = self.queued.checked_sub(1) else { return false };
         let message = &mut self.messages[last];
-        let part = &mut self.parts[last];
+        let part = self.parts.get_mut(last);
         let fits = message.open
             && len > 0
             && len <= message.segment
@@ -139,8 +152,8 @@ impl Outbox {
             && message.replies < MAX_SEGMENTS
             && part.iov_len + len <= self.max_reply;
         if !fits
-            || peers.names[message.first] != peers.names[i]
-            || (self.packet_info && peers.controls[message.first] != peers.controls[i])
+            || peers.names.get(message.first) != peers.names.get(i)
+            || (self.packet_info && peers.controls.get(message.first) != peers.controls.get(i))
         {
             return false;
         }
@@ -148,48 +161,59 @@ impl Outbox {
         message.replies += 1;
         message.open = len == message.segment;
         if message.replies == 2 {
-            let header = &mut self.headers[last].msg_hdr;
+            let header = &mut self.headers.get_mut(last).msg_hdr;
             // One control message for all: those of the joined datagrams are not used.
-            let control = &mut peers.controls[message.first];
+            let control = peers.controls.get_mut(message.first);
             header.msg_controllen = control.with_segment(message.segment, self.packet_info) as _;
-            header.msg_control = control.as_mut_ptr();
+            header.msg_control = Control::bytes_at(peers.controls.pointer(message.first));
         }
         true
     }
 
-    /// Sends all queued replies, in as few calls as the kernel allows.
-    pub(super) fn send(&mut self, socket: BorrowedFd<'_>, counts: &WorkerCounters) {
+    /// Sends all queued replies, in as few calls as the kernel allows, and without waiting: a reply that must wait is a matter
+    /// of its own ([`Sender::retry`]), and the next ones are sent.
+    pub(super) fn send(&mut self, socket: &impl Sender, counts: &WorkerCounters) {
         let queued = self.queued;
         self.clear();
         let mut at = 0;
         while at < queued {
-            let rest = &mut self.headers[at..queued];
-            let count = u32::try_from(rest.len()).unwrap_or(u32::MAX);
-            // SAFETY: the queued headers point to names and controls of the burst that owns this, and to replies
-            // owned by `self`; `count` is their number.
-            let result = unsafe { libc::sendmmsg(socket.as_raw_fd(), rest.as_mut_ptr(), count, 0) };
+            if socket.is_crowded() {
+                self.send_crowded(socket, at, counts);
+                at += 1;
+                continue;
+            }
+            let count = u32::try_from(queued - at).unwrap_or(u32::MAX);
+            // SAFETY: the queued headers point to names and controls of the burst that owns this, and to replies owned by
+            // `self`; `count` is the number of headers from `at` on.
+            let result = unsafe {
+                libc::sendmmsg(
+                    socket.as_fd().as_raw_fd(),
+                    self.headers.pointer(at),
+                    count,
+                    libc::MSG_DONTWAIT as _,
+                )
+            };
             match check(result as isize) {
                 // The kernel stops at the first message it cannot send, and reports why only if that message is the
                 // first of a call: so call again from there.
                 Ok(sent) if sent > 0 => {
                     let replies = self.messages[at..at + sent].iter().map(|m| m.replies).sum();
-                    counts.sent(replies, rest[..sent].iter().map(|h| u64::from(h.msg_len)).sum());
+                    let bytes = (at..at + sent).map(|i| u64::from(self.headers.get(i).msg_len)).sum();
+                    counts.sent(replies, bytes);
                     at += sent;
                 }
                 Ok(_) => {
-                    counts.failed(&io::ErrorKind::Other.into(), self.messages[at].replies);
+                    self.failed(socket, at, &io::Error::from(io::ErrorKind::Other).into(), counts);
                     at += 1;
                 }
                 Err(error) => match error.kind() {
                     io::ErrorKind::Interrupted => {}
-                    // The send buffer stayed full until the timeout. Waiting again for each reply of the burst would
-                    // stall the worker for seconds.
                     io::ErrorKind::WouldBlock => {
-                        counts.failed(&error, self.messages[at..queued].iter().map(|m| m.replies).sum());
-                        at = queued;
+                        self.send_crowded(socket, at, counts);
+                        at += 1;
                     }
                     _ => {
-                        self.failed(socket, at, &error, counts);
+                        self.failed(socket, at, &error.into(), counts);
                         at += 1;
                     }
                 },
@@ -198,34 +222,65 @@ impl Outbox {
     }
 
     /// Sends the one queued reply with `sendmsg`.
-    pub(super) fn send_one(&mut self, socket: BorrowedFd<'_>, counts: &WorkerCounters) {
+    pub(super) fn send_one(&mut self, socket: &impl Sender, counts: &WorkerCounters) {
         if self.queued > 0 {
             self.clear();
             self.send_apart(socket, 0, counts);
         }
     }
 
-    /// Handles a message that the kernel rejected.
+    /// Sends message `at`, for which there was no room.
     #[cold]
-    fn failed(&mut self, socket: BorrowedFd<'_>, at: usize, error: &io::Error, counts: &WorkerCounters) {
+    fn send_crowded(&mut self, socket: &impl Sender, at: usize, counts: &WorkerCounters) {
+        match socket.retry(&self.peer(at), &mut || self.send_now(socket.as_fd(), at)) {
+            Ok(bytes) => counts.sent(self.messages[at].replies, bytes as u64),
+            Err(not_sent) => self.failed(socket, at, &not_sent, counts),
+        }
+    }
+
+    /// The peer of message `at`.
+    fn peer(&self, at: usize) -> RawAddr {
+        let header = &self.headers.get(at).msg_hdr;
+        // SAFETY: `queue` set the name to one of the burst's names, which lives as long as this and has no other borrow.
+        unsafe { *header.msg_name.cast::<RawAddr>() }
+    }
+
+    /// Sends message `at` by itself, without waiting.
+    fn send_now(&self, socket: BorrowedFd<'_>, at: usize) -> io::Result<usize> {
+        loop {
+            // SAFETY: as in `send`, for one header, whose `msghdr` is the first field.
+            let result = unsafe {
+                libc::sendmsg(socket.as_raw_fd(), self.headers.pointer(at).cast(), libc::MSG_DONTWAIT)
+            };
+            match check(result) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Handles a message that was not sent.
+    #[cold]
+    fn failed(&mut self, socket: &impl Sender, at: usize, not_sent: &NotSent, counts: &WorkerCounters) {
         let message = self.messages[at];
-        if message.replies == 1 {
-            counts.failed(error, 1);
+        let whole = matches!(not_sent.cause, SendError::BufferFull | SendError::Neighbour);
+        if message.replies == 1 || whole {
+            counts.failed(not_sent.cause, message.replies);
             return;
         }
         // Rejected as a whole: because of its length, or because the path cannot segment at all. An unreachable peer fails
         // again below; at most, replies of this length are no longer joined.
-        if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EMSGSIZE | libc::EIO)) {
+        if matches!(not_sent.error.raw_os_error(), Some(libc::EINVAL | libc::EMSGSIZE | libc::EIO)) {
             self.longest_segment = message.segment - 1;
         }
         self.send_apart(socket, at, counts);
     }
 
     /// Sends the replies of message `at` one by one.
-    fn send_apart(&mut self, socket: BorrowedFd<'_>, at: usize, counts: &WorkerCounters) {
+    fn send_apart(&mut self, socket: &impl Sender, at: usize, counts: &WorkerCounters) {
         let Message { segment, replies, .. } = self.messages[at];
-        let part = self.parts[at];
-        let header = &mut self.headers[at].msg_hdr;
+        let part = *self.parts.get(at);
+        let header = &mut self.headers.get_mut(at).msg_hdr;
         if replies > 1 {
             let info = if self.packet_info { Control::info_len(header.msg_controllen as _) } else { 0 };
             header.msg_controllen = info as _;
@@ -236,19 +291,24 @@ impl Outbox {
         for reply in 0..replies {
             let start = reply * segment;
             let len = if reply + 1 == replies { part.iov_len - start } else { segment };
-            self.parts[at] = libc::iovec { iov_base: part.iov_base.wrapping_byte_add(start), iov_len: len };
-            loop {
-                // SAFETY: as in `send`, for one header; its part lies within the one queued.
-                let result =
-                    unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const self.headers[at].msg_hdr, 0) };
-                match check(result) {
-                    Ok(len) => counts.sent(1, len as u64),
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                    Err(error) => counts.failed(&error, 1),
-                }
-                break;
+            *self.parts.get_mut(at) =
+                libc::iovec { iov_base: part.iov_base.wrapping_byte_add(start), iov_len: len };
+            match self.send_patiently(socket, at) {
+                Ok(len) => counts.sent(1, len as u64),
+                Err(not_sent) => counts.failed(not_sent.cause, 1),
             }
         }
+    }
+
+    /// Sends message `at`, one reply, by itself.
+    fn send_patiently(&self, socket: &impl Sender, at: usize) -> Result<usize, NotSent> {
+        if !socket.is_crowded() {
+            match self.send_now(socket.as_fd(), at) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                done => return Ok(done?),
+            }
+        }
+        socket.retry(&self.peer(at), &mut || self.send_now(socket.as_fd(), at))
     }
 }
 
@@ -260,6 +320,20 @@ mod tests {
 
     use super::*;
     use crate::sys::{Ancillary, Burst, ReceiveResult, Wait};
+
+    impl Sender for UdpSocket {
+        fn is_crowded(&self) -> bool {
+            false
+        }
+
+        fn retry(
+            &self,
+            _: &RawAddr,
+            send: &mut dyn FnMut() -> io::Result<usize>,
+        ) -> Result<usize, NotSent> {
+            Ok(send()?)
+        }
+    }
 
     /// Answers one burst of datagrams of these lengths from one client, or from another where `other` is true. Returns the
     /// number of messages it took, and what the first client received, in order.
@@ -285,9 +359,9 @@ mod tests {
             buffer[..len].copy_from_slice(datagram.payload);
             burst.queue(i, len);
         }
-        let messages = burst.outbox().queued;
+        let messages = burst.outbox().queued();
         let counts = WorkerCounters::default();
-        burst.send(server.as_fd(), &counts);
+        burst.send(&server, &counts);
         let mut buffer = [0; 65_536];
         let got = (0..lengths.len())
             .filter(|i| !other(*i))

@@ -8,7 +8,9 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::arena::Arena;
-use super::{Control, Datagram, RECEIVE_BUFFER_LEN, RawAddr, ReceiveResult, Wait, check, result_of_error};
+use super::{
+    Control, Datagram, NotSent, RECEIVE_BUFFER_LEN, RawAddr, ReceiveResult, Sender, Wait, check, result_of_error,
+};
 use crate::counters::WorkerCounters;
 
 /// Buffers for one datagram and its reply.
@@ -45,8 +47,7 @@ impl Single {
         };
         self.reply = None;
         loop {
-            self.name.reopen();
-            let (name, name_len) = self.name.as_mut_ptrs();
+            let (name, name_len) = self.name.reopen().as_mut_ptrs();
             // SAFETY: the buffer is RECEIVE_BUFFER_LEN writable bytes, and the name has the length its own `len` says;
             // both belong to `self`, held mutably.
             let result = unsafe {
@@ -100,11 +101,12 @@ impl Single {
 
     /// Sends the reply, if there is one.
     #[inline(always)]
-    pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, counts: &WorkerCounters) {
+    pub(crate) fn send(&mut self, socket: &impl Sender, counts: &WorkerCounters) {
         let Some(len) = self.reply.take() else { return };
-        match send_to(socket, &self.tx.bytes()[..len], &self.name, None) {
+        let (reply, peer) = (&self.tx.bytes()[..len], &self.name);
+        match send_to(socket, reply, peer, None) {
             Ok(len) => counts.sent(1, len as u64),
-            Err(error) => counts.failed(&error, 1),
+            Err(not_sent) => counts.failed(not_sent.cause, 1),
         }
     }
 }
@@ -112,6 +114,23 @@ impl Single {
 /// Sends one datagram: with `sendto`, or with `sendmsg` if the source address must be set.
 #[inline(always)]
 pub(crate) fn send_to(
+    socket: &impl Sender,
+    payload: &[u8],
+    peer: &RawAddr,
+    mut source: Option<&mut Control>,
+) -> Result<usize, NotSent> {
+    if !socket.is_crowded() {
+        match send_now(socket.as_fd(), payload, peer, source.as_deref_mut()) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            done => return Ok(done?),
+        }
+    }
+    socket.retry(peer, &mut || send_now(socket.as_fd(), payload, peer, source.as_deref_mut()))
+}
+
+/// Sends one datagram without waiting.
+#[inline(always)]
+fn send_now(
     socket: BorrowedFd<'_>,
     payload: &[u8],
     peer: &RawAddr,
@@ -140,7 +159,7 @@ pub(crate) fn send_to(
                         socket.as_raw_fd(),
                         payload.as_ptr(),
                         payload.len(),
-                        0,
+                        libc::MSG_DONTWAIT,
                         peer.as_ptr(),
                         peer.len(),
                     ) as isize
@@ -148,7 +167,7 @@ pub(crate) fn send_to(
             }
             // SAFETY: the header points to the payload, the peer and the control bytes, all live for this
             // function; sending only reads them.
-            Some(header) => unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const *header, 0) },
+            Some(header) => unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const *header, libc::MSG_DONTWAIT) },
         };
         match check(result) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

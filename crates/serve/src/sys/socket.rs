@@ -14,13 +14,19 @@ use super::check;
 /// in the cache.
 pub(crate) struct SocketHandle<O> {
     raw: RawFd,
-    _owner: Arc<O>,
+    owner: Arc<O>,
+}
+
+impl<O> SocketHandle<O> {
+    pub(crate) fn owner(&self) -> &O {
+        &self.owner
+    }
 }
 
 impl<O: AsFd> SocketHandle<O> {
     /// `owner` must keep the same descriptor for its whole life, as every holder of an `OwnedFd` does.
     pub(crate) fn new(owner: Arc<O>) -> Self {
-        Self { raw: owner.as_fd().as_raw_fd(), _owner: owner }
+        Self { raw: owner.as_fd().as_raw_fd(), owner }
     }
 }
 
@@ -91,6 +97,30 @@ pub(crate) fn set_receive_buffer(socket: BorrowedFd<'_>, bytes: usize) -> io::Re
 /// The size of the socket's receive buffer, as the kernel accounts it (twice the size requested).
 pub(crate) fn receive_buffer(socket: BorrowedFd<'_>) -> io::Result<usize> {
     sockopt::socket_recv_buffer_size(socket).map_err(io::Error::from)
+}
+
+/// The size of the socket's send buffer, as the kernel accounts it.
+pub(crate) fn send_buffer(socket: BorrowedFd<'_>) -> io::Result<usize> {
+    sockopt::socket_send_buffer_size(socket).map_err(io::Error::from)
+}
+
+/// Sets the size of the socket's send buffer, in bytes as the kernel accounts them. Without privilege, up to twice
+/// `net.core.wmem_max`.
+pub(crate) fn set_send_buffer(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    // The kernel doubles the value.
+    let half = libc::c_int::try_from(bytes / 2).map_err(|_too_large| io::ErrorKind::InvalidInput)?;
+    set(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &half)
+}
+
+/// The size that [`set_send_buffer`] gives a socket that asks for `bytes`. Changes no socket in use.
+pub(crate) fn send_buffer_limit(bytes: usize) -> io::Result<usize> {
+    let socket =
+        rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+            .or_else(|_no_ipv4| {
+                rustix::net::socket_with(AddressFamily::INET6, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+            })?;
+    set_send_buffer(socket.as_fd(), bytes)?;
+    send_buffer(socket.as_fd())
 }
 
 /// The number of entries of `SO_MEMINFO`, and the index of the drop counter (`SK_MEMINFO_DROPS` of linux/sock_diag.h).

@@ -240,11 +240,11 @@ impl<S: Service, F: Fn(WorkerId) -> S> Handler for ServiceHandler<S, F> {
         let peer = RawAddr::encode(datagram.headers.source());
         let wildcard = endpoint.socket.bind.ip().is_unspecified();
         let mut source = wildcard.then(|| Control::of_source(datagram.headers.destination().ip()));
-        if let Err(error) = send_to(endpoint.socket.fd(), reply, &peer, source.as_mut()) {
+        if let Err(not_sent) = send_to(&*endpoint.socket, reply, &peer, source.as_mut()) {
             let counts = &mut self.counts[place];
             counts.answered -= 1;
             counts.answered_bytes -= reply.len() as u64;
-            endpoint.counters.failed(&error, 1);
+            endpoint.counters.failed(not_sent.cause, 1);
         }
         true
     }

@@ -6,6 +6,7 @@ mod echo;
 mod faults;
 mod messages;
 mod mtu;
+mod neighbours;
 mod overload;
 mod stop;
 mod support;
