@@ -21,6 +21,7 @@ mod locks;
 mod loss;
 mod machine;
 mod moderation;
+mod neighbours;
 mod netfilter;
 mod per_packet;
 mod programs;
@@ -52,6 +53,7 @@ const SUBJECTS: &[&[Rule]] = &[
     counters::RULES,
     arrivals::RULES,
     dropped::RULES,
+    neighbours::RULES,
     readers::RULES,
     rss::RULES,
     irqs::RULES,

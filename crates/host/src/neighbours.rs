@@ -1,6 +1,8 @@
-//! Neighbour tables (ARP, IPv6 neighbour discovery): what did not fit, `/proc/net/stat/arp_cache` and `ndisc_cache`.
+//! Neighbour tables (ARP, IPv6 neighbour discovery): what did not fit, `/proc/net/stat/arp_cache` and `ndisc_cache`; and the
+//! neighbours of this network namespace that do not answer.
 //!
-//! The tables are the machine's: all network namespaces share their limits (`net.ipv4.neigh.default.gc_thresh3`).
+//! The tables are the machine's: all network namespaces share their limits (`net.ipv4.neigh.default.gc_thresh3`), and the counters
+//! are in the initial one alone.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,6 +17,21 @@ pub struct Neighbours {
     pub v4: Option<NeighbourCounters>,
     /// Of IPv6.
     pub v6: Option<NeighbourCounters>,
+    /// The neighbours of this namespace, by what the kernel knows of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entries: Option<NeighbourEntries>,
+}
+
+/// Neighbours by their state (`NUD_*` of linux/neighbour.h).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NeighbourEntries {
+    /// Their link-layer address is known, or none is needed.
+    pub resolved: u64,
+    /// The kernel waits for their first answer, and keeps packets for them (`NUD_INCOMPLETE`).
+    pub incomplete: u64,
+    /// They did not answer (`NUD_FAILED`).
+    pub failed: u64,
 }
 
 /// Counters of one table, of all CPUs together.
@@ -47,7 +64,8 @@ pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Neighbours {
         let path = format!("/proc/net/stat/{file}");
         optional(source, missing, "counters of neighbours", &path, counters)
     };
-    Neighbours { v4: table("arp_cache"), v6: table("ndisc_cache") }
+    let (v4, v6) = (table("arp_cache"), table("ndisc_cache"));
+    Neighbours { v4, v6, entries: source.neighbours().ok().map(|entries| entries.value) }
 }
 
 /// A line of names, then a line for each CPU, in hexadecimal. The entries are the same on every line.

@@ -4,10 +4,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use udpath_netlink::rtnetlink::link::{flags, hardware};
+use udpath_netlink::rtnetlink::neighbour::state;
 use udpath_netlink::rtnetlink::qdisc::{INGRESS, ROOT};
 use udpath_netlink::{Error, Rtnetlink, rtnetlink};
 
 use super::netdev::Counters;
+use crate::neighbours::NeighbourEntries;
 
 /// An interface as `RTM_GETLINK` shows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
@@ -110,6 +112,20 @@ pub struct Qdisc {
     /// Packets requeued because the device did not accept them. 32 bits wide: wraps.
     #[serde(default)]
     pub requeues: u32,
+}
+
+/// Counts the neighbours, of both families. The kernel lists those that need no resolution (`NUD_NOARP`) as well: multicast
+/// addresses, and all on a tunnel.
+pub(super) fn neighbours(route: &mut Rtnetlink) -> Result<NeighbourEntries, Error> {
+    let mut counted = NeighbourEntries::default();
+    for entry in route.neighbours()?.iter().filter(|entry| entry.destination.is_some()) {
+        match entry.state {
+            of if of & state::INCOMPLETE != 0 => counted.incomplete += 1,
+            of if of & state::FAILED != 0 => counted.failed += 1,
+            _ => counted.resolved += 1,
+        }
+    }
+    Ok(counted)
 }
 
 /// `struct rtnl_link_stats64` of linux/if_link.h: 64-bit counters, by their sysfs file names. Older kernels have fewer;

@@ -41,6 +41,7 @@ pub(super) fn neighbours(view: View<'_>) -> Neighbours {
     Neighbours {
         v4: since(now.v4, then.and_then(|then| then.v4)),
         v6: since(now.v6, then.and_then(|then| then.v6)),
+        entries: now.entries,
     }
 }
 

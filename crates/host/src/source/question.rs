@@ -23,6 +23,7 @@ use crate::client::netfilter::NftChain;
 use crate::client::reuseport::KernelGroup;
 use crate::client::route::{Link, Qdisc};
 use crate::client::sockets::Socket;
+use crate::neighbours::NeighbourEntries;
 use crate::{Absence, Fact, Source};
 use udpath_netlink::ethtool::channels::Channels;
 use udpath_netlink::ethtool::coalesce::Coalescing;
@@ -174,6 +175,8 @@ questions! {
         QueueCounters, "queue-counters", queue_counters => Vec<QueueCounters>;
         /// The XDP features of the devices.
         XdpFeatures, "xdp-features", xdp_features => Vec<XdpFeatures>;
+        /// The neighbours, by their state.
+        Neighbours, "neighbours", neighbours => NeighbourEntries;
     /// All bound UDP sockets, of both families, without their owners.
     UdpSockets, "udp-sockets", udp_sockets => Vec<Socket>;
     /// The reuseport groups of UDP sockets: what selects in each, and their sockets' indices. Needs root.
