@@ -3,7 +3,8 @@
 # make check   format, clippy, docs, dependencies, unit tests: before each commit
 # make deny    licences and known vulnerabilities of the dependencies
 # make loom    the concurrent parts of the datapath under the model checker, a few seconds
-# make miri    the unsafe code of the datapath's frames, rings and epochs under Miri, some minutes; installs a nightly Rust
+# make miri    the unsafe code of the datapath's frames, rings and epochs, and of the sockets' message
+#              arrays, under Miri, some minutes; installs a nightly Rust
 # make asan    the unit tests of all crates with unsafe code under AddressSanitizer, some minutes; as root
 # make bench   every performance claim, measured again here; writes benches/results/MACHINE-DATE.json; a bound that is missed is
 #              a result (the last line counts them), a benchmark that cannot run is an error; make bench BENCH=ladder: one

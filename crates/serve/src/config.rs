@@ -75,8 +75,27 @@ pub struct XdpConfig {
     /// Whether frames of a flow that makes up more than half of the recent traffic are dropped while a worker's backlog is
     /// at least half full, like the kernel's `net.core.flow_limit_cpu_bitmap`. Needs steering: only then are there backlogs.
     pub flow_limit: bool,
+    /// Whether a reply goes back to the MAC address of its request only if the kernel would send it there.
+    pub check_neighbours: CheckNeighbours,
     /// Memory, rings and polling of each queue.
     pub port: port::Config,
+}
+
+/// Whether a reply over `xdp` goes back to the MAC address of its request only if that is the one of the next hop to the
+/// request's source, by the kernel's routes and neighbour table. Other replies leave through the kernel's socket.
+///
+/// Without the check, a neighbour on the link that forges the source address of a request reads the reply. It costs two lookups
+/// per reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CheckNeighbours {
+    /// If the service's replies prove who asked, or contain what only the client may read
+    /// ([`Config::with_private_replies`]).
+    #[default]
+    Auto,
+    /// Always.
+    On,
+    /// Never.
+    Off,
 }
 
 /// Which workers serve a frame.
@@ -96,6 +115,17 @@ impl Config {
     /// Default batch. Larger batches gain little once a few dozen datagrams share the system call, and delay the first reply
     /// of a burst; smaller ones cost more per datagram.
     pub const DEFAULT_BATCH: usize = 32;
+
+    /// The same configuration for a service whose replies prove who asked, such as cookies of DNS, or contain what only the
+    /// client may read: [`CheckNeighbours::Auto`] is `On`.
+    #[must_use]
+    pub fn with_private_replies(&self) -> Self {
+        let mut config = self.clone();
+        if config.xdp.check_neighbours == CheckNeighbours::Auto {
+            config.xdp.check_neighbours = CheckNeighbours::On;
+        }
+        config
+    }
 
     /// Serves these addresses with the best Io, a pinned worker per CPU and the default batch.
     pub fn new(binds: impl IntoIterator<Item = SocketAddr>) -> Self {
@@ -273,6 +303,19 @@ mod tests {
         assert_eq!(config(|_| ()), Ok(()));
         assert_eq!(config(|c| c.batch = MAX_BATCH), Ok(()));
         assert_eq!(config(|c| c.binds = vec!["127.0.0.1:0".parse().unwrap(); 2]), Ok(()));
+    }
+
+    #[test]
+    fn private_replies_are_checked_unless_the_user_says_otherwise() {
+        for (given, then) in [
+            (CheckNeighbours::Auto, CheckNeighbours::On),
+            (CheckNeighbours::On, CheckNeighbours::On),
+            (CheckNeighbours::Off, CheckNeighbours::Off),
+        ] {
+            let mut config = Config::new(["127.0.0.1:7".parse().unwrap()]);
+            config.xdp.check_neighbours = given;
+            assert_eq!(config.with_private_replies().xdp.check_neighbours, then);
+        }
     }
 
     #[test]

@@ -180,7 +180,7 @@ impl Counts {
         self.in_flight += in_flight;
         for (reason, count) in frames.drops() {
             // These are replies, which the service's counts include.
-            if !matches!(reason, FrameDrop::TransmitFull | FrameDrop::ReplyTooLong) {
+            if !matches!(reason, FrameDrop::TransmitFull | FrameDrop::ReplyTooLong | FrameDrop::Neighbour) {
                 self.received += count;
                 self.dropped.frames[reason.index()] += count;
             }

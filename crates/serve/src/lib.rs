@@ -90,7 +90,7 @@ mod worker;
 pub use udpath_stack::port::xdp;
 
 pub use client_limit::{Admission, ClientLimit, LimitError};
-pub use config::{Config, ConfigError, MAX_BATCH, MAX_BINDS, MAX_WORKERS, Steer, XdpConfig};
+pub use config::{CheckNeighbours, Config, ConfigError, MAX_BATCH, MAX_BINDS, MAX_WORKERS, Steer, XdpConfig};
 pub use counts::{Counts, Dropped, SendErrors, TcpCounts, Unbalanced};
 pub use cpus::allowed_cpus;
 pub use current::{Current, View};

@@ -2,7 +2,7 @@
 //!
 //! Invariant kept here: every pointer handed to the kernel points into memory that its owner (a [`Burst`], a
 //! [`Single`]) keeps mapped and unmoved for as long as the pointer exists. Rust reaches that memory through the same pointers
-//! ([`slots`], [`arena`]), so that no reference of one side ends the other's.
+//! ([`Slots`](udpath_stack::slots::Slots), [`arena`]), so that no reference of one side ends the other's.
 #![allow(unsafe_code, reason = "recvmmsg, sendmmsg and a few socket options have no safe wrapper")]
 
 mod addr;
@@ -13,7 +13,6 @@ mod control;
 mod outbox;
 mod sender;
 mod single;
-mod slots;
 mod socket;
 
 pub(crate) use addr::RawAddr;

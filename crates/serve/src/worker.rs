@@ -8,6 +8,8 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use udpath_stack::worker::{NeighbourCheck, Parts};
+
 use crate::dispatch::Dispatch;
 use crate::endpoint::Endpoints;
 use crate::io::KernelSocket;
@@ -37,13 +39,15 @@ impl<S: Service, F: Fn(WorkerId) -> S> Worker<S, F> {
         Self { runner: ServiceRunner { dispatch: Dispatch::new(id, factory, shared) }, sources }
     }
 
-    /// The same worker with the frames of `parts`. `all`: the endpoints of all workers.
+    /// The same worker with the frames of `parts`. `all`: the endpoints of all workers. `neighbours`: where replies may go, if
+    /// that is checked.
     pub(crate) fn with_frames<P: udpath_stack::port::Port>(
         self,
         all: Endpoints,
-        parts: udpath_stack::worker::Parts<P, ()>,
+        parts: Parts<P, ()>,
+        neighbours: Option<NeighbourCheck>,
     ) -> FrameWorker<P, S, F> {
-        FrameWorker::new(self.runner, self.sources, all, parts)
+        FrameWorker::new(self.runner, self.sources, all, parts, neighbours)
     }
 
     /// Serves until the sockets are shut and their queues are empty. `stop` becomes readable when that happens.

@@ -13,6 +13,7 @@
 //! - [`tables`]: the kernel's control plane, mirrored from rtnetlink.
 //! - [`ring`]: bursts from one worker to another. [`wake`]: sleeping without losing a wake-up.
 //! - [`epoch`]: tables that are read without a lock and replaced while they are read.
+//! - [`slots`]: arrays for the kernel's calls that move many datagrams over its own sockets.
 //! - [`socket`]: where datagrams wait for their reader: two queues, memory accounted in bulk, frames returned in
 //!   bulk.
 //!
@@ -98,6 +99,7 @@ pub mod mesh;
 pub mod port;
 mod primitive;
 pub mod ring;
+pub mod slots;
 pub mod socket;
 pub mod steering;
 pub mod tables;

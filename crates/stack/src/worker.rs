@@ -20,6 +20,7 @@
 mod completion;
 mod delivery;
 mod dispatch;
+mod neighbours;
 mod shutdown;
 
 use std::collections::VecDeque;
@@ -42,9 +43,11 @@ use crate::wire::Packet;
 
 use completion::Run;
 use delivery::Delivery;
-use dispatch::{Dispatch, Served};
+use dispatch::{Dispatch, Link, Served};
+use neighbours::Current;
 use shutdown::Stage;
 
+pub use neighbours::NeighbourCheck;
 pub use shutdown::Progress;
 
 /// The first and the longest sleep of an idle worker while the device has not accepted all frames to be sent.
@@ -72,6 +75,8 @@ pub struct Parts<P, H> {
 pub struct Worker<P: Port, H> {
     reader: Reader,
     groups: Arc<Table<Groups>>,
+    /// `None`: each reply goes back to where its request came from.
+    neighbours: Option<NeighbourCheck>,
     datapath: Datapath<P, H>,
     stage: Stage,
     sleep: Duration,
@@ -123,7 +128,14 @@ impl<P: Port, H: Handler> Worker<P, H> {
         };
         datapath.update_max_frame_len();
         datapath.refill_free_frames();
-        Self { reader, groups, datapath, stage: Stage::Serving, sleep: MIN_SLEEP }
+        Self { reader, groups, neighbours: None, datapath, stage: Stage::Serving, sleep: MIN_SLEEP }
+    }
+
+    /// Lets a reply leave as a frame only if the kernel would send it back to the sender of its request.
+    #[must_use]
+    pub fn checking_neighbours(mut self, check: NeighbourCheck) -> Self {
+        self.neighbours = Some(check);
+        self
     }
 
     /// Its counters; they can be read from any thread.
@@ -154,7 +166,8 @@ impl<P: Port, H: Handler> Worker<P, H> {
     /// means that there was nothing to do.
     pub fn poll(&mut self) -> usize {
         let guard = self.reader.pin();
-        self.datapath.poll(self.groups.load(&guard))
+        let neighbours = self.neighbours.as_ref().map(|check| check.load(&guard));
+        self.datapath.poll(self.groups.load(&guard), neighbours)
     }
 
     /// Sleeps until there is something to do or `other` becomes readable, for at most `timeout`. With a port that
@@ -198,7 +211,7 @@ impl<P: Port, H: Handler> Worker<P, H> {
 }
 
 impl<P: Port, H: Handler> Datapath<P, H> {
-    fn poll(&mut self, groups: &Groups) -> usize {
+    fn poll(&mut self, groups: &Groups, neighbours: Option<Current<'_>>) -> usize {
         let mut moved = 0;
 
         if let Some(port) = &mut self.port {
@@ -207,13 +220,14 @@ impl<P: Port, H: Handler> Datapath<P, H> {
                 self.update_max_frame_len();
             }
             self.rx.iter().for_each(Frame::prefetch);
-            let max_frame_len = self.max_frame_len;
+            let link =
+                Link { max_frame_len: self.max_frame_len, worker: self.rings.index().into(), neighbours };
             self.dispatch.tally.received += self.rx.len() as u64;
             match &mut self.steering {
                 None => {
                     for mut frame in self.rx.drain(..) {
                         let served = match self.dispatch.admit(&frame) {
-                            Some(headers) => self.dispatch.serve(&mut frame, &headers, groups, max_frame_len),
+                            Some(headers) => self.dispatch.serve(&mut frame, &headers, groups, link),
                             None => Served::Nothing,
                         };
                         put(served, frame, &mut self.tx, &mut self.to_recycle, &mut self.delivery);
@@ -235,7 +249,7 @@ impl<P: Port, H: Handler> Datapath<P, H> {
                         let decision = steering.decide(hash, &self.rings.to);
                         let to = decision.cpu().map_or(usize::from(index), usize::from);
                         let Some(Some(peer)) = self.rings.to.get(to) else {
-                            let served = self.dispatch.serve(&mut frame, &headers, groups, max_frame_len);
+                            let served = self.dispatch.serve(&mut frame, &headers, groups, link);
                             put(served, frame, &mut self.tx, &mut self.to_recycle, &mut self.delivery);
                             continue;
                         };
@@ -261,7 +275,7 @@ impl<P: Port, H: Handler> Datapath<P, H> {
         }
 
         for from in 0..self.rings.from.len() {
-            moved += self.serve_backlog(from, groups);
+            moved += self.serve_backlog(from, groups, neighbours);
         }
         for from in 0..self.rings.from.len() {
             moved += self.take_returned(from);
@@ -301,20 +315,21 @@ impl<P: Port, H: Handler> Datapath<P, H> {
     }
 
     /// Serves a burst that another worker handed over.
-    fn serve_backlog(&mut self, from: usize, groups: &Groups) -> usize {
+    fn serve_backlog(&mut self, from: usize, groups: &Groups, neighbours: Option<Current<'_>>) -> usize {
         let Some(peer) = &mut self.rings.from[from] else { return 0 };
         let count = peer.take(&mut self.rx);
         if count == 0 {
             return 0;
         }
         let max_frame_len = self.rings.max_frame_len_of(from);
+        let link = Link { max_frame_len, worker: from, neighbours };
         // They are in the other core's cache: fetched together, they cost as much as one or two.
         self.rx.iter().for_each(Frame::prefetch);
         for mut frame in self.rx.drain(..) {
             // Its checksums were verified by the worker that received it; its headers are parsed again because that
             // is cheaper than carrying them over.
             let served = match Packet::parse(frame.bytes()) {
-                Ok(headers) => self.dispatch.serve(&mut frame, &headers, groups, max_frame_len),
+                Ok(headers) => self.dispatch.serve(&mut frame, &headers, groups, link),
                 Err(refusal) => {
                     self.dispatch.tally.drop(DropReason::Refused(refusal), 1);
                     Served::Nothing

@@ -65,6 +65,13 @@ pub(crate) struct Args {
     /// With --steer: once a worker's backlog is half full, drop first from a flow with more than half of the recent frames
     #[arg(long)]
     pub(crate) flow_limit: bool,
+    /// With xdp: send a reply to the MAC address of its request only if the kernel would; all others leave by the kernel
+    /// (default for dns and radius)
+    #[arg(long, overrides_with = "no_check_neighbours")]
+    pub(crate) check_neighbours: bool,
+    /// With xdp: send every reply to the MAC address of its request
+    #[arg(long, overrides_with = "check_neighbours")]
+    pub(crate) no_check_neighbours: bool,
     /// With xdp: the workers poll the device instead of waiting for interrupts (SO_PREFER_BUSY_POLL)
     #[arg(long)]
     pub(crate) busy_poll: bool,

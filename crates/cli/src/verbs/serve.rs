@@ -12,7 +12,7 @@ use serde::Serialize;
 use udpath_host::filters::{Filters, Taken, bypassed};
 use udpath_load::plan::Transport;
 use udpath_report::{Started, served_text, server_line, started_text, to_pretty_json};
-use udpath_serve::{Config, Server, Status, Steer, XdpConfig, xdp};
+use udpath_serve::{CheckNeighbours, Config, Server, Status, Steer, XdpConfig, xdp};
 
 use crate::args::serve::Args;
 use crate::confine::{self, Choice, Needs};
@@ -75,6 +75,11 @@ pub(crate) fn run(args: Args) -> Done {
                 Some(Some(workers)) => Steer::To(workers),
             },
             flow_limit: args.flow_limit,
+            check_neighbours: match (args.check_neighbours, args.no_check_neighbours) {
+                (true, _) => CheckNeighbours::On,
+                (_, true) => CheckNeighbours::Off,
+                _ => CheckNeighbours::Auto,
+            },
             port: xdp::Config {
                 frames: args.frames,
                 live_frames: !args.no_live_frames,

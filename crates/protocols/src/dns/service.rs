@@ -216,6 +216,8 @@ fn seconds_now() -> u32 {
 /// # Errors
 /// Those of [`Server::start`].
 pub fn start(config: &Config, tcp: bool, dns: Dns, files: &DnsConfig) -> Result<Server, Error> {
+    // A cookie in a reply proves that whoever sends it back owns the address.
+    let config = &config.with_private_replies();
     let current = Arc::clone(dns.view.current());
     let settings = Arc::clone(&dns.settings);
     let server = if tcp {

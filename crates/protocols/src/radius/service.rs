@@ -199,6 +199,8 @@ impl Exchange<'_> {
 /// # Errors
 /// Those of [`Server::start`].
 pub fn start(config: &Config, state: &Arc<RadiusState>) -> Result<Server, Error> {
+    // A reply allows an attack on the shared secret.
+    let config = &config.with_private_replies();
     let workers = Arc::clone(state);
     let server = Server::start(config, move |_| Radius::new(&workers))?;
     let state = Arc::clone(state);

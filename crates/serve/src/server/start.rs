@@ -192,7 +192,7 @@ impl Server {
                 ready.signal();
                 return worker.run(stop.as_fd());
             };
-            let fast_worker = worker.with_frames(endpoints, frames);
+            let fast_worker = worker.with_frames(endpoints, frames.parts, frames.neighbours);
             if let Some(fast_path) = fast_path {
                 fast_path.add(number, fast_worker.counters());
             }

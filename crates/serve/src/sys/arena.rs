@@ -2,10 +2,12 @@
 //!
 //! A burst holds `batch` datagrams of up to 64 KiB, but nearly all are small. The mapping is zero-filled on demand, and huge
 //! pages are disabled for it (one touched byte would make 2 MiB resident), so that only memory that traffic used is resident.
+//! Under Miri, which has no such mappings, it is an allocation.
 
 use std::io;
 use std::ptr::NonNull;
 
+#[cfg(not(miri))]
 use rustix::mm;
 
 /// An anonymous private mapping, unmapped on drop.
@@ -19,6 +21,21 @@ unsafe impl Send for Arena {}
 
 impl Arena {
     /// Maps `len` bytes of zeros.
+    #[cfg(miri)]
+    pub(super) fn new(len: usize) -> io::Result<Self> {
+        // SAFETY: a layout of bytes, not empty: `len` is that of at least one buffer.
+        let base = unsafe { std::alloc::alloc_zeroed(Self::layout(len)) };
+        Ok(Self { base: NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?, len })
+    }
+
+    #[cfg(miri)]
+    fn layout(len: usize) -> std::alloc::Layout {
+        std::alloc::Layout::array::<u8>(len)
+            .unwrap_or_else(|_| panic!("{len} bytes do not fit the address space"))
+    }
+
+    /// Maps `len` bytes of zeros.
+    #[cfg(not(miri))]
     pub(super) fn new(len: usize) -> io::Result<Self> {
         // SAFETY: a new anonymous mapping at an address the kernel chooses aliases nothing.
         let base = unsafe {
@@ -61,6 +78,13 @@ impl Arena {
 }
 
 impl Drop for Arena {
+    #[cfg(miri)]
+    fn drop(&mut self) {
+        // SAFETY: allocated by `new` with this layout.
+        unsafe { std::alloc::dealloc(self.base.as_ptr(), Self::layout(self.len)) };
+    }
+
+    #[cfg(not(miri))]
     fn drop(&mut self) {
         // SAFETY: the mapping was made by `new` with this length; nothing borrows it any more.
         // A failure would mean that the range is not mapped: there is nothing left to do.

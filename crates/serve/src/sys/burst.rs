@@ -9,9 +9,10 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use udpath_stack::slots::Slots;
+
 use super::arena::Arena;
 use super::outbox::{Outbox, Peers};
-use super::slots::Slots;
 use super::{
     Control, Datagram, RECEIVE_BUFFER_LEN, RawAddr, ReceiveResult, Sender, Wait, check, empty_header,
     result_of_error,

@@ -12,8 +12,9 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use udpath_stack::slots::Slots;
+
 use super::arena::Arena;
-use super::slots::Slots;
 use super::{Control, NotSent, RECEIVE_BUFFER_LEN, RawAddr, Sender, check, empty_header};
 use crate::counters::WorkerCounters;
 use crate::outcome::SendError;
@@ -326,11 +327,7 @@ mod tests {
             false
         }
 
-        fn retry(
-            &self,
-            _: &RawAddr,
-            send: &mut dyn FnMut() -> io::Result<usize>,
-        ) -> Result<usize, NotSent> {
+        fn retry(&self, _: &RawAddr, send: &mut dyn FnMut() -> io::Result<usize>) -> Result<usize, NotSent> {
             Ok(send()?)
         }
     }

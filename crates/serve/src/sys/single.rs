@@ -9,7 +9,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::arena::Arena;
 use super::{
-    Control, Datagram, NotSent, RECEIVE_BUFFER_LEN, RawAddr, ReceiveResult, Sender, Wait, check, result_of_error,
+    Control, Datagram, NotSent, RECEIVE_BUFFER_LEN, RawAddr, ReceiveResult, Sender, Wait, check,
+    result_of_error,
 };
 use crate::counters::WorkerCounters;
 
@@ -167,7 +168,9 @@ fn send_now(
             }
             // SAFETY: the header points to the payload, the peer and the control bytes, all live for this
             // function; sending only reads them.
-            Some(header) => unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const *header, libc::MSG_DONTWAIT) },
+            Some(header) => unsafe {
+                libc::sendmsg(socket.as_raw_fd(), &raw const *header, libc::MSG_DONTWAIT)
+            },
         };
         match check(result) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -114,11 +114,10 @@ pub(crate) fn set_send_buffer(socket: BorrowedFd<'_>, bytes: usize) -> io::Resul
 
 /// The size that [`set_send_buffer`] gives a socket that asks for `bytes`. Changes no socket in use.
 pub(crate) fn send_buffer_limit(bytes: usize) -> io::Result<usize> {
-    let socket =
-        rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
-            .or_else(|_no_ipv4| {
-                rustix::net::socket_with(AddressFamily::INET6, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
-            })?;
+    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+        .or_else(|_no_ipv4| {
+            rustix::net::socket_with(AddressFamily::INET6, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+        })?;
     set_send_buffer(socket.as_fd(), bytes)?;
     send_buffer(socket.as_fd())
 }

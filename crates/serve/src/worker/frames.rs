@@ -17,7 +17,7 @@ use rustix::event::epoll;
 use udpath_stack::counters::DropReason as FrameDrop;
 use udpath_stack::handler::{self, Datagram, Handler};
 use udpath_stack::port::{Port, Unsent};
-use udpath_stack::worker::{Parts, Progress, Worker as Datapath};
+use udpath_stack::worker::{NeighbourCheck, Parts, Progress, Worker as Datapath};
 
 use super::runner::{BurstResult, ServiceRunner, SocketSource};
 use crate::counters::WorkerCounters;
@@ -102,18 +102,25 @@ impl Exchange for FrameExchange<'_> {
 }
 
 impl<P: Port, S: Service, F: Fn(WorkerId) -> S> FrameWorker<P, S, F> {
-    /// A worker for these sockets and the frames of `parts`, which have no handler yet.
+    /// A worker for these sockets and the frames of `parts`, which have no handler yet. `neighbours`: where replies may go, if
+    /// that is checked.
     pub(super) fn new(
         runner: ServiceRunner<S, F>,
         sources: Vec<SocketSource>,
         all: Endpoints,
         parts: Parts<P, ()>,
+        neighbours: Option<NeighbourCheck>,
     ) -> Self {
         let endpoints: Vec<_> = sources.iter().map(|source| Arc::clone(&source.endpoint)).collect();
         let counts = vec![TurnCounts::default(); endpoints.len()];
         let handler = ServiceHandler { runner, endpoints, all, counts };
         let Parts { port, reader, groups, rings, steering, handler: () } = parts;
-        Self { datapath: Datapath::new(Parts { port, reader, groups, rings, steering, handler }), sources }
+        let datapath = Datapath::new(Parts { port, reader, groups, rings, steering, handler });
+        let datapath = match neighbours {
+            Some(check) => datapath.checking_neighbours(check),
+            None => datapath,
+        };
+        Self { datapath, sources }
     }
 
     /// The counters of its frames.
@@ -218,7 +225,7 @@ impl<S: Service, F: Fn(WorkerId) -> S> Handler for ServiceHandler<S, F> {
                 counts.answered_bytes += len as u64;
                 handler::Outcome::Reply(len)
             }
-            Some(Answer::Probe(len)) => handler::Outcome::Reply(len),
+            Some(Answer::Probe(len)) => handler::Outcome::Unchecked(len),
             None => handler::Outcome::Declined,
         }
     }
@@ -229,12 +236,16 @@ impl<S: Service, F: Fn(WorkerId) -> S> Handler for ServiceHandler<S, F> {
         let Some(endpoints) = self.all.get(worker) else { return };
         let from = |reply: &Unsent| endpoints.iter().position(|endpoint| endpoint.answers_from(reply.from));
         let Some(endpoint) = endpoints.get(reply.as_ref().and_then(from).unwrap_or(0)) else { return };
-        let cause = if reason == FrameDrop::ReplyTooLong { SendError::TooLong } else { SendError::NoBuffers };
+        let cause = match reason {
+            FrameDrop::ReplyTooLong => SendError::TooLong,
+            FrameDrop::Neighbour => SendError::Neighbour,
+            _ => SendError::NoBuffers,
+        };
         endpoint.shared_counters.unsent(cause, reply.map_or(0, |reply| reply.len));
     }
 
-    /// Sends the reply from the kernel socket, in fragments.
-    fn too_long(&mut self, datagram: Datagram<'_>, reply: &[u8]) -> bool {
+    /// Sends the reply from the kernel socket, which fragments it and resolves the next hop.
+    fn send_otherwise(&mut self, datagram: Datagram<'_>, reply: &[u8]) -> bool {
         let place = usize::from(datagram.binding);
         let Some(endpoint) = self.endpoints.get(place) else { return false };
         let peer = RawAddr::encode(datagram.headers.source());

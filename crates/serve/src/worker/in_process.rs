@@ -44,7 +44,7 @@ impl<P: Port, S: Service, F: Fn(WorkerId) -> S> InProcessWorker<P, S, F> {
             endpoint: Arc::clone(&endpoint),
         };
         let worker = Worker::new(WorkerId(0), Arc::new(factory), Arc::new(shared), vec![source]);
-        let worker = worker.with_frames(Arc::from([vec![Arc::clone(&endpoint)]]), parts);
+        let worker = worker.with_frames(Arc::from([vec![Arc::clone(&endpoint)]]), parts, None);
         Ok(Self { worker, endpoint })
     }
 

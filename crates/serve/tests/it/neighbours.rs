@@ -1,12 +1,15 @@
 //! Requests from addresses where nobody answers ARP or neighbour discovery: the kernel keeps the replies for up to 3 s and
-//! charges them to the server's socket. Those to other clients must leave all the same. Needs root.
+//! charges them to the server's socket. Those to other clients must leave all the same.
+//!
+//! And requests with somebody else's address, over `xdp`: a reply goes where the kernel would send it. Needs root.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
 
 use udpath_lab::Lab;
-use udpath_serve::{Config, DropReason, Io, SendError, Status};
+use udpath_serve::{CheckNeighbours, Config, DropReason, Io, SendError, Status};
 
-use crate::support::{Echo, TIMEOUT, config, ip, link, receive, start_in, stop};
+use crate::support::{Echo, TIMEOUT, config, ip, link, receive, start_in, stop, wait_until};
 
 /// Addresses that do not answer, on the server's link as far as it knows.
 const DEAD: u16 = 100;
@@ -65,7 +68,7 @@ fn served(lab: &Lab, config: &Config) -> Status {
         sent += 1;
         // A burst of all of them would not fit the receive buffer.
         if i % 20 == 0 {
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
     for i in 0..TRANSACTIONS {
@@ -108,4 +111,71 @@ fn a_neighbour_that_does_not_answer_keeps_out_nobody_else() {
         assert!(warned, "{io}: {:?}", status.warnings);
     }
     lab.down().unwrap();
+}
+
+/// Replies to five requests from `address`.
+fn replies(lab: &Lab, address: IpAddr, target: SocketAddr) -> usize {
+    let socket = lab.machine("client").unwrap().run(|| UdpSocket::bind((address, 0))).unwrap().unwrap();
+    socket.connect(target).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    (0..5_u8)
+        .filter(|i| {
+            socket.send(&[*i; 20]).unwrap();
+            socket.recv(&mut [0; 100]).is_ok()
+        })
+        .count()
+}
+
+#[test]
+fn a_neighbour_gets_no_reply_to_a_request_with_the_address_of_another() {
+    udpath_lab::needs_root!();
+    let _turn = udpath_rig::together();
+    for (check, stolen) in [(CheckNeighbours::Off, 5), (CheckNeighbours::On, 0)] {
+        let lab = link("serve-forged", 2);
+        prepare(&lab);
+        // The victim is another machine of the link, as the server's kernel knows.
+        for ipv6 in [false, true] {
+            let victim = dead(ipv6, 0).to_string();
+            let entry = [
+                "neigh",
+                "replace",
+                &victim,
+                "lladdr",
+                "02:00:00:00:00:99",
+                "nud",
+                "permanent",
+                "dev",
+                "eth0",
+            ];
+            ip(&lab, "server", &entry);
+        }
+        let mut config = config(Io::Xdp, "0.0.0.0:7000");
+        config.binds.push("[::]:7000".parse().unwrap());
+        config.xdp.check_neighbours = check;
+        let server = start_in(&lab, &config, |_| Echo);
+        let there = lab.address_of("server", "client").unwrap();
+        let here = lab.address_of("client", "server").unwrap();
+        for (ipv6, own, to) in
+            [(false, here.ipv4.into(), there.ipv4.into()), (true, here.ipv6.into(), there.ipv6.into())]
+        {
+            let target = SocketAddr::new(to, 7000);
+            let frames = |server: &udpath_serve::Server| server.status().xdp.unwrap().answered;
+            let before = frames(&server);
+            let own: IpAddr = own;
+            assert_eq!(replies(&lab, own, target), 5, "{check:?}: the client's own address");
+            wait_until("they left as frames", || frames(&server) == before + 5);
+            assert_eq!(replies(&lab, dead(ipv6, 0), target), stolen, "{check:?}: of the victim");
+        }
+        // Nobody has asked for this address yet: the kernel resolves it, and then its replies leave as frames.
+        let stranger = dead(false, 1).to_string();
+        ip(&lab, "client", &["addr", "del", &stranger, "dev", "lo"]);
+        ip(&lab, "client", &["addr", "add", &stranger, "dev", "eth0"]);
+        let answer = || std::fs::write("/proc/sys/net/ipv4/conf/eth0/arp_ignore", "0");
+        lab.machine("client").unwrap().run(answer).unwrap().unwrap();
+        let target = SocketAddr::new(there.ipv4.into(), 7000);
+        assert_eq!(replies(&lab, dead(false, 1), target), 5, "{check:?}: a stranger");
+        let total = stop(server).total;
+        assert_eq!((total.received, total.answered), (25, 25), "{check:?}: {total:?}");
+        lab.down().unwrap();
+    }
 }

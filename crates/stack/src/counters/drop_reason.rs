@@ -26,10 +26,12 @@ pub enum DropReason {
     PoolFull,
     /// The socket is closed.
     SocketClosed,
+    /// The kernel would not send the reply to the sender of its request, and the reply could not be sent any other way.
+    Neighbour,
 }
 
 impl DropReason {
-    const OWN: [Self; 9] = [
+    const OWN: [Self; 10] = [
         Self::NotLocal,
         Self::Unbound,
         Self::BacklogFull,
@@ -39,6 +41,7 @@ impl DropReason {
         Self::SocketFull,
         Self::PoolFull,
         Self::SocketClosed,
+        Self::Neighbour,
     ];
 
     /// The number of reasons.
@@ -63,6 +66,7 @@ impl DropReason {
             Self::SocketFull => 6,
             Self::PoolFull => 7,
             Self::SocketClosed => 8,
+            Self::Neighbour => 9,
             Self::Refused(refusal) => Self::OWN.len() + refusal.index(),
         }
     }
@@ -80,6 +84,7 @@ impl DropReason {
             Self::SocketFull => "socket_full",
             Self::PoolFull => "pool_full",
             Self::SocketClosed => "socket_closed",
+            Self::Neighbour => "neighbour",
             Self::Refused(refusal) => refusal.name(),
         }
     }

@@ -7,6 +7,8 @@ use crate::handler::{Datagram, Handler, Outcome};
 use crate::port::{Checksums, Unsent};
 use crate::wire::{Headers, Packet, UdpChecksum, reply};
 
+use super::neighbours::Current;
+
 /// The handler's reply buffer: longer than any datagram.
 const REPLY_BUFFER_LEN: usize = 1 << 16;
 
@@ -19,6 +21,17 @@ pub(super) struct Dispatch<H> {
     /// The worker's number.
     index: usize,
     pub(super) tally: Tally,
+}
+
+/// The link that a frame came from, and its reply leaves by.
+#[derive(Clone, Copy)]
+pub(super) struct Link<'g> {
+    /// The longest frame of its port, bytes.
+    pub(super) max_frame_len: usize,
+    /// The worker whose port it is.
+    pub(super) worker: usize,
+    /// Decides whether a reply may go back to its request's sender, if that is checked.
+    pub(super) neighbours: Option<Current<'g>>,
 }
 
 /// The result of dispatching a frame.
@@ -59,15 +72,15 @@ impl<H: Handler> Dispatch<H> {
         }
     }
 
-    /// Looks up the frame's binding, and runs the handler unless the binding has a socket. `max_frame_len` is that of
-    /// the port that received the frame.
+    /// Looks up the frame's binding, and runs the handler unless the binding has a socket. `link`: of the port that
+    /// received the frame.
     #[inline]
     pub(super) fn serve(
         &mut self,
         frame: &mut Frame,
         headers: &Headers,
         groups: &Groups,
-        max_frame_len: usize,
+        link: Link<'_>,
     ) -> Served {
         let binding = match groups.find(headers) {
             Lookup::Binding(binding) => binding,
@@ -78,14 +91,23 @@ impl<H: Handler> Dispatch<H> {
             return Served::Socket(binding);
         }
         let datagram = Datagram { payload: headers.payload(frame.bytes()), headers, binding };
-        let Outcome::Reply(len) = self.handler.handle(datagram, &mut self.reply_buffer) else {
-            self.tally.declined += 1;
-            return Served::Nothing;
+        let (len, neighbours) = match self.handler.handle(datagram, &mut self.reply_buffer) {
+            Outcome::Reply(len) => (len, link.neighbours),
+            Outcome::Unchecked(len) => (len, None),
+            Outcome::Declined => {
+                self.tally.declined += 1;
+                return Served::Nothing;
+            }
         };
+        if let Some(neighbours) = neighbours
+            && !neighbours.returns(link.worker, headers, frame.bytes())
+        {
+            return self.send_otherwise(frame, headers, binding, len, DropReason::Neighbour);
+        }
         let reply = &self.reply_buffer[..len.min(REPLY_BUFFER_LEN)];
         let end = headers.payload_offset() + reply.len();
-        if end > headers.end_within(max_frame_len) || !frame.set_len(end) {
-            return self.too_long(frame, headers, binding, len);
+        if end > headers.end_within(link.max_frame_len) || !frame.set_len(end) {
+            return self.send_otherwise(frame, headers, binding, len, DropReason::ReplyTooLong);
         }
         let bytes = frame.bytes_mut();
         bytes[headers.payload_offset()..].copy_from_slice(reply);
@@ -93,27 +115,34 @@ impl<H: Handler> Dispatch<H> {
             Ok(_) => Served::Reply,
             Err(_) => {
                 let len = len.min(REPLY_BUFFER_LEN);
-                self.unsent(headers, len)
+                self.unsent(headers, len, DropReason::ReplyTooLong)
             }
         }
     }
 
-    /// The handler replied, and the reply does not fit a frame.
+    /// The handler replied, and the reply cannot leave as a frame or any other way.
     #[cold]
-    fn unsent(&mut self, headers: &Headers, len: usize) -> Served {
+    fn unsent(&mut self, headers: &Headers, len: usize, reason: DropReason) -> Served {
         let reply = Unsent { from: headers.destination(), len };
-        self.handler.unsent(self.index, Some(reply), DropReason::ReplyTooLong);
-        self.dropped(DropReason::ReplyTooLong)
+        self.handler.unsent(self.index, Some(reply), reason);
+        self.dropped(reason)
     }
 
     #[cold]
-    fn too_long(&mut self, frame: &Frame, headers: &Headers, binding: BindingId, len: usize) -> Served {
+    fn send_otherwise(
+        &mut self,
+        frame: &Frame,
+        headers: &Headers,
+        binding: BindingId,
+        len: usize,
+        reason: DropReason,
+    ) -> Served {
         let datagram = Datagram { payload: headers.payload(frame.bytes()), headers, binding };
-        if self.handler.too_long(datagram, &self.reply_buffer[..len.min(REPLY_BUFFER_LEN)]) {
+        if self.handler.send_otherwise(datagram, &self.reply_buffer[..len.min(REPLY_BUFFER_LEN)]) {
             self.tally.declined += 1;
             Served::Nothing
         } else {
-            self.unsent(headers, len.min(REPLY_BUFFER_LEN))
+            self.unsent(headers, len.min(REPLY_BUFFER_LEN), reason)
         }
     }
 

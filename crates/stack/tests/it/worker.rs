@@ -2,6 +2,7 @@
 
 mod bed;
 mod following;
+mod neighbours;
 mod serving;
 mod shutdown;
 mod socket_threads;

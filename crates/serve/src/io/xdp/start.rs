@@ -11,7 +11,7 @@ use udpath_stack::mesh::{self, mesh};
 use udpath_stack::port::xdp::{Probe, XdpDevice, XdpPort};
 use udpath_stack::steering::Steering;
 use udpath_stack::tables::Tables;
-use udpath_stack::worker::Parts;
+use udpath_stack::worker::{NeighbourCheck, Parts};
 use udpath_steer::CpuSet;
 use udpath_steer::flow_limit::FlowLimit;
 use udpath_steer::rps::RpsMap;
@@ -26,12 +26,16 @@ use super::ingress::Ingress;
 use super::monitor::{AddressMonitor, InterfaceState};
 use super::probe::QueueProbe;
 use super::state::{FastPathState, locals};
-use crate::config::{Steer, XdpConfig};
+use crate::config::{CheckNeighbours, Steer, XdpConfig};
 use crate::error::Error;
 use crate::status::XdpPortStatus;
 
 /// What a worker needs for its frames.
-pub(crate) type FrameParts = Parts<XdpPort, ()>;
+pub(crate) struct FrameParts {
+    pub(crate) parts: Parts<XdpPort, ()>,
+    /// Where replies may go, if that is checked.
+    pub(crate) neighbours: Option<NeighbourCheck>,
+}
 
 /// Frames that may wait for one worker from each other worker when they are steered: `netdev_max_backlog` rounded to a power
 /// of two.
@@ -41,6 +45,8 @@ const BACKLOG_LEN: usize = 1024;
 #[derive(Default)]
 struct Ports {
     ports: Vec<XdpPort>,
+    /// By port: the index of its interface.
+    interfaces: Vec<u32>,
     statuses: Vec<XdpPortStatus>,
     /// By device.
     trials: Vec<Option<Probe>>,
@@ -62,7 +68,8 @@ impl Devices {
         let warnings = first_ingress(&mut devices, &mut reader, &tables, &binds, &named)?;
         let groups = Groups::new(&binds, locals.iter().copied()).map_err(XdpError::Groups)?;
         let groups = Arc::new(Table::new(&domain, groups));
-        let Ports { ports, statuses, trials } = open_ports(&mut devices, config.steer != Steer::Off)?;
+        let Ports { ports, interfaces, statuses, trials } =
+            open_ports(&mut devices, config.steer != Steer::Off)?;
         let probe = {
             let guard = reader.pin();
             QueueProbe::new(&devices, trials, &binds, &tables.load(&guard))
@@ -72,6 +79,10 @@ impl Devices {
         let arrivals = ArrivalCounter::new(ports.iter().map(XdpPort::monitor).collect());
         let frames = devices.iter().map(|device| device.config().frames).max().unwrap_or(1);
         let parts = worker_parts(ports, frames, workers, config, &groups, &domain)?;
+        let check = config.check_neighbours == CheckNeighbours::On;
+        let neighbours = check.then(|| NeighbourCheck::new(Arc::clone(&tables), interfaces.into()));
+        let of_worker = |parts| FrameParts { parts, neighbours: neighbours.clone() };
+        let parts = parts.into_iter().map(of_worker).collect();
         let opened_with = devices.iter().map(InterfaceState::of).collect();
         let shared = Arc::new(FastPathState {
             filter: Mutex::new(AddressFilter::new(devices, binds.clone(), locals.clone())),
@@ -120,6 +131,7 @@ fn open_ports(devices: &mut [XdpDevice], steers: bool) -> Result<Ports, XdpError
             XdpPortStatus::of(port, answered, hash.clone())
         }));
         all.trials.push(trial);
+        all.interfaces.extend(ports.iter().map(|_| device.index()));
         all.ports.extend(ports);
     }
     Ok(all)
@@ -133,7 +145,7 @@ fn worker_parts(
     config: &XdpConfig,
     groups: &Arc<Table<Groups>>,
     domain: &Domain,
-) -> Result<Vec<FrameParts>, XdpError> {
+) -> Result<Vec<Parts<XdpPort, ()>>, XdpError> {
     let count = u16::try_from(workers).map_err(|_too_many| XdpError::TooManyWorkers(workers))?;
     let map = steering_map(&config.steer, count)?;
     let rings = mesh(count, mesh::Config { backlog: BACKLOG_LEN, frames })

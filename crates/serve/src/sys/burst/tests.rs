@@ -82,8 +82,7 @@ fn pointers_and_references_do_not_end_each_other() {
         let expected: Vec<_> = apart.iter().map(|reply| (name.to_vec(), control, reply.clone())).collect();
         assert_eq!(echo(ancillary, false), expected);
         // Joined for segmentation: the second and the third.
-        let joined =
-            [(name.to_vec(), control, vec![0]), (name.to_vec(), control + 24, vec![1, 1, 2, 2])];
+        let joined = [(name.to_vec(), control, vec![0]), (name.to_vec(), control + 24, vec![1, 1, 2, 2])];
         assert_eq!(echo(ancillary, true), joined);
     }
 }

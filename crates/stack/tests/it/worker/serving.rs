@@ -75,7 +75,7 @@ fn a_reply_too_long_for_the_link_goes_another_way_or_is_dropped() {
         fn handle(&mut self, _: Datagram<'_>, _: &mut [u8]) -> Outcome {
             Outcome::Reply(9000)
         }
-        fn too_long(&mut self, _: Datagram<'_>, reply: &[u8]) -> bool {
+        fn send_otherwise(&mut self, _: Datagram<'_>, reply: &[u8]) -> bool {
             assert_eq!(reply.len(), 9000);
             std::mem::replace(&mut self.0, false)
         }
