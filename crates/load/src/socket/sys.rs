@@ -12,38 +12,41 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
+use udpath_stack::slots::Slots;
+
 pub(super) use batch::{Batch, MAX_SEGMENTS};
 
 /// Buffers for several datagrams and the headers that describe them to the kernel. Allocated once.
 ///
-/// The headers point to the io vectors, and those into the buffers; all three are on the heap and never resized, so moving a
-/// `Messages` does not move them.
+/// The headers point to the io vectors, and those into the buffers; the kernel and this module reach all three through the same
+/// pointers ([`Slots`]), which moving a `Messages` does not change.
 pub(super) struct Messages {
-    buffers: Box<[u8]>,
+    buffers: Slots<u8>,
     stride: usize,
     /// Only the kernel reads them, through the headers.
-    _iovecs: Box<[libc::iovec]>,
-    headers: Box<[libc::mmsghdr]>,
+    _iovecs: Slots<libc::iovec>,
+    headers: Slots<libc::mmsghdr>,
 }
 
+// SAFETY: the pointers in the headers and io vectors point into the arrays of the same value; nothing else reaches them.
+unsafe impl Send for Messages {}
+
 impl Messages {
-    /// `count` buffers of `stride` bytes.
+    /// `count` buffers of `stride` bytes, at least one of each.
     pub(super) fn new(count: usize, stride: usize) -> Self {
-        let mut buffers = vec![0u8; count * stride].into_boxed_slice();
-        let base = buffers.as_mut_ptr();
-        let mut iovecs: Box<[libc::iovec]> = (0..count)
-            .map(|i| libc::iovec { iov_base: base.wrapping_add(i * stride).cast(), iov_len: stride })
-            .collect();
-        let vectors = iovecs.as_mut_ptr();
-        let headers = (0..count)
-            .map(|i| {
-                // SAFETY: an mmsghdr of zeroes is valid: null pointers with zero lengths.
-                let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
-                header.msg_hdr.msg_iov = vectors.wrapping_add(i);
-                header.msg_hdr.msg_iovlen = 1;
-                header
-            })
-            .collect();
+        let (count, stride) = (count.max(1), stride.max(1));
+        let buffers = Slots::zeroed(count * stride);
+        let iovecs = Slots::new(count, |i| libc::iovec {
+            iov_base: buffers.pointer(i * stride).cast(),
+            iov_len: stride,
+        });
+        let headers = Slots::new(count, |i| {
+            // SAFETY: an mmsghdr of zeroes is valid: null pointers with zero lengths.
+            let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
+            header.msg_hdr.msg_iov = iovecs.pointer(i);
+            header.msg_hdr.msg_iovlen = 1;
+            header
+        });
         Self { buffers, stride, _iovecs: iovecs, headers }
     }
 
@@ -59,7 +62,7 @@ impl Messages {
         let n = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
-                self.headers.as_mut_ptr(),
+                self.headers.pointer(0),
                 self.headers.len() as libc::c_uint,
                 libc::MSG_DONTWAIT as _,
                 ptr::null_mut(),
@@ -70,10 +73,13 @@ impl Messages {
 
     /// The bytes of the `i`-th datagram of the last [`Messages::receive`].
     pub(super) fn received(&self, i: usize) -> &[u8] {
-        let len = (self.headers[i].msg_len as usize).min(self.stride);
-        &self.buffers[i * self.stride..][..len]
+        let len = (self.headers.get(i).msg_len as usize).min(self.stride);
+        self.buffers.slice(i * self.stride, len)
     }
 }
+
+#[cfg(test)]
+mod pointers;
 
 /// Datagrams that the kernel dropped at this socket because its receive buffer was full.
 pub(super) fn dropped(socket: BorrowedFd<'_>) -> u64 {

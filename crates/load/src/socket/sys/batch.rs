@@ -8,12 +8,15 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use udpath_stack::slots::Slots;
+
 /// Most datagrams per message: the kernel's own limit (UDP_MAX_SEGMENTS) before 6.9.
 pub(in crate::socket) const MAX_SEGMENTS: usize = 64;
 /// Most bytes per message: UDP's limit over IPv4.
 const MAX_MESSAGE: usize = 65_507;
 
 /// The control message that asks for segments. Aligned like its header, so the kernel accepts it (cmsg(3)).
+#[derive(Clone, Copy)]
 #[repr(C)]
 struct Segment {
     header: libc::cmsghdr,
@@ -32,16 +35,16 @@ struct Segments {
 /// Datagrams of up to `size` bytes each, one behind the other, and the headers that describe them to the kernel. Allocated
 /// once.
 ///
-/// The headers point to the io vectors and the control messages, the io vectors into the buffer; all four are on the heap
-/// and never resized, so moving a `Batch` does not move them.
+/// The headers point to the io vectors and the control messages, the io vectors into the buffer; the kernel and this module reach
+/// all four through the same pointers ([`Slots`]), which moving a `Batch` does not change.
 pub(in crate::socket) struct Batch {
-    buffer: Box<[u8]>,
+    buffer: Slots<u8>,
     size: usize,
     /// Most datagrams in all, and per message.
     limits: (usize, usize),
-    iovecs: Box<[libc::iovec]>,
-    controls: Box<[Segment]>,
-    headers: Box<[libc::mmsghdr]>,
+    iovecs: Slots<libc::iovec>,
+    controls: Slots<Segment>,
+    headers: Slots<libc::mmsghdr>,
     segments: Box<[Segments]>,
     messages: usize,
     datagrams: usize,
@@ -49,33 +52,30 @@ pub(in crate::socket) struct Batch {
     used: usize,
 }
 
+// SAFETY: the pointers in the headers and io vectors point into the arrays of the same value; nothing else reaches them.
+unsafe impl Send for Batch {}
+
 impl Batch {
     /// For `datagrams` of up to `size` bytes, up to `segments` of them per message: 1 without GSO.
     pub(in crate::socket) fn new(datagrams: usize, segments: usize, size: usize) -> Self {
-        let mut buffer = vec![0u8; datagrams * size].into_boxed_slice();
-        let base = buffer.as_mut_ptr();
-        let mut iovecs: Box<[libc::iovec]> =
-            (0..datagrams).map(|_| libc::iovec { iov_base: base.cast(), iov_len: 0 }).collect();
-        let mut controls: Box<[Segment]> = (0..datagrams)
-            .map(|_| {
-                // SAFETY: a cmsghdr of zeroes is valid: three integers, and padding in some C libraries.
-                let mut header: libc::cmsghdr = unsafe { std::mem::zeroed() };
-                header.cmsg_len = (size_of::<libc::cmsghdr>() + size_of::<u16>()) as _;
-                (header.cmsg_level, header.cmsg_type) = (libc::SOL_UDP, libc::UDP_SEGMENT);
-                Segment { header, size: 0 }
-            })
-            .collect();
-        let (vectors, asked) = (iovecs.as_mut_ptr(), controls.as_mut_ptr());
-        let headers = (0..datagrams)
-            .map(|i| {
-                // SAFETY: an mmsghdr of zeroes is valid: null pointers with zero lengths.
-                let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
-                header.msg_hdr.msg_iov = vectors.wrapping_add(i);
-                header.msg_hdr.msg_iovlen = 1;
-                header.msg_hdr.msg_control = asked.wrapping_add(i).cast();
-                header
-            })
-            .collect();
+        let places = datagrams.max(1);
+        let buffer = Slots::zeroed((datagrams * size).max(1));
+        let iovecs = Slots::new(places, |_| libc::iovec { iov_base: buffer.pointer(0).cast(), iov_len: 0 });
+        let controls = Slots::new(places, |_| {
+            // SAFETY: a cmsghdr of zeroes is valid: three integers, and padding in some C libraries.
+            let mut header: libc::cmsghdr = unsafe { std::mem::zeroed() };
+            header.cmsg_len = (size_of::<libc::cmsghdr>() + size_of::<u16>()) as _;
+            (header.cmsg_level, header.cmsg_type) = (libc::SOL_UDP, libc::UDP_SEGMENT);
+            Segment { header, size: 0 }
+        });
+        let headers = Slots::new(places, |i| {
+            // SAFETY: an mmsghdr of zeroes is valid: null pointers with zero lengths.
+            let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
+            header.msg_hdr.msg_iov = iovecs.pointer(i);
+            header.msg_hdr.msg_iovlen = 1;
+            header.msg_hdr.msg_control = controls.pointer(i).cast();
+            header
+        });
         let segments = segments.clamp(1, MAX_SEGMENTS);
         Self {
             buffer,
@@ -112,7 +112,7 @@ impl Batch {
 
     /// Adds the datagram that `write` writes, of the length that it returns. There are fewer than [`Batch::capacity`].
     pub(in crate::socket) fn push(&mut self, write: impl FnOnce(&mut [u8]) -> usize) {
-        let len = write(&mut self.buffer[self.used..][..self.size]);
+        let len = write(self.buffer.slice_mut(self.used, self.size));
         assert!(len <= self.size, "a datagram of {len} bytes in a buffer of {}", self.size);
         let most = self.limits.1;
         let open = self.messages.checked_sub(1).map(|last| &mut self.segments[last]).filter(|open| {
@@ -127,7 +127,9 @@ impl Batch {
             }
             None => {
                 self.segments[self.messages] = Segments { count: 1, size: len, bytes: len };
-                self.iovecs[self.messages].iov_base = self.buffer[self.used..].as_mut_ptr().cast();
+                // A datagram without payload may lie behind the last byte of the buffer: any byte will do.
+                let start = self.used.min(self.buffer.len() - 1);
+                self.iovecs.get_mut(self.messages).iov_base = self.buffer.pointer(start).cast();
                 self.messages += 1;
             }
         }
@@ -137,27 +139,41 @@ impl Batch {
 
     /// Sends all datagrams to the socket's peer; returns how many the kernel accepted, the first ones. Never blocks.
     pub(in crate::socket) fn send(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
-        for message in 0..self.messages {
-            let Segments { count, size, bytes } = self.segments[message];
-            self.iovecs[message].iov_len = bytes;
-            // At most the size of a message.
-            self.controls[message].size = size as u16;
-            let asks = if count > 1 { size_of::<Segment>() } else { 0 };
-            self.headers[message].msg_hdr.msg_controllen = asks as _;
+        if self.messages == 0 {
+            return Ok(0);
         }
-        let headers = &mut self.headers[..self.messages];
+        self.describe();
         // SAFETY: the headers, their io vectors and control messages, and the buffer that the vectors point into belong to
         // self and outlive the call; `push` keeps every vector within the buffer.
         let n = unsafe {
             libc::sendmmsg(
                 socket.as_raw_fd(),
-                headers.as_mut_ptr(),
-                headers.len() as libc::c_uint,
+                self.headers.pointer(0),
+                self.messages as libc::c_uint,
                 (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as _,
             )
         };
         let accepted = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;
         Ok(self.segments.iter().take(accepted).map(|message| message.count).sum())
+    }
+
+    /// Writes the lengths of the messages where the kernel reads them.
+    fn describe(&mut self) {
+        for message in 0..self.messages {
+            let Segments { count, size, bytes } = self.segments[message];
+            self.iovecs.get_mut(message).iov_len = bytes;
+            // At most the size of a message.
+            self.controls.get_mut(message).size = size as u16;
+            let asks = if count > 1 { size_of::<Segment>() } else { 0 };
+            self.headers.get_mut(message).msg_hdr.msg_controllen = asks as _;
+        }
+    }
+
+    /// The headers, once described, and how many there are.
+    #[cfg(test)]
+    pub(in crate::socket) fn described(&mut self) -> (*mut libc::mmsghdr, usize) {
+        self.describe();
+        (self.headers.pointer(0), self.messages)
     }
 }
 
