@@ -121,10 +121,9 @@ impl Client {
             Question::XdpFeatures => {
                 Fact::new(Answer::XdpFeatures(netdev::xdp_features(self.generic()?)?), from_netdev("dev-get"))
             }
-            Question::Neighbours => Fact::new(
-                Answer::Neighbours(route::neighbours(self.route()?)?),
-                from_route("RTM_GETNEIGH"),
-            ),
+            Question::Neighbours => {
+                Fact::new(Answer::Neighbours(route::neighbours(self.route()?)?), from_route("RTM_GETNEIGH"))
+            }
             Question::UdpSockets => {
                 Fact::new(Answer::UdpSockets(sockets::udp_sockets(self.diag()?)?), Provenance::SockDiag)
             }

@@ -253,6 +253,7 @@ causes! {
     a_restarted_worker: "group-order";
     bursts_longer_than_the_buffer: "receive-buffer-small";
     a_reader_slower_than_the_load: "reader-slow";
+    hosts_that_do_not_answer: "neighbours-unresolved";
     a_stopped_worker: "reader-blocked";
     a_limited_control_group: "cpu-limit";
     wrong_checksums: "checksum-errors";

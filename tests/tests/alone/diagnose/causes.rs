@@ -136,6 +136,20 @@ pub(super) const CAUSES: &[Cause] = &[
         watched: BRIEFLY,
     },
     Cause {
+        name: "requests from hosts that do not answer ARP",
+        id: "neighbours-unresolved",
+        served: Served::Python { busy_us: 0, buffer: 0, workers: 1 },
+        load: Load::Udpath(&["--rate", "500", "--flows", "8"]),
+        before: ask_from_dead_addresses,
+        during: nothing,
+        healthy: (
+            Served::Python { busy_us: 100, buffer: 0, workers: 1 },
+            Load::Udpath(&["--rate", "1k", "--flows", "32"]),
+        ),
+        first: true,
+        watched: BRIEFLY,
+    },
+    Cause {
         name: "one worker of four blocked",
         id: "reader-blocked",
         served: Served::Python { busy_us: 0, buffer: 0, workers: 4 },
@@ -299,6 +313,18 @@ fn stop_one(scene: &mut Scene) {
     kill_process(Pid::from_raw(pid).unwrap(), Signal::STOP).unwrap();
     // Until its queue is full.
     std::thread::sleep(std::time::Duration::from_secs(1));
+}
+
+/// 400 requests/s from 100 addresses on the server's link for which the client's machine answers no ARP, until they fill the send
+/// buffer: the kernel keeps each reply for up to 3 s.
+fn ask_from_dead_addresses(scene: &mut Scene) {
+    scene.run("ip", &["route", "add", "198.18.0.0/24", "dev", "eth0"]);
+    let dead = "for i in $(seq 100 199); do ip address add 198.18.0.$i dev lo || exit 1; done; \
+                echo 8 > /proc/sys/net/ipv4/conf/eth0/arp_ignore";
+    assert!(scene.bed.command("client", "sh").args(["-c", dead]).status().unwrap().success());
+    scene.load(&Load::Python(&["ADDRESS", "7000", "100", "100", "250", "100", "dead"]));
+    scene.others.extend(scene.load.take());
+    std::thread::sleep(std::time::Duration::from_secs(2));
 }
 
 /// The control group of a limited server.

@@ -1,6 +1,7 @@
 # Sends datagrams, and does not wait for replies.
-#   sender.py ADDRESS PORT SIZE BURST PAUSE_MS FLOWS [checksum]
-# With `checksum`, every UDP checksum is wrong. Ends by itself after 20 s.
+#   sender.py ADDRESS PORT SIZE BURST PAUSE_MS FLOWS [checksum|dead]
+# With `checksum`, every UDP checksum is wrong; with `dead`, each flow has an address of its own, from 198.18.0.100 on. Ends by itself
+# after 20 s.
 import socket, struct, sys, time
 
 address, port, size, burst, pause, flows = sys.argv[1], *(int(argument) for argument in sys.argv[2:7])
@@ -11,6 +12,9 @@ if wrong:
     payload = struct.pack("!HHHH", 4000, port, 8 + size, 0x1234) + payload
 else:
     sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(flows)]
+if sys.argv[7:] == ["dead"]:
+    for at, s in enumerate(sockets):
+        s.bind(("198.18.0.%d" % (100 + at), 0))
 for s in sockets:
     s.connect((address, port))
     s.setblocking(False)
