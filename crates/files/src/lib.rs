@@ -11,6 +11,8 @@
 //!  Beneath   a path that somebody else chose             nothing outside a folder, or the root of a process
 //!  replace   a file on disk, whole                       beside it, synced, renamed; a link is replaced, not followed
 //!  own       a file of udpath's own in its own folder    a link, or another user's file, is an error
+//!  output    a result at a path of the operator's       links of root and of this user are followed, no others
+//!  Private   a folder of this user's own                nobody else can open it, or change what its path leads to
 //!  owners    who can change a path                       root and nobody else, for what root runs or believes
 //! ```
 //! A limit is always the caller's: what is a large file depends on what it is.
@@ -20,9 +22,13 @@
 mod beneath;
 pub mod kernel;
 pub mod own;
+pub mod output;
 pub mod owners;
+mod private;
 mod read;
 pub mod replace;
+mod walk;
 
 pub use beneath::Beneath;
+pub use private::{NotPrivate, Private};
 pub use read::{Listing, bytes, folder, input, is_regular, names, open, start, text};

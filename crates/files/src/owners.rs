@@ -8,6 +8,8 @@ use std::path::{Component, Path, PathBuf};
 
 /// Mode bits that let group or others write.
 const WRITABLE: u32 = 0o022;
+/// Names in a folder with this bit can be replaced only by their owners.
+const STICKY: u32 = 0o1000;
 
 /// The part of a path that somebody other than root can change.
 #[derive(Debug)]
@@ -120,6 +122,55 @@ pub fn changeable(about: &std::fs::Metadata) -> Option<String> {
     }
     (about.mode() & WRITABLE != 0)
         .then(|| format!("is writable by users other than root (mode {:o})", about.mode() & 0o7777))
+}
+
+/// The path of a folder, if only root and this user can change what it leads to: each folder on the way belongs to one
+/// of them, and neither group nor others may write to it. A sticky folder qualifies, such as `/tmp`: others cannot
+/// replace what is not theirs in it. `path` has no links.
+///
+/// # Errors
+/// The first part of the path for which that is not so, beginning with the folder.
+pub fn only_mine(path: &Path) -> Result<(), Changeable> {
+    for (depth, part) in path.ancestors().enumerate() {
+        let about = std::fs::symlink_metadata(part)
+            .map_err(|error| Changeable { part: part.to_owned(), why: format!("cannot be read: {error}") })?;
+        let (owner, mode) = (about.uid(), about.mode());
+        // Root of a user namespace sees the owner of what is around it as unmapped.
+        let owner = if depth > 0 && is_around(owner) { 0 } else { owner };
+        let mode = if depth > 0 && mode & STICKY != 0 { mode & !WRITABLE } else { mode };
+        if let Some(why) = open_to_others(owner, mode) {
+            return Err(Changeable { part: part.to_owned(), why });
+        }
+    }
+    Ok(())
+}
+
+/// How somebody other than root and this user can change a file or folder; [`None`]: nobody else can.
+#[must_use]
+pub fn open_to_others(owner: u32, mode: u32) -> Option<String> {
+    if !is_trusted(owner) {
+        return Some(format!("belongs to user {owner}"));
+    }
+    (mode & WRITABLE != 0).then(|| format!("can be changed by other users (mode {:o})", mode & 0o7777))
+}
+
+/// Is it root, or the user that this process acts as?
+#[must_use]
+pub fn is_trusted(user: u32) -> bool {
+    user == 0 || user == rustix::process::geteuid().as_raw()
+}
+
+/// Is it the number that stands for users whom this user namespace does not have? Those are root and others outside; what
+/// they could make this process do, it does with the rights of the user outside.
+pub(crate) fn is_around(user: u32) -> bool {
+    let all = |map: &str| map.split_whitespace().eq(["0", "0", "4294967295"]);
+    let unmapped = || {
+        let text = crate::kernel::text("/proc/sys/kernel/overflowuid").ok()?;
+        text.trim().parse::<u32>().ok()
+    };
+    user != 0
+        && crate::kernel::text("/proc/self/uid_map").is_ok_and(|map| !all(&map))
+        && unmapped() == Some(user)
 }
 
 #[cfg(test)]

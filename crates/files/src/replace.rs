@@ -25,6 +25,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::read::{Listing, reopened};
+use crate::walk::Found;
 
 /// Attributes that belong to the bytes, not to the file: the kernel's hash and signature of its contents.
 const OF_CONTENTS: [&str; 2] = ["security.ima", "security.evm"];
@@ -46,7 +47,7 @@ const LOOKED_AT: usize = 1 << 16;
 pub fn whole(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
     let place = Place::open(path)?;
     let old = place.old()?;
-    let mut new = New::create(&place)?;
+    let mut new = New::create(&place, Mode::RUSR | Mode::WUSR)?;
     new.file.write_all(contents)?;
     match old {
         Some(old) => keep_attributes(&reopened(&old)?, &new.file)?,
@@ -113,12 +114,12 @@ pub fn sync_folder(folder: &Path) -> io::Result<()> {
 pub fn check(path: &Path) -> io::Result<()> {
     let place = Place::open(path)?;
     place.old()?;
-    New::create(&place).map(drop)
+    New::create(&place, Mode::RUSR).map(drop)
 }
 
 /// A name in an open folder.
 #[derive(Debug)]
-struct Place {
+pub(crate) struct Place {
     folder: OwnedFd,
     name: OsString,
 }
@@ -137,6 +138,15 @@ impl Place {
             errno => errno.into(),
         })?;
         Ok(Self { folder, name })
+    }
+
+    /// Where a walk has ended.
+    pub(crate) fn of(found: Found) -> Self {
+        let Found { folder, name, .. } = found;
+        // To list and to sync it; who may write it and not list it can still create files in it.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = openat(&folder, ".", flags, Mode::empty()).unwrap_or(folder);
+        Self { folder, name }
     }
 
     /// The file of that name, not opened for reading; [`None`] if there is none.
@@ -180,13 +190,13 @@ impl Place {
     }
 
     /// The file is complete and in place; some file systems cannot sync a folder, which is harmless.
-    fn sync(&self) {
+    pub(crate) fn sync(&self) {
         let _ = fsync(&self.folder);
     }
 }
 
 /// The new file, under its temporary name; removed unless it was renamed.
-struct New<'a> {
+pub(crate) struct New<'a> {
     place: &'a Place,
     name: OsString,
     file: File,
@@ -194,15 +204,19 @@ struct New<'a> {
 }
 
 impl<'a> New<'a> {
-    fn create(place: &'a Place) -> io::Result<Self> {
+    /// Creates it with this mode, less the bits of the umask.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub(crate) fn create(place: &'a Place, mode: Mode) -> io::Result<Self> {
         static WRITTEN: AtomicU64 = AtomicU64::new(0);
         place.remove_left_behind();
         let mut name = place.prefix();
         name.extend(format!("{}-{}", std::process::id(), WRITTEN.fetch_add(1, Ordering::Relaxed)).as_bytes());
         let name = OsString::from_vec(name);
-        // EXCL: a link or a FIFO of that name is an error. Nobody else can open it before its mode is set.
+        // EXCL: a link or a FIFO of that name is an error.
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let create = || openat(&place.folder, &name, flags, Mode::RUSR | Mode::WUSR);
+        let create = || openat(&place.folder, &name, flags, mode);
         let file = match create() {
             // Of a killed run with the same PID, or somebody's trap: its name goes, what it leads to stays.
             Err(Errno::EXIST) => unlinkat(&place.folder, &name, AtFlags::empty()).and_then(|()| create()),
@@ -211,7 +225,16 @@ impl<'a> New<'a> {
         Ok(Self { place, file: File::from(file?), name, renamed: false })
     }
 
-    fn rename(mut self) -> io::Result<()> {
+    /// The file, open for writing.
+    pub(crate) fn file(&mut self) -> &mut File {
+        &mut self.file
+    }
+
+    /// Gives it its name.
+    ///
+    /// # Errors
+    /// A system call failed, or somebody else has replaced it.
+    pub(crate) fn rename(mut self) -> io::Result<()> {
         let folder = &self.place.folder;
         let same = |name: &OsStr| -> io::Result<bool> {
             let id = |about: Stat| (about.st_dev, about.st_ino);
