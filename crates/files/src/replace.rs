@@ -66,7 +66,7 @@ pub fn whole(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
 pub fn owned(path: &Path, contents: &[u8], mode: u32, (user, group): (u32, u32)) -> io::Result<()> {
     let place = Place::open(path)?;
     place.old()?;
-    let mut new = New::create(&place)?;
+    let mut new = New::create(&place, Mode::RUSR | Mode::WUSR)?;
     new.file.write_all(contents)?;
     fchown(&new.file, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))?;
     // After the owner, whose change takes set-user-ID bits away.

@@ -10,7 +10,7 @@
 mod error;
 
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -87,11 +87,9 @@ impl Store {
     /// # Errors
     /// There is none, or see [`StoreError`].
     pub fn read(path: &Path) -> Result<Self, StoreError> {
-        let found = regular(path)?;
-        if !found {
-            return Err(StoreError::Nothing { path: path.into() });
-        }
-        let store = Self::open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        let real = real(path)?.filter(|real| real.exists());
+        let real = real.ok_or_else(|| StoreError::Nothing { path: path.into() })?;
+        let store = Self::open(path, &real, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         match store.version()? {
             // Created, but its first addition was never finished.
             0 if store.is_empty()? => Err(StoreError::Nothing { path: path.into() }),
@@ -104,11 +102,13 @@ impl Store {
     /// # Errors
     /// See [`StoreError`].
     pub fn write(path: &Path) -> Result<Self, StoreError> {
-        regular(path)?;
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            fs::create_dir_all(folder).map_err(|cause| StoreError::Folder { path: folder.into(), cause })?;
+            let created = udpath_files::output::create_folder(folder);
+            created.map_err(|cause| StoreError::Folder { path: folder.into(), cause })?;
         }
-        let mut store = Self::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+        let real = real(path)?.unwrap_or_else(|| path.to_owned());
+        let mut store = Self::open(path, &real, flags)?;
         store.create().map_err(|cause| StoreError::of(&store.path, cause))?;
         store.checked()
     }
@@ -123,9 +123,11 @@ impl Store {
         Self::write(path)
     }
 
-    fn open(path: &Path, flags: OpenFlags) -> Result<Self, StoreError> {
+    /// Opens the file at `real`, whose path has no links: the library follows none that appears there later.
+    fn open(path: &Path, real: &Path, flags: OpenFlags) -> Result<Self, StoreError> {
+        let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
         let open = || {
-            let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+            let connection = Connection::open_with_flags(real, flags)?;
             connection.busy_timeout(BUSY_TIMEOUT)?;
             // A file that was edited cannot make the library call functions.
             connection.pragma_update(None, "trusted_schema", false)?;
@@ -337,13 +339,18 @@ fn row(row: &Row<'_>) -> rusqlite::Result<(Run, String)> {
     Ok((run, row.get(4)?))
 }
 
-/// Whether a file is there. A device or a pipe is not opened: that could wait, or do things.
-fn regular(path: &Path) -> Result<bool, StoreError> {
-    match fs::metadata(path) {
-        Ok(metadata) if metadata.is_file() => Ok(true),
-        Ok(_) => Err(StoreError::NotAFile { path: path.into() }),
-        // Whatever else is wrong, opening it says.
-        Err(_) => Ok(false),
+/// The path without links; [`None`] if a folder is missing. A device or a pipe is not opened: that could wait, or do things.
+/// A link that somebody else put there, or a file of theirs in a folder that others may write, is not used.
+fn real(path: &Path) -> Result<Option<PathBuf>, StoreError> {
+    match udpath_files::output::real(path) {
+        Ok(real) => Ok(Some(real)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+            Err(StoreError::NotAFile { path: path.into(), why: "is a folder".to_owned() })
+        }
+        // Whatever else the system refuses, opening it says.
+        Err(error) if error.raw_os_error().is_some() => Ok(Some(path.to_owned())),
+        Err(error) => Err(StoreError::NotAFile { path: path.into(), why: error.to_string() }),
     }
 }
 

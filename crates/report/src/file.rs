@@ -1,19 +1,12 @@
-//! Files: read up to a limit; written completely or not at all.
-//!
-//! A file is written next to the target under another name, synced, then renamed.
-//!
-//! ```text
-//! .x.html.udpath-PID-N   <- bytes, fsync            a failure here removes it; x.html is as it was
-//! x.html                 <- rename, fsync(folder)
-//! ```
-//! The next run that writes the file removes temporary files that a killed run left behind.
+//! Files that the user names: results to read, up to a limit; results to write, completely or not at all.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::io::{self, Read};
+use std::path::Path;
+
+use udpath_files::output;
+
+/// Mode of a file that is created, less the bits of the umask.
+const MODE: u32 = 0o666;
 
 /// Why a file could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +50,7 @@ pub fn read_input(path: &Path, most: u64) -> Result<(String, Vec<u8>), InputErro
         return read_from(io::stdin().lock(), "standard input".to_owned(), most);
     }
     let name = path.display().to_string();
-    match File::open(path) {
+    match udpath_files::input(path) {
         Ok(file) => read_from(file, name, most),
         Err(cause) => Err(InputError::Io { name, cause }),
     }
@@ -94,44 +87,12 @@ pub enum WriteError {
     },
 }
 
-/// Removes the temporary file unless it has been renamed.
-struct Part {
-    path: PathBuf,
-    done: bool,
-}
-
-impl Drop for Part {
-    fn drop(&mut self) {
-        if !self.done {
-            // The first error is the one to report; this one leaves a hidden file that the next run removes.
-            let _ = fs::remove_file(&self.path);
-        }
-    }
-}
-
-/// Writes `contents` to `path`, completely or not at all. A symbolic link is followed; a device or pipe is written
-/// directly.
+/// Writes `contents` to `path`, completely or not at all: see [`udpath_files::output`].
 ///
 /// # Errors
 /// See [`WriteError`].
 pub fn write_whole(path: &Path, contents: &[u8]) -> Result<(), WriteError> {
-    let outcome = match fs::metadata(path) {
-        Ok(there) if there.is_dir() => {
-            return Err(WriteError::Folder { path: path.display().to_string() });
-        }
-        // A device or a pipe cannot be replaced by a rename.
-        Ok(there) if !there.is_file() => OpenOptions::new().write(true).open(path).and_then(|mut file| {
-            file.write_all(contents)?;
-            file.flush()
-        }),
-        Ok(_) => fs::canonicalize(path).and_then(|real| replace(&real, contents)),
-        Err(_) => replace(path, contents),
-    };
-    outcome.map_err(|cause| WriteError::Io {
-        path: path.display().to_string(),
-        advice: advice(cause.kind()),
-        cause,
-    })
+    output::whole(path, contents, MODE).map_err(|cause| failed(path, cause))
 }
 
 /// Checks whether [`write_whole`] could write `path`, and changes nothing: for use before a long operation whose result
@@ -140,75 +101,14 @@ pub fn write_whole(path: &Path, contents: &[u8]) -> Result<(), WriteError> {
 /// # Errors
 /// See [`WriteError`].
 pub fn check_writable(path: &Path) -> Result<(), WriteError> {
-    let outcome = match fs::metadata(path) {
-        Ok(there) if there.is_dir() => {
-            return Err(WriteError::Folder { path: path.display().to_string() });
-        }
-        // A pipe may have no reader yet, and opening it would block.
-        Ok(there) if !there.is_file() => Ok(()),
-        Ok(_) => fs::canonicalize(path).and_then(|real| Part::create(&real)).map(drop),
-        Err(_) => Part::create(path).map(drop),
-    };
-    outcome.map_err(|cause| WriteError::Io {
-        path: path.display().to_string(),
-        advice: advice(cause.kind()),
-        cause,
-    })
+    output::check(path).map_err(|cause| failed(path, cause))
 }
 
-impl Part {
-    /// Creates the file that will become `path`.
-    fn create(path: &Path) -> io::Result<(Self, File)> {
-        static WRITTEN: AtomicU64 = AtomicU64::new(0);
-        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-        let folder = folder(path);
-        remove_left_behind(folder, name);
-        let mut part_name = part_prefix(name);
-        part_name.push(format!("{}-{}", std::process::id(), WRITTEN.fetch_add(1, Ordering::Relaxed)));
-        let path = folder.join(part_name);
-        let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
-        Ok((Self { path, done: false }, file))
-    }
-}
-
-fn folder(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
-}
-
-fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
-    let (mut part, mut file) = Part::create(path)?;
-    file.write_all(contents)?;
-    file.sync_all()?;
-    fs::rename(&part.path, path)?;
-    part.done = true;
-    // The file is complete and in place; some file systems cannot sync a folder, which is harmless.
-    let _ = File::open(folder(path)).and_then(|f| f.sync_all());
-    Ok(())
-}
-
-fn part_prefix(name: &OsStr) -> OsString {
-    let mut prefix = b".".to_vec();
-    // A file name may have 255 bytes; the additions need at most 50.
-    prefix.extend_from_slice(&name.as_bytes()[..name.len().min(200)]);
-    prefix.extend_from_slice(b".udpath-");
-    OsString::from_vec(prefix)
-}
-
-/// Removes temporary files for `name` that a killed run left behind: those with udpath's prefix and a pid that no
-/// longer exists.
-fn remove_left_behind(folder: &Path, name: &OsStr) {
-    let prefix = part_prefix(name);
-    let Ok(entries) = fs::read_dir(folder) else { return };
-    for entry in entries.flatten() {
-        let file_name = entry.file_name();
-        let Some(rest) = file_name.as_bytes().strip_prefix(prefix.as_bytes()) else { continue };
-        let pid = std::str::from_utf8(rest).ok().and_then(|r| r.split_once('-')?.0.parse::<u32>().ok());
-        if pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
-            let _ = fs::remove_file(entry.path());
-        }
+fn failed(path: &Path, cause: io::Error) -> WriteError {
+    let path = path.display().to_string();
+    match cause.kind() {
+        io::ErrorKind::IsADirectory => WriteError::Folder { path },
+        kind => WriteError::Io { path, advice: advice(kind), cause },
     }
 }
 
@@ -228,6 +128,8 @@ fn advice(kind: io::ErrorKind) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use error_reporter::Report;
 
     use super::*;

@@ -67,6 +67,11 @@ pub enum PackageError {
 /// Writes the files; `None` is a directory.
 pub(super) fn write(files: &BTreeMap<String, Option<String>>, target: &Target) -> Result<(), PackageError> {
     let path = || target.path.display().to_string();
+    // Through no link that somebody else may change while it is written.
+    let folder_of = udpath_files::output::folder(target.folder());
+    let folder_of = folder_of.map_err(|cause| PackageError::Failed { path: path(), cause })?;
+    let name = target.path.file_name().unwrap_or_default();
+    let target = &Target { path: folder_of.join(name), force: target.force };
     // Checked before the work; the final rename checks it too.
     if let Ok(there) = target.path.symlink_metadata() {
         if !target.force {

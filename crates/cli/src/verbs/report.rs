@@ -42,7 +42,7 @@ fn docs(result: &Document, text: &str, folder: &Path) -> Done {
     for file in experiment_docs(result, text) {
         let path = folder.join(&file.path);
         if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent)
+            udpath_files::output::create_folder(parent)
                 .with_context(|| format!("cannot create the folder {}", parent.display()))?;
         }
         write_whole(&path, file.contents.as_bytes())?;

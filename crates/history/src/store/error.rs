@@ -18,10 +18,12 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// Something else is there.
-    #[error("{} is not a file: name one with --store", path.display())]
+    #[error("{} is not a file of a history: {why}; name one with --store", path.display())]
     NotAFile {
         /// The path.
         path: PathBuf,
+        /// What is there.
+        why: String,
     },
     /// Its folder cannot be created.
     #[error("cannot create the folder {} of the history (name another file with --store)", path.display())]
