@@ -70,7 +70,7 @@ usage_if! {
     udpath_lab::Error: udpath_lab::Error::Spec(_),
     udpath_load::Error: udpath_load::Error::Plan(_),
     udpath_serve::Error: udpath_serve::Error::Config(_),
-    JournalError: JournalError::Unknown { .. },
+    JournalError: JournalError::Unknown { .. } | JournalError::NotOne { .. },
     NamespaceError: NamespaceError::NotThere { .. },
     confine::Error: confine::Error::NoUser(_) | confine::Error::NotRoot(_),
     StoreError: StoreError::Unknown { .. } | StoreError::NotAFile { .. },

@@ -10,7 +10,12 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
+use udpath_files::kernel;
 use udpath_host::namespace::{NAMED, Place, inside};
+
+/// Largest list of accounts, bytes. Lower: the user of a machine with many is only a number in the journal. Higher: more
+/// memory for a file that is something else.
+const MAX_ACCOUNTS: u64 = 16 << 20;
 
 /// A network namespace, by its file and its cookie, since a later namespace may reuse the inode.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,7 +46,7 @@ pub(crate) fn now() -> u64 {
 
 /// The kernel's boot ID, new at each boot. Empty if the kernel does not report one.
 pub(crate) fn boot() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+    kernel::text("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
 /// The calling thread's network namespace.
@@ -83,7 +88,7 @@ pub(crate) fn find(namespace: &Namespace) -> Option<Place> {
 /// The user by name or number, and the invoking user behind sudo.
 pub(crate) fn user() -> String {
     let number = rustix::process::getuid().as_raw();
-    let accounts = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let accounts = udpath_files::text("/etc/passwd", MAX_ACCOUNTS).unwrap_or_default();
     let is = |line: &&str| line.split(':').nth(2) == Some(number.to_string().as_str());
     let name = accounts.lines().find(is).and_then(|line| line.split(':').next()).map(str::to_owned);
     let name = name.unwrap_or_else(|| number.to_string());

@@ -28,29 +28,34 @@
 //! | `undone` | as before |
 //! | `closed` | unknown; left as it was when the entry was closed |
 //!
+//! The folder is recognised before anything in it is read or changed: it holds a journal's files and is changed by root,
+//! or the calling user, alone; so is each entry ([`udpath_files::Private`]). What other users could have written is
+//! never carried out.
+//!
 //! A line cut short by a crash is ignored, and the change it announces did not happen. Any other checksum mismatch
 //! means the file was edited, and no change is based on it. An unreadable entry blocks only itself: all others can be
 //! applied, undone and confirmed.
 
 mod disk;
 mod entry;
+mod folder;
 mod line;
 mod lock;
 mod selection;
 mod writing;
 
 use std::fmt;
-use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
+use udpath_files::Private;
 
 pub use disk::{Moment, Step, Watcher, When};
 pub use entry::{Entry, State};
 pub use line::{Begun, DIED, Intent, Kept, Line, UNCONFIRMED};
 pub use lock::Lock;
-pub(crate) use lock::{attend, attended};
+pub(crate) use lock::{Attendant, attend, attendant};
 pub use selection::selections;
 pub(crate) use writing::Writing;
 
@@ -58,6 +63,7 @@ pub use crate::context::Namespace;
 use crate::services::Restart;
 use crate::settings::{CONFIG, RESTART, Setting, WrongName, WrongValue};
 use disk::Disk;
+use folder::{MAX_ID, Name, closed_name, entry_name};
 
 /// The default location of the journal.
 pub const DIRECTORY: &str = "/var/lib/udpath/journal";
@@ -67,6 +73,9 @@ pub const SCHEMA: &str = "udpath.journal/1";
 const EXTENSION: &str = "journal";
 /// File name extension of closed unreadable entries.
 const CLOSED: &str = "closed";
+/// Largest entry, bytes. The largest real ones hold whole configuration files, a few MiB. Lower: one with many of them
+/// cannot be undone. Higher: a damaged one fills the memory.
+const MAX_ENTRY: u64 = 64 << 20;
 
 /// Why the journal, or one entry of it, cannot be used. Nothing was changed.
 #[derive(Debug, Error)]
@@ -83,14 +92,43 @@ pub enum JournalError {
         cause: io::Error,
     },
     /// Another user could change the journal, or hold its lock.
-    #[error("the journal {0} {why}; run `chown {user} {0}` and `chmod 700 {0}`, or choose another folder with --state", path.display())]
+    #[error(
+        "the journal {} cannot be trusted: {} {why}; remove the entries that you did not make, then run `chown {user} {1}` \
+         and `chmod {mode} {1}`, or choose another folder with --state",
+        path.display(), part.display()
+    )]
     Shared {
         /// The folder.
         path: PathBuf,
+        /// The part of its path that others can change.
+        part: PathBuf,
         /// What is wrong with it.
         why: String,
         /// The user who should own it.
         user: u32,
+        /// The mode it should have.
+        mode: &'static str,
+    },
+    /// The folder is not a journal.
+    #[error("{} is not a journal: {why}; choose another folder with --state", path.display())]
+    NotOne {
+        /// The folder.
+        path: PathBuf,
+        /// What shows it.
+        why: String,
+    },
+    /// The entry is not a file that udpath has written.
+    #[error(
+        "journal entry {id} cannot be used: {} {why}; udpath did not write it so: `udpath undo --forget {id}` closes it",
+        path.display()
+    )]
+    Strange {
+        /// The entry's file.
+        path: PathBuf,
+        /// Its number.
+        id: u64,
+        /// What is wrong with it.
+        why: String,
     },
     /// Another udpath process is changing settings.
     #[error("{holder} holds {}; gave up after {} s", path.display(), lock::WAIT.as_secs())]
@@ -206,47 +244,27 @@ impl Journal {
     /// The path of an entry.
     #[must_use]
     pub fn path(&self, id: u64) -> PathBuf {
-        self.directory.join(format!("{id:06}.{EXTENSION}"))
-    }
-
-    /// The path of a closed unreadable entry.
-    fn closed(&self, id: u64) -> PathBuf {
-        self.directory.join(format!("{id:06}.{CLOSED}"))
+        self.directory.join(entry_name(id))
     }
 
     /// The numbers of all entries, ascending, except closed unreadable ones.
     ///
     /// # Errors
-    /// The folder cannot be read. No folder means no entries.
+    /// The folder is not a journal, or cannot be read. No folder means no entries.
     pub fn ids(&self) -> Result<Vec<u64>, JournalError> {
-        self.numbers(&[EXTENSION])
+        let Some(folder) = self.folder()? else { return Ok(Vec::new()) };
+        self.numbers(&folder, |name| matches!(name, Name::Entry(_)))
     }
 
     /// The number of the next entry. Numbers are never reused.
     ///
     /// # Errors
-    /// The folder cannot be read.
+    /// The folder is not a journal, or cannot be read.
     pub fn next_id(&self) -> Result<u64, JournalError> {
-        Ok(self.numbers(&[EXTENSION, CLOSED])?.last().map_or(1, |last| last + 1))
-    }
-
-    fn numbers(&self, extensions: &[&str]) -> Result<Vec<u64>, JournalError> {
-        let failed = |cause| JournalError::system("read", &self.directory, cause);
-        let entries = match fs::read_dir(&self.directory) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(failed)?,
-        };
-        let mut ids = Vec::new();
-        for entry in entries {
-            let name = entry.map_err(failed)?.file_name();
-            let number = |name: &str| -> Option<u64> {
-                let (number, extension) = name.split_once('.')?;
-                extensions.contains(&extension).then(|| number.parse().ok()).flatten()
-            };
-            ids.extend(name.to_str().and_then(number));
-        }
-        ids.sort_unstable();
-        Ok(ids)
+        let Some(folder) = self.folder()? else { return Ok(1) };
+        let taken = self.numbers(&folder, |name| matches!(name, Name::Entry(_) | Name::Closed(_)))?;
+        // A file with a number that no apply reaches is not ours, and does not end the counting.
+        Ok(taken.into_iter().rfind(|id| *id < MAX_ID).map_or(1, |last| last + 1))
     }
 
     /// An entry.
@@ -271,8 +289,9 @@ impl Journal {
     /// The folder cannot be read.
     pub fn contents(&self) -> Result<Contents, JournalError> {
         let mut contents = Contents::default();
-        for id in self.ids()? {
-            match self.entry(id) {
+        let Some(folder) = self.folder()? else { return Ok(contents) };
+        for id in self.numbers(&folder, |name| matches!(name, Name::Entry(_)))? {
+            match self.text_in(&folder, id).and_then(|text| self.read(id, &text)) {
                 Ok(entry) => contents.entries.push(entry),
                 // Removed since it was listed: a failed apply.
                 Err(JournalError::Unknown { .. }) => {}
@@ -295,25 +314,48 @@ impl Journal {
     /// # Errors
     /// The entry does not exist.
     pub fn lines(&self, id: u64) -> Result<Vec<Line>, JournalError> {
-        let text = match (self.text(id), fs::read_to_string(self.closed(id))) {
-            (Err(JournalError::Unknown { .. }), Ok(closed)) => closed,
-            (text, _) => text?,
+        let closed = || {
+            let bytes = self.folder().ok()??.bytes(closed_name(id), MAX_ENTRY).ok()?;
+            Some(String::from_utf8_lossy(&bytes).into_owned())
+        };
+        let text = match self.text(id) {
+            Err(unknown @ JournalError::Unknown { .. }) => closed().ok_or(unknown)?,
+            text => text?,
         };
         Ok(text.lines().filter_map(|line| serde_json::from_str(line.split_once(' ')?.1).ok()).collect())
     }
 
     fn text(&self, id: u64) -> Result<String, JournalError> {
-        let path = self.path(id);
-        match fs::read(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                let ids: Vec<String> = self.ids()?.iter().map(u64::to_string).collect();
-                let known = if ids.is_empty() { "none".to_owned() } else { ids.join(", ") };
-                Err(JournalError::Unknown { path: self.directory.clone(), id, known })
-            }
+        match self.folder()? {
+            Some(folder) => self.text_in(&folder, id),
+            None => Err(self.unknown(id, &[])),
+        }
+    }
+
+    fn text_in(&self, folder: &Private, id: u64) -> Result<String, JournalError> {
+        match folder.bytes(entry_name(id), MAX_ENTRY) {
             // Bytes that are not UTF-8 do not match the checksum; treat them as damage.
             Ok(bytes) => Ok(String::from_utf8(bytes)
                 .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())),
-            Err(cause) => Err(JournalError::system("read", &path, cause)),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let known = self.numbers(folder, |name| matches!(name, Name::Entry(_)))?;
+                Err(self.unknown(id, &known))
+            }
+            Err(cause) => Err(self.unusable("read", id, cause)),
+        }
+    }
+
+    fn unknown(&self, id: u64, known: &[u64]) -> JournalError {
+        let known: Vec<String> = known.iter().map(u64::to_string).collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        JournalError::Unknown { path: self.directory.clone(), id, known }
+    }
+
+    /// Why an entry's file cannot be opened: by the system, or because of what it is.
+    fn unusable(&self, operation: &'static str, id: u64, cause: io::Error) -> JournalError {
+        match cause.raw_os_error() {
+            Some(_) => JournalError::system(operation, &self.path(id), cause),
+            None => JournalError::Strange { path: self.path(id), id, why: cause.to_string() },
         }
     }
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::conflicts::Running;
 use crate::context;
-use crate::journal::{Contents, Entry, Intent, Journal, JournalError, State, attended};
+use crate::journal::{Attendant, Contents, Entry, Intent, Journal, JournalError, State, attendant};
 use crate::machine::Machine;
 use crate::plan::Plan;
 use crate::restore::AfterBoot;
@@ -18,6 +18,11 @@ use udpath_host::namespace::Place;
 
 /// Version of the JSON form. Incremented when a field is removed or changes meaning, but not when a field is added.
 pub const SCHEMA: &str = "udpath.status/1";
+
+/// How long after its deadline an apply may still be awaiting its revert, milliseconds. Undo takes seconds where a driver
+/// resets its link, and waits for another udpath. Lower: an alarm about a revert that is running. Higher: one that hangs
+/// is reported later.
+const LATE: u64 = 60_000;
 
 /// All applies in effect.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
@@ -81,9 +86,12 @@ pub struct Standing {
     /// When it is reverted unless confirmed, milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<u64>,
-    /// If it awaits confirmation: whether a process is running to revert it.
+    /// If it awaits confirmation: whether a process is running to revert it, in time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attended: Option<bool>,
+    /// If it awaits confirmation: the process that is to revert it, unless that has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reverter: Option<Reverter>,
     /// If it is half undone: what could not be restored.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<String>,
@@ -97,6 +105,15 @@ pub struct Standing {
     pub booted: bool,
     /// Its settings.
     pub settings: Vec<Held>,
+}
+
+/// The process that is to revert an apply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize)]
+pub struct Reverter {
+    /// Its pid; `None` if it is not visible here, as in another container.
+    pub pid: Option<u32>,
+    /// It does not run: it got SIGSTOP, or a debugger holds it.
+    pub stopped: bool,
 }
 
 /// An applied setting.
@@ -239,14 +256,19 @@ fn standing(
             .filter_map(|(at, _)| held(machine, entry, at, all, after_boot, running))
             .collect(),
     };
-    let deadline = (entry.state == State::Awaiting).then(|| entry.deadline()).flatten();
+    let awaiting = entry.state == State::Awaiting;
+    let deadline = awaiting.then(|| entry.deadline()).flatten();
+    let late = deadline.is_some_and(|deadline| context::now() > deadline.saturating_add(LATE));
+    let reverter = (awaiting && !booted).then(|| attendant(journal, entry.id)).flatten();
+    let reverter = reverter.map(|Attendant { pid, stopped }| Reverter { pid, stopped });
     Standing {
         id: entry.id,
         time: entry.begun.time,
         user: entry.begun.user.clone(),
         state: entry.state,
         deadline,
-        attended: (entry.state == State::Awaiting && !booted).then(|| attended(journal, entry.id)),
+        attended: (awaiting && !booted).then(|| reverter.is_some_and(|process| !process.stopped && !late)),
+        reverter,
         left: entry.left.clone(),
         elsewhere,
         lost: place.is_none(),

@@ -11,6 +11,7 @@ mod escapes;
 mod examples;
 mod export;
 mod history;
+mod hostile;
 mod inside;
 mod load_lab;
 mod mix;

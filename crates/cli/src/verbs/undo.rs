@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use udpath_report::{to_pretty_json, undone_sentence};
-use udpath_tune::journal::{JournalError, Line, setting};
+use udpath_tune::journal::{JournalError, Line, Lock, setting};
 use udpath_tune::settings::comment;
 use udpath_tune::undo::{UndoError, Undone};
 use udpath_tune::{Journal, Live, Machine, Setting, Value};
@@ -49,8 +49,20 @@ pub(crate) fn run(args: &Args) -> Done {
     })
 }
 
+/// The journal's lock; an error if there is no journal.
+fn locked(journal: &Journal, id: Option<u64>) -> Result<Lock, Failure> {
+    if let Some(lock) = journal.lock_existing()? {
+        return Ok(lock);
+    }
+    if let Some(id) = id {
+        // It has no such entry.
+        journal.entry(id)?;
+    }
+    Err(UndoError::Nothing(journal.directory().display().to_string()).into())
+}
+
 fn undo(args: &Args, journal: &Journal) -> Done {
-    let lock = journal.lock()?;
+    let lock = locked(journal, args.id)?;
     // A half-restored state would have to be undone again: signals wait for the end.
     signals::watch(signals::Left::Settings(&args.common.journal.state))?;
     let undone = udpath_tune::undo(&Live::new(), &lock, args.id, "asked for", args.force)?;
@@ -71,7 +83,7 @@ fn undo(args: &Args, journal: &Journal) -> Done {
 }
 
 fn forget(journal: &Journal, id: u64, force: bool) -> Done {
-    let lock = journal.lock()?;
+    let lock = locked(journal, Some(id))?;
     let given_up = udpath_tune::undo::forget(&lock, id, force)?;
     let what = match given_up.as_slice() {
         [] => String::new(),

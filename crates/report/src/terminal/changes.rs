@@ -81,7 +81,13 @@ fn standing(apply: &Standing, now: u64, style: &Style) -> String {
             format!("not confirmed before a reboot, which reset it: close it with `udpath undo {id}`")
         }
         (Progress::Awaiting, Some(deadline)) => match deadline.checked_sub(now) {
+            Some(_) if is_stopped(apply) => {
+                format!("awaits confirmation; {}, which would revert it, is stopped", reverter(apply))
+            }
             Some(left) => format!("reverts in {} s unless confirmed", left / 1000),
+            None if is_stopped(apply) => {
+                format!("not confirmed in time, and not reverted: {} is stopped", reverter(apply))
+            }
             None if apply.attended == Some(false) => "not confirmed in time, and not reverted".into(),
             None => "not confirmed in time: being reverted".into(),
         },
@@ -118,6 +124,16 @@ fn hold(held: &Held) -> String {
     }
 }
 
+fn is_stopped(apply: &Standing) -> bool {
+    apply.reverter.is_some_and(|process| process.stopped)
+}
+
+/// The process that reverts an apply: `pid 812`.
+fn reverter(apply: &Standing) -> String {
+    let pid = apply.reverter.and_then(|process| process.pid);
+    pid.map_or_else(|| "a process that is not visible here".to_owned(), |pid| format!("pid {pid}"))
+}
+
 /// Problems that need action, a sentence each.
 #[must_use]
 pub fn status_findings(status: &Status) -> Vec<String> {
@@ -150,6 +166,16 @@ fn problem(apply: &Standing) -> Option<String> {
         Progress::Unfinished | Progress::HalfUndone => {
             format!("apply {id} is only partly in effect: run `udpath undo {id}`")
         }
+        Progress::Awaiting if is_stopped(apply) => format!(
+            "apply {id} is not confirmed, and the process that would revert it, {}, is stopped: run `kill -CONT` with its \
+             pid, `udpath undo {id}` or `udpath confirm {id}`",
+            reverter(apply)
+        ),
+        Progress::Awaiting if apply.attended == Some(false) && apply.reverter.is_some() => format!(
+            "apply {id} was not confirmed in time, and the process that reverts it, {}, has not done so: run \
+             `udpath undo {id}`",
+            reverter(apply)
+        ),
         Progress::Awaiting if apply.attended == Some(false) => format!(
             "apply {id} is not confirmed, and the process that would revert it is gone: run `udpath undo {id}` or \
              `udpath confirm {id}`"

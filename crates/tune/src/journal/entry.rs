@@ -200,6 +200,12 @@ pub(super) fn parse(path: &Path, id: u64, text: &str) -> Result<Parsed, JournalE
         let line: Line = serde_json::from_str(json)
             .map_err(|error| damaged(number, format!("cannot be parsed ({error})")))?;
         match (&mut entry, line) {
+            (None, Line::Begun(begun)) if begun.id != id => {
+                return Err(damaged(
+                    number,
+                    format!("begins entry {}, not {id}: the file was renamed", begun.id),
+                ));
+            }
             (None, Line::Begun(begun)) => entry = Some(new(id, begun)),
             (Some(entry), line) => entry.take(line).map_err(|why| damaged(number, why))?,
             (None, _) => return Err(damaged(number, "is not the first line of an entry".into())),

@@ -1,18 +1,20 @@
 //! The lock for writing the journal, and so for changing settings: one process at a time.
 //!
 //! Any process that can open the lock file can hold it indefinitely, so only the owner has access to the folder and its
-//! files; files that an earlier version made world-readable are tightened when the lock is taken.
+//! files; what an earlier version made world-readable is tightened when the lock is taken.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
+use udpath_files::{Private, kernel};
 
 use super::disk::Step;
+use super::folder::{LOCK, closed_name, entry_name, new_name};
 use super::writing::{self, Writing};
 use super::{Begun, Entry, Journal, JournalError, Line, entry};
 use crate::context::{self, now};
@@ -22,14 +24,13 @@ use crate::context::{self, now};
 pub(super) const WAIT: Duration = Duration::from_secs(10);
 /// Pause between two attempts to take the lock.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Permission bits of group and others.
-const OTHERS: u32 = 0o077;
 
 /// The lock that permits writing the journal.
 #[derive(Debug)]
 #[must_use = "dropping this releases the lock"]
 pub struct Lock {
     journal: Journal,
+    folder: Private,
     _file: File,
 }
 
@@ -37,105 +38,92 @@ impl Journal {
     /// Waits for the lock, and creates the folder.
     ///
     /// # Errors
-    /// The folder cannot be created, others could write to it, or another process holds the lock for too long.
+    /// The folder is not a journal or cannot be created, or another process holds the lock for too long.
     pub fn lock(&self) -> Result<Lock, JournalError> {
-        let (file, path) = self.lock_file()?;
+        let (folder, file) = self.lock_file()?;
+        let path = self.directory.join(LOCK);
         let until = Instant::now() + WAIT;
         loop {
             match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => break,
                 Err(Errno::WOULDBLOCK) if Instant::now() < until => std::thread::sleep(POLL_INTERVAL),
                 Err(Errno::WOULDBLOCK) => {
-                    let holder = holder(&file, &path);
+                    let holder = holder(&file, &folder);
                     return Err(JournalError::Held { path, holder });
                 }
                 Err(errno) => return Err(JournalError::system("lock", &path, errno.into())),
             }
         }
-        Ok(self.locked(file))
+        Ok(self.locked(folder, file))
+    }
+
+    /// Like [`Journal::lock`], but creates no folder: [`None`] if there is none.
+    ///
+    /// # Errors
+    /// As [`Journal::lock`].
+    pub fn lock_existing(&self) -> Result<Option<Lock>, JournalError> {
+        self.folder()?.map(|_| self.lock()).transpose()
     }
 
     /// Like [`Journal::lock`], without a timeout: for a process that waits for an apply to end.
     ///
     /// # Errors
-    /// The folder cannot be created, or the lock cannot be taken.
+    /// The folder is not a journal or cannot be created, or the lock cannot be taken.
     pub fn lock_whenever(&self) -> Result<Lock, JournalError> {
-        let (file, path) = self.lock_file()?;
+        let (folder, file) = self.lock_file()?;
         rustix::fs::flock(&file, FlockOperation::LockExclusive)
-            .map_err(|errno| JournalError::system("lock", &path, errno.into()))?;
-        Ok(self.locked(file))
+            .map_err(|errno| JournalError::system("lock", &self.directory.join(LOCK), errno.into()))?;
+        Ok(self.locked(folder, file))
     }
 
     /// The holder's pid is informational, so a full disk is not fatal.
-    fn locked(&self, mut file: File) -> Lock {
+    fn locked(&self, folder: Private, mut file: File) -> Lock {
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-        Lock { journal: self.clone(), _file: file }
+        Lock { journal: self.clone(), folder, _file: file }
     }
 
-    fn lock_file(&self) -> Result<(File, PathBuf), JournalError> {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.directory);
-        made.map_err(|cause| JournalError::system("create the journal", &self.directory, cause))?;
-        self.tighten()?;
-        let path = self.directory.join("lock");
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
-        Ok((file.map_err(|cause| JournalError::system("open", &path, cause))?, path))
-    }
-
-    /// Removes the permissions of group and others on the folder and its files.
-    fn tighten(&self) -> Result<(), JournalError> {
-        let failed = |cause| JournalError::system("read", &self.directory, cause);
-        let folder = fs::metadata(&self.directory).map_err(failed)?;
-        let user = rustix::process::geteuid().as_raw();
-        let shared = |why: String| JournalError::Shared { path: self.directory.clone(), why, user };
-        if folder.uid() != user && user != 0 {
-            return Err(JournalError::system(
-                "open",
-                &self.directory,
-                io::ErrorKind::PermissionDenied.into(),
-            ));
-        }
-        if folder.uid() != user {
-            // Its owner could plant entries that are then carried out as this user.
-            return Err(shared(format!("belongs to user {}, not to user {user}", folder.uid())));
-        }
-        if folder.mode() & OTHERS == 0 {
-            return Ok(());
-        }
-        let owners = |path: &Path, mode: u32| fs::set_permissions(path, Permissions::from_mode(mode));
-        owners(&self.directory, 0o700).map_err(|cause| {
-            shared(format!("can be opened by other users, and that cannot be changed ({cause})"))
-        })?;
-        for file in fs::read_dir(&self.directory).map_err(failed)?.flatten() {
-            if file.metadata().is_ok_and(|file| file.is_file() && file.mode() & OTHERS != 0) {
-                // No one else can reach it through the folder any more.
-                let _ = owners(&file.path(), 0o600);
-            }
-        }
-        Ok(())
+    fn lock_file(&self) -> Result<(Private, File), JournalError> {
+        let folder = self.own_folder()?;
+        let file = folder.open_or_create(LOCK);
+        let file = file.map_err(|cause| JournalError::system("open", &self.directory.join(LOCK), cause))?;
+        Ok((folder, file))
     }
 }
 
 /// The lock's holder: the one the kernel reports, else the last writer of the file.
-fn holder(file: &File, path: &Path) -> String {
-    let known = file.metadata().ok().and_then(|file| {
-        let locks = fs::read_to_string("/proc/locks").ok()?;
-        locks.lines().find_map(|line| flocked(line, file.dev(), file.ino()))
-    });
-    let pid = known.or_else(|| {
-        let signed = fs::read_to_string(path).ok()?.trim().parse().ok()?;
+fn holder(file: &File, folder: &Private) -> String {
+    let pid = holding(file).or_else(|| {
+        let signed = String::from_utf8(folder.bytes(LOCK, 32).ok()?).ok()?.trim().parse().ok()?;
         Path::new(&format!("/proc/{signed}")).exists().then_some(signed)
     });
     match pid {
         // A process of another pid namespace shows up as pid 0 here.
         None | Some(0) => "a process that is not visible here (in another container?)".to_owned(),
         Some(pid) => {
-            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            let name = kernel::text(format!("/proc/{pid}/comm")).unwrap_or_default();
             let name = name.trim();
             let name = if name.is_empty() { "it has ended; a child may hold the file" } else { name };
-            format!("pid {pid} ({name})")
+            let stopped = match is_stopped(pid) {
+                true => format!("; it is stopped, and `kill -CONT {pid}` lets it go on"),
+                false => String::new(),
+            };
+            format!("pid {pid} ({name}{stopped})")
         }
     }
+}
+
+/// The process that holds a file's lock, as the kernel reports it; 0: of another pid namespace.
+fn holding(file: &File) -> Option<u32> {
+    let file = file.metadata().ok()?;
+    let locks = kernel::text("/proc/locks").ok()?;
+    locks.lines().find_map(|line| flocked(line, file.dev(), file.ino()))
+}
+
+/// Does a process not run, since it got SIGSTOP or a debugger holds it?
+fn is_stopped(pid: u32) -> bool {
+    let status = kernel::text(format!("/proc/{pid}/status")).unwrap_or_default();
+    let state = status.lines().find_map(|line| line.strip_prefix("State:"));
+    state.is_some_and(|state| matches!(state.trim().chars().next(), Some('T' | 't')))
 }
 
 /// The pid in a line of /proc/locks, `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF`, if the line is for this file.
@@ -156,17 +144,30 @@ fn flocked(line: &str, device: u64, inode: u64) -> Option<u32> {
 /// # Errors
 /// The entry does not exist, or its file cannot be locked.
 pub(crate) fn attend(journal: &Journal, id: u64) -> Result<File, JournalError> {
-    let path = journal.path(id);
-    let file = File::open(&path).map_err(|cause| JournalError::system("open", &path, cause))?;
+    let folder = journal.folder()?.ok_or_else(|| journal.unknown(id, &[]))?;
+    let file = folder.open(entry_name(id)).map_err(|cause| journal.unusable("open", id, cause))?;
     rustix::fs::flock(&file, FlockOperation::LockExclusive)
-        .map_err(|errno| JournalError::system("lock", &path, errno.into()))?;
+        .map_err(|errno| JournalError::system("lock", &journal.path(id), errno.into()))?;
     Ok(file)
 }
 
-/// Is a process waiting to revert an entry?
-pub(crate) fn attended(journal: &Journal, id: u64) -> bool {
-    let probe = |file: File| rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared);
-    File::open(journal.path(id)).is_ok_and(|file| probe(file) == Err(Errno::WOULDBLOCK))
+/// What has become of the process that reverts an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Attendant {
+    /// Its pid; [`None`] if it is not visible here: it runs in another container.
+    pub(crate) pid: Option<u32>,
+    /// It does not run: it got SIGSTOP, or a debugger holds it.
+    pub(crate) stopped: bool,
+}
+
+/// The process that waits to revert an entry; [`None`] if none does. One that has ended holds no lock, reaped or not.
+pub(crate) fn attendant(journal: &Journal, id: u64) -> Option<Attendant> {
+    let file = journal.folder().ok()??.open(entry_name(id)).ok()?;
+    if rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) != Err(Errno::WOULDBLOCK) {
+        return None;
+    }
+    let pid = holding(&file).filter(|pid| *pid != 0);
+    Some(Attendant { pid, stopped: pid.is_some_and(is_stopped) })
 }
 
 impl Lock {
@@ -178,54 +179,51 @@ impl Lock {
 
     /// Creates an entry with its first line, synced. `begun` receives its number.
     pub(crate) fn begin(&self, begun: impl FnOnce(u64) -> Begun) -> Result<(u64, Writing), JournalError> {
-        let Journal { directory, disk } = &self.journal;
         let id = self.journal.next_id()?;
-        let beside = directory.join(format!(".{id:06}.new"));
+        let beside = new_name(id);
         // Left by a process that was killed while it created this number.
-        let _ = fs::remove_file(&beside);
+        let _ = self.folder.remove(&beside);
         let begin = || -> Result<Writing, JournalError> {
-            let mut writing = Writing::make(&beside, disk)?;
+            let mut writing = Writing::make(&self.folder, beside.clone(), &self.journal.disk)?;
             writing.append(&Line::Begun(begun(id)))?;
             writing.sync()?;
-            writing.rename(&self.journal.path(id))?;
+            writing.rename(entry_name(id))?;
             Ok(writing)
         };
         let written = begin();
         if written.is_err() {
             // Nothing was changed yet, so the entry is not needed.
-            let _ = fs::remove_file(&beside);
-            let _ = fs::remove_file(self.journal.path(id));
+            let _ = self.folder.remove(&beside);
+            let _ = self.folder.remove(entry_name(id));
         }
         written.map(|writing| (id, writing))
     }
 
     /// Reopens an entry for writing.
     pub(crate) fn resume(&self, id: u64) -> Result<(Entry, Writing), JournalError> {
-        let (path, text) = (self.journal.path(id), self.journal.text(id)?);
-        let parsed = entry::parse(&path, id, &text)?;
-        let writing = Writing::resume(&path, &self.journal.disk, &parsed, text.len() as u64)?;
+        let text = self.journal.text_in(&self.folder, id)?;
+        let parsed = entry::parse(&self.journal.path(id), id, &text)?;
+        let (folder, disk) = (&self.folder, &self.journal.disk);
+        let writing = Writing::resume(folder, entry_name(id), disk, &parsed, text.len() as u64)?;
         Ok((parsed.entry, writing))
     }
 
     /// Removes an entry that has changed nothing.
     pub(crate) fn remove(&self, id: u64) {
-        let path = self.journal.path(id);
         // If it cannot be removed, it remains as an entry without changes.
-        let _ = self.journal.disk.step(Step::Remove, || fs::remove_file(&path));
+        let _ = self.journal.disk.step(Step::Remove, || self.folder.remove(entry_name(id)));
     }
 
     /// Rewrites an entry that was damaged since it was read; the damaged file is kept under another name.
     pub(crate) fn rewrite(&self, entry: &Entry) -> Result<(), JournalError> {
-        let Journal { directory, disk } = &self.journal;
-        let beside = directory.join(format!(".{:06}.new", entry.id));
-        let _ = fs::remove_file(&beside);
-        let mut writing = Writing::make(&beside, disk)?;
+        let beside = new_name(entry.id);
+        let _ = self.folder.remove(&beside);
+        let mut writing = Writing::make(&self.folder, beside, &self.journal.disk)?;
         entry.lines().iter().try_for_each(|line| writing.append(line))?;
         writing.sync()?;
-        let path = self.journal.path(entry.id);
         // Kept for inspection only.
-        let _ = fs::hard_link(&path, self.journal.closed(entry.id));
-        writing.rename(&path)
+        let _ = self.folder.link(entry_name(entry.id), closed_name(entry.id));
+        writing.rename(entry_name(entry.id))
     }
 
     /// Closes an entry, and changes nothing else: by a line, or by renaming it if it cannot be read.
@@ -237,11 +235,10 @@ impl Lock {
             }
             Err(error @ JournalError::Unknown { .. }) => Err(error),
             Err(_) => {
-                let (path, closed) = (self.journal.path(id), self.journal.closed(id));
-                let rename = || -> io::Result<()> { fs::rename(&path, &closed) };
+                let rename = || -> io::Result<()> { self.folder.rename(entry_name(id), closed_name(id)) };
                 let renamed = self.journal.disk.step(Step::Rename, rename);
-                renamed.map_err(|cause| JournalError::system("rename", &path, cause))?;
-                writing::sync_folder(&path, &self.journal.disk)
+                renamed.map_err(|cause| JournalError::system("rename", &self.journal.path(id), cause))?;
+                writing::sync_folder(&self.folder, &self.journal.disk)
             }
         }
     }
@@ -267,8 +264,9 @@ mod tests {
         let path = folder.path().join("lock");
         let held = File::create(&path).unwrap();
         rustix::fs::flock(&held, FlockOperation::LockExclusive).unwrap();
-        fs::write(&path, "1\n").unwrap();
-        let said = holder(&File::open(&path).unwrap(), &path);
+        std::fs::write(&path, "1\n").unwrap();
+        let private = Private::find(folder.path()).unwrap().unwrap();
+        let said = holder(&File::open(&path).unwrap(), &private);
         assert!(said.starts_with(&format!("pid {} (", std::process::id())), "{said}");
     }
 }

@@ -1,9 +1,9 @@
 //! An entry open for writing.
 
-use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::path::PathBuf;
+
+use udpath_files::Private;
 
 use super::disk::{Disk, Step};
 use super::entry::Parsed;
@@ -12,7 +12,8 @@ use super::{JournalError, Line, line};
 /// Append-only access to an entry's file.
 #[derive(Debug)]
 pub(crate) struct Writing {
-    path: PathBuf,
+    folder: Private,
+    name: String,
     file: File,
     disk: Disk,
     /// Checksum of all lines so far.
@@ -23,46 +24,53 @@ pub(crate) struct Writing {
 
 impl Writing {
     /// A new file, which must not exist.
-    pub(super) fn make(path: &Path, disk: &Disk) -> Result<Self, JournalError> {
-        let open = || OpenOptions::new().append(true).create_new(true).mode(0o600).open(path);
-        let file = disk.step(Step::Make, open).map_err(|cause| JournalError::system("make", path, cause))?;
-        Ok(Self { path: path.to_owned(), file, disk: disk.clone(), chain: line::START, length: 0 })
+    pub(super) fn make(folder: &Private, name: String, disk: &Disk) -> Result<Self, JournalError> {
+        let file = disk.step(Step::Make, || folder.create_new(&name));
+        let file = file.map_err(|cause| JournalError::system("make", &folder.path().join(&name), cause))?;
+        let folder = folder.clone();
+        Ok(Self { folder, name, file, disk: disk.clone(), chain: line::START, length: 0 })
     }
 
     /// Continues after the lines that were read. `length`: of the file, bytes.
     pub(super) fn resume(
-        path: &Path,
+        folder: &Private,
+        name: String,
         disk: &Disk,
         parsed: &Parsed,
         length: u64,
     ) -> Result<Self, JournalError> {
-        let file = OpenOptions::new().append(true).open(path);
-        let file = file.map_err(|cause| JournalError::system("open", path, cause))?;
+        let file = folder.append(&name);
+        let file = file.map_err(|cause| JournalError::system("open", &folder.path().join(&name), cause))?;
         let Parsed { chain, length: whole, .. } = *parsed;
-        let writing = Self { path: path.to_owned(), file, disk: disk.clone(), chain, length: whole };
+        let (folder, disk) = (folder.clone(), disk.clone());
+        let writing = Self { folder, name, file, disk, chain, length: whole };
         if length > whole {
             writing.cut()?;
         }
         Ok(writing)
     }
 
+    fn path(&self) -> PathBuf {
+        self.folder.path().join(&self.name)
+    }
+
     /// Renames the file; the new name is durable on return.
-    pub(super) fn rename(&mut self, path: &Path) -> Result<(), JournalError> {
-        let renamed = self.disk.step(Step::Rename, || std::fs::rename(&self.path, path));
-        renamed.map_err(|cause| JournalError::system("make", path, cause))?;
-        path.clone_into(&mut self.path);
-        sync_folder(path, &self.disk)
+    pub(super) fn rename(&mut self, name: String) -> Result<(), JournalError> {
+        let renamed = self.disk.step(Step::Rename, || self.folder.rename(&self.name, &name));
+        renamed.map_err(|cause| JournalError::system("make", &self.path(), cause))?;
+        self.name = name;
+        sync_folder(&self.folder, &self.disk)
     }
 
     /// Appends a line. After an error the file is as before, as far as the disk allows.
     pub(crate) fn append(&mut self, line: &Line) -> Result<(), JournalError> {
-        let failed = |path: &Path, cause| JournalError::system("write", path, cause);
-        let json = serde_json::to_string(line).map_err(|error| failed(&self.path, error.into()))?;
+        let failed = |path: PathBuf, cause| JournalError::system("write", &path, cause);
+        let json = serde_json::to_string(line).map_err(|error| failed(self.path(), error.into()))?;
         let chain = line::chained(self.chain, &json);
         let text = format!("{chain:016x} {json}\n");
         if let Err(cause) = self.disk.write(&mut self.file, text.as_bytes()) {
             self.cut()?;
-            return Err(failed(&self.path, cause));
+            return Err(failed(self.path(), cause));
         }
         self.chain = chain;
         self.length += text.len() as u64;
@@ -72,19 +80,18 @@ impl Writing {
     /// Everything appended is on disk on return.
     pub(crate) fn sync(&self) -> Result<(), JournalError> {
         let synced = self.disk.step(Step::Sync, || self.file.sync_data());
-        synced.map_err(|cause| JournalError::system("sync", &self.path, cause))
+        synced.map_err(|cause| JournalError::system("sync", &self.path(), cause))
     }
 
     /// Truncates a partial line.
     fn cut(&self) -> Result<(), JournalError> {
         let cut = self.disk.step(Step::Cut, || self.file.set_len(self.length));
-        cut.map_err(|cause| JournalError::system("cut", &self.path, cause))
+        cut.map_err(|cause| JournalError::system("cut", &self.path(), cause))
     }
 }
 
-/// The file's directory entry is durable on return.
-pub(super) fn sync_folder(path: &Path, disk: &Disk) -> Result<(), JournalError> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let synced = disk.step(Step::SyncFolder, || -> io::Result<()> { File::open(folder)?.sync_all() });
-    synced.map_err(|cause| JournalError::system("sync", folder, cause))
+/// The folder's names are durable on return.
+pub(super) fn sync_folder(folder: &Private, disk: &Disk) -> Result<(), JournalError> {
+    let synced = disk.step(Step::SyncFolder, || folder.sync());
+    synced.map_err(|cause| JournalError::system("sync", folder.path(), cause))
 }

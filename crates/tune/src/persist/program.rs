@@ -9,7 +9,7 @@ use super::PersistError;
 /// The program's path with symlinks resolved, if only root can replace it, see [`only_root`].
 ///
 /// # Errors
-/// The first part of the path that violates this, and how to install the program.
+/// The first part of the path that somebody else can change, and how to install the program.
 pub(crate) fn trusted(program: &Path) -> Result<PathBuf, PersistError> {
     only_root(program).map_err(|changeable| PersistError::Unsafe {
         program: program.display().to_string(),

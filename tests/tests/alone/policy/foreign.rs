@@ -63,7 +63,8 @@ fn a_cgroup_that_vanishes_between_plan_and_apply_gets_its_policy_when_it_is_back
     let scene = Scene::new();
     let before = scene.server().line();
     let plan = scene.run(&["plan", "--set", &scene.request(&format!("receive-buffer={BUFFER}")), "--json"]);
-    let file = scene.state.path().join("plan.json");
+    let files = tempfile::tempdir().unwrap();
+    let file = files.path().join("plan.json");
     fs::write(&file, &plan.fine().out).unwrap();
     scene.cgroup.remove("srv.service");
     let applied = scene.run(&["apply", file.to_str().unwrap()]);

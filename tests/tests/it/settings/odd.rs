@@ -17,7 +17,7 @@ impl Place {
     fn plan(&self, requests: &[&str]) -> String {
         let mut arguments = vec!["plan", "--json"];
         requests.iter().for_each(|request| arguments.extend(["--set", request]));
-        let path = self.state.path().join("plan.json");
+        let path = self.files.path().join("plan.json");
         fs::write(&path, &self.run(&arguments).fine().out).unwrap();
         path.to_str().unwrap().to_owned()
     }

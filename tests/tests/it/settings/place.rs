@@ -18,6 +18,8 @@ fn lab(name: &str, queues: u32) -> Lab {
 pub(crate) struct Place {
     pub(crate) lab: Lab,
     pub(crate) state: tempfile::TempDir,
+    /// For other files.
+    pub(crate) files: tempfile::TempDir,
 }
 
 impl Place {
@@ -26,7 +28,8 @@ impl Place {
     }
 
     pub(crate) fn with_queues(name: &str, queues: u32) -> Self {
-        Self { lab: lab(name, queues), state: tempfile::tempdir().unwrap() }
+        let [state, files] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        Self { lab: lab(name, queues), state, files }
     }
 
     pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {

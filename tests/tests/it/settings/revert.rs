@@ -26,7 +26,11 @@ pub(crate) fn reverting(state: &Path) -> Vec<u32> {
 }
 
 fn kill(pid: u32) {
-    kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
+    send(pid, Signal::KILL);
+}
+
+fn send(pid: u32, signal: Signal) {
+    kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), signal).unwrap();
 }
 
 /// Series exported for this journal.
@@ -87,6 +91,61 @@ fn a_killed_revert_is_reported_at_once() {
     assert_eq!(series(&place, "udpath_applies{state=\"unattended\"}"), "1");
     place.run(&["undo"]).fine();
     place.run(&["status"]).fine();
+}
+
+#[test]
+fn a_stopped_revert_is_named_and_the_apply_can_be_undone() {
+    udpath_lab::needs_root!();
+    let place = Place::new("stopped");
+    let before = place.rps();
+    place.run(&["apply", "--confirm", "10m", "--set", RPS]).fine();
+    let [pid] = reverting(place.state.path())[..] else { panic!("one process waits") };
+    send(pid, Signal::STOP);
+    awaited("the process to stop", TIMEOUT, || (place.run(&["status"]).code == Some(1)).then_some(()));
+    let status = place.run(&["status"]);
+    status.refused(1, &format!("the process that would revert it, pid {pid}, is stopped"));
+    assert!(status.out.contains(&format!("pid {pid}, which would revert it, is stopped")), "{}", status.out);
+    let json = place.run(&["status", "--json"]).out;
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["applies"][0]["reverter"], serde_json::json!({"pid": pid, "stopped": true}));
+    assert_eq!(series(&place, "udpath_applies{state=\"unattended\"}"), "1");
+    // Once it goes on, it waits as before.
+    send(pid, Signal::CONT);
+    awaited("the process to go on", TIMEOUT, || (place.run(&["status"]).code == Some(0)).then_some(()));
+    send(pid, Signal::STOP);
+    awaited("the process to stop", TIMEOUT, || (place.run(&["status"]).code == Some(1)).then_some(()));
+    place.run(&["undo"]).fine();
+    assert_eq!(place.rps(), before);
+    send(pid, Signal::CONT);
+    awaited("it to end", TIMEOUT, || reverting(place.state.path()).is_empty().then_some(()));
+    // Past the deadline as well.
+    place.run(&["apply", "--confirm", "2s", "--set", RPS]).fine();
+    let [pid] = reverting(place.state.path())[..] else { panic!("one process waits") };
+    send(pid, Signal::STOP);
+    awaited("the deadline to pass", TIMEOUT, || {
+        place.run(&["status"]).out.contains(&format!("not reverted: pid {pid} is stopped")).then_some(())
+    });
+    send(pid, Signal::CONT);
+    awaited("the apply to be reverted", TIMEOUT, || (place.rps() == before).then_some(()));
+}
+
+#[test]
+fn a_stopped_holder_of_the_lock_is_named() {
+    udpath_lab::needs_root!();
+    let place = Place::new("held");
+    let mut holder = place.command("flock");
+    let lock = place.state.path().join("lock");
+    let mut holder = holder.arg(&lock).args(["sleep", "1000"]).spawn().unwrap();
+    let child = awaited("flock to hold the lock", TIMEOUT, || {
+        let path = format!("/proc/{0}/task/{0}/children", holder.id());
+        fs::read_to_string(path).ok()?.trim().parse().ok()
+    });
+    send(holder.id(), Signal::STOP);
+    let said = place.run(&["apply", "--set", RPS]);
+    kill(child);
+    kill(holder.id());
+    holder.wait().unwrap();
+    said.refused(3, &format!("`kill -CONT {}`", holder.id()));
 }
 
 #[test]
