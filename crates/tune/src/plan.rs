@@ -122,14 +122,14 @@ pub enum PlanError {
         /// Its value in the plan.
         expected: String,
     },
-    /// It lowers security, and was not allowed.
-    #[error("{setting}={value} lowers security: {why}; allow it with --allow {setting}")]
+    /// It is not known to be harmless, and was not allowed.
+    #[error("{setting}={value} may lower security: {why}; allow it with --allow {setting}")]
     Insecure {
         /// The setting.
         setting: String,
         /// The requested value.
         value: String,
-        /// How it lowers security.
+        /// How it may lower security.
         why: &'static str,
     },
     /// It destroys what undo cannot restore, and was not allowed.

@@ -47,7 +47,7 @@
 //! `docs/settings`; CONTRIBUTING.md has every step.
 //!
 //! - `row.rs`: the fields of a row. `name.rs`: names to and from text. `value.rs`: values to and from text. `form.rs`:
-//!   values as the kernel formats them in files. `shell.rs`: changes as shell commands. `driver.rs`: shared by driver
+//!   values as the kernel formats them in files. `fits.rs`: which values a request may have. `shell.rs`: changes as shell commands. `driver.rs`: shared by driver
 //!   rows.
 //! - Families: `channels.rs`, `coalesce.rs`, `feature.rs`, `rss.rs`, `irq.rs`, `steering.rs`, `napi.rs`, `qdisc.rs`,
 //!   `sysctl.rs`, `socket.rs`, `policy.rs`, `unit.rs`, `thread.rs`, `file.rs`, `service.rs`.
@@ -57,6 +57,7 @@ pub mod coalesce;
 mod driver;
 pub mod feature;
 mod file;
+mod fits;
 mod form;
 pub mod irq;
 mod name;
@@ -69,7 +70,7 @@ mod service;
 mod shell;
 mod socket;
 pub mod steering;
-mod sysctl;
+pub(crate) mod sysctl;
 mod thread;
 mod unit;
 mod value;
@@ -81,7 +82,8 @@ pub use form::{Form, Place};
 pub use name::WrongName;
 pub(crate) use name::{CONFIG, RESTART};
 pub use row::{
-    Access, Cost, Extra, Keeps, Limit, OnReset, PartKind, Phase, Row, Scope, Shell, Target, ValueKind,
+    Access, Cost, Extra, Keeps, Limit, OnReset, PartKind, Phase, Row, Scope, Security, Shell, Target,
+    ValueKind,
 };
 pub use shell::{comment, quoted};
 pub(crate) use value::NONE;

@@ -9,9 +9,10 @@ use udpath_report::{applied_sentence, applied_text, to_pretty_json};
 use udpath_tune::apply::{self, Applied};
 use udpath_tune::journal::{JournalError, Lock};
 use udpath_tune::persist::{self, Boot};
+use udpath_tune::plan::Consent;
 use udpath_tune::services;
 use udpath_tune::status::Status;
-use udpath_tune::{Journal, Live, Plan, Setting};
+use udpath_tune::{Journal, Live, Plan, Setting, SettingRequest};
 
 use super::revert::{self, Reverter};
 use super::settings::Wanted;
@@ -58,8 +59,8 @@ fn make(args: &Args) -> Done {
     // Locked before the machine is read, so that the plan is still valid when it is applied.
     let lock = journal.lock()?;
     settings::warn_of_unreadable(&journal)?;
-    let Wanted { mut plan, services: wanted } = settings::plan(&args.changes, &machine)?;
-    let consent = settings::consent(&args.changes);
+    let consent = consent(args, &journal);
+    let Wanted { mut plan, services: wanted } = settings::plan(&args.changes, &machine, &consent)?;
     services::permitted(&plan, &consent)?;
     wanted.iter().try_for_each(|prepared| prepared.permitted(&consent))?;
     let folder =
@@ -86,7 +87,7 @@ fn make(args: &Args) -> Done {
     if args.persist {
         let id = journal.next_id()?;
         let program = std::env::current_exe().context("cannot find this program's own file")?;
-        let boot = Boot { program: &program, journal: &folder, consent: &settings::consent(&args.changes) };
+        let boot = Boot { program: &program, journal: &folder, consent: &consent };
         let kept = persist::files(&machine, &plan, id, &boot).map_err(anyhow::Error::from)?;
         plan.changes.extend(kept.changes);
         notes = kept.notes;
@@ -115,6 +116,18 @@ fn make(args: &Args) -> Done {
         stderrln!("note: {note}");
     }
     show(args, &plan, Some(&applied), reverter.as_ref())
+}
+
+/// What is allowed. A boot's apply changes only what its entry in the journal says: that was allowed when it was made, by a
+/// version that may have known other settings as harmless.
+fn consent(args: &Args, journal: &Journal) -> Consent {
+    let mut consent = settings::consent(&args.changes);
+    if let Some(entry) = args.adopt.and_then(|id| journal.entry(id).ok()) {
+        let kept = entry.begun.persists.iter().filter_map(|text| SettingRequest::parse(text, "").ok());
+        let kept = kept.map(|request| request.name);
+        consent.insecure.extend(entry.intents.iter().map(|intent| intent.setting.clone()).chain(kept));
+    }
+    consent
 }
 
 /// Run at boot by the unit of a persistent apply: sets what no file can set, and reports what is not in effect.

@@ -15,7 +15,8 @@ pub(crate) fn run(args: &Args) -> Done {
 }
 
 fn show(args: &Args) -> Done {
-    let Wanted { plan, services } = settings::plan(&args.changes, &Live::new())?;
+    let Wanted { plan, services } =
+        settings::plan(&args.changes, &Live::new(), &settings::consent(&args.changes))?;
     let text = match (args.shell, args.json) {
         (true, _) => plan.shell(),
         (_, true) => to_pretty_json(&plan.document()),

@@ -50,7 +50,10 @@ fn show(target: Option<&str>, json: bool) -> Done {
 fn set(args: SetArgs) -> Done {
     let SetArgs { target, options, persist, reason, journal, json } = args;
     let set = options.iter().map(|option| format!("policy:{}/{option}", target.target));
-    apply::run(&of_requests(set.collect(), reason, persist, journal, json))
+    let set: Vec<String> = set.collect();
+    // Each option was named: that is the consent.
+    let allow = set.iter().filter_map(|set| set.rsplit_once('=')).map(|(name, _)| name.to_owned()).collect();
+    apply::run(&of_requests(set, allow, reason, persist, journal, json))
 }
 
 fn spread(args: &SpreadArgs) -> Done {
@@ -68,6 +71,7 @@ fn spread(args: &SpreadArgs) -> Done {
 /// An apply of these settings.
 fn of_requests(
     set: Vec<String>,
+    allow: Vec<String>,
     reason: String,
     persist: bool,
     journal: JournalArgs,
@@ -80,7 +84,7 @@ fn of_requests(
             service: Vec::new(),
             restart: None,
             reason,
-            allow: Vec::new(),
+            allow,
             ignore_conflicts: Vec::new(),
         },
         confirm: None,
@@ -113,7 +117,14 @@ fn remove(args: &RemoveArgs) -> Done {
         (true, _) => Ok(()),
         (false, _) => {
             let set = left.iter().map(|option| format!("{}=none", option.setting)).collect();
-            apply::run(&of_requests(set, "policy remove".to_owned(), false, args.journal.clone(), false))
+            apply::run(&of_requests(
+                set,
+                Vec::new(),
+                "policy remove".to_owned(),
+                false,
+                args.journal.clone(),
+                false,
+            ))
         }
     }
 }

@@ -30,7 +30,7 @@ pub(super) struct Wanted {
 }
 
 /// The plan for the machine's current state.
-pub(super) fn plan(args: &ChangeArgs, machine: &dyn Machine) -> Result<Wanted, Failure> {
+pub(super) fn plan(args: &ChangeArgs, machine: &dyn Machine, consent: &Consent) -> Result<Wanted, Failure> {
     let mut requests = match &args.file {
         None => Vec::new(),
         Some(file) => {
@@ -50,7 +50,7 @@ pub(super) fn plan(args: &ChangeArgs, machine: &dyn Machine) -> Result<Wanted, F
         about.push(Request::all(object)?);
     }
     let services = Prepared::of(&about, args.restart.as_deref())?;
-    let mut plan = Plan::resolve(machine, requests, &consent(args))?;
+    let mut plan = Plan::resolve(machine, requests, consent)?;
     for prepared in &services {
         let changes = prepared.changes();
         let lost = |change: &&Change| match &change.setting {

@@ -78,6 +78,7 @@ impl Redactor {
             | Answer::Qdiscs(_)
             | Answer::Queues(_)
             | Answer::Napis(_)
+            | Answer::Neighbours(_)
             | Answer::QueueCounters(_)
             | Answer::XdpFeatures(_)
             | Answer::ReuseportGroups(_)

@@ -10,13 +10,13 @@ use udpath_host::process::SocketSetting;
 
 use crate::conflicts;
 use crate::process::Chosen;
-use crate::settings::{Access, Phase, Setting, Value, ValueKind};
+use crate::settings::{Access, Phase, Setting, Value, ValueKind, sysctl};
 use udpath_host::Source;
 
 /// What the caller has explicitly allowed.
 #[derive(Debug, Clone, Default)]
 pub struct Consent {
-    /// Settings that may be changed even though that lowers security.
+    /// Settings that may be changed even though that may lower security: what is not known to be harmless.
     pub insecure: BTreeSet<String>,
     /// Conflicts to ignore.
     pub ignore_conflicts: BTreeSet<String>,
@@ -93,16 +93,20 @@ impl Plan {
                 let why = format!("its root qdisc is {found}, whose settings undo could not restore");
                 return Err(Refusal::because("set", &setting, why).into());
             }
+            if let Some(why) = from.as_ref().and_then(|found| sysctl::mismatch(&setting, found, &to)) {
+                let (setting, value) = (setting.to_string(), to.to_string());
+                return Err(PlanError::Beyond { setting, value, why });
+            }
+            let is_allowed =
+                || [&setting.to_string(), &asked_for].iter().any(|name| consent.insecure.contains(*name));
             if let Some(why) = setting.lowers_security(from.as_ref(), &to)
-                && !consent.insecure.contains(&setting.to_string())
+                && !is_allowed()
             {
                 return Err(PlanError::Insecure { setting: setting.to_string(), value: to.to_string(), why });
             }
             let mut reason = request.reason;
             if let Some(lost) = lost(machine, &setting, from.as_ref()) {
-                let allowed =
-                    [&setting.to_string(), &asked_for].iter().any(|name| consent.insecure.contains(*name));
-                if !allowed {
+                if !is_allowed() {
                     return Err(PlanError::Destroys { setting: asked_for, value: to.to_string(), why: lost });
                 }
                 // The reasons in a plan's JSON already include it.

@@ -4,7 +4,7 @@ use udpath_host::Source;
 use udpath_host::interfaces::{ChannelCounts, Rings};
 
 use super::row::{
-    Access, Cost, Extra, Limit, OnReset, PartKind, Phase, Row, Scope, Shell, Target, ValueKind,
+    Access, Cost, Extra, Limit, OnReset, PartKind, Phase, Row, Scope, Security, Shell, Target, ValueKind,
 };
 use super::{Item, Setting, Value, driver};
 use crate::device::DeviceWriter;
@@ -14,7 +14,7 @@ use crate::machine::Refusal;
 pub static CHANNELS: Row = Row {
     name: "channels",
     part: PartKind::Named(&["combined", "rx", "tx", "other"]),
-    value: ValueKind::Number("channels"),
+    value: ValueKind::Number("channels", driver::MAX),
     access: Access::Driver { read: channels, write: set_channels },
     phase: Phase::Channels,
     cost: Cost::ResetsLink,
@@ -23,6 +23,7 @@ pub static CHANNELS: Row = Row {
     writers: driver::DEVICE_WRITERS,
     shell: Shell::Line(|setting, value| driver::ethtool("-L", setting, value)),
     page: "channels",
+    security: Security::Harmless,
     extra: Extra {
         limit: channels_limit,
         tuned: Some(("net", "channels")),
@@ -36,7 +37,7 @@ pub static CHANNELS: Row = Row {
 pub static RING: Row = Row {
     name: "ring",
     part: PartKind::Named(&["rx", "tx"]),
-    value: ValueKind::Number("descriptors"),
+    value: ValueKind::Number("descriptors", driver::MAX),
     access: Access::Driver { read: ring, write: set_ring },
     phase: Phase::Device,
     cost: Cost::ResetsLink,
@@ -45,6 +46,7 @@ pub static RING: Row = Row {
     writers: driver::DEVICE_WRITERS,
     shell: Shell::Line(|setting, value| driver::ethtool("-G", setting, value)),
     page: "ring",
+    security: Security::Harmless,
     extra: Extra {
         limit: ring_limit,
         tuned: Some(("net", "ring")),

@@ -3,7 +3,9 @@
 use udpath_host::Absence;
 use udpath_host::Source;
 
-use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Shell, Target, ValueKind};
+use super::row::{
+    Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Security, Shell, Target, ValueKind,
+};
 use super::{Value, driver};
 use crate::device::DeviceWriter;
 use crate::machine::Refusal;
@@ -41,7 +43,7 @@ const SWITCHES: &[&str] = &["adaptive-rx", "adaptive-tx", "cqe-mode-rx", "cqe-mo
 pub static NUMBER: Row = Row {
     name: "coalesce",
     part: PartKind::Named(NUMBERS),
-    value: ValueKind::Number("microseconds or frames"),
+    value: ValueKind::Number("microseconds or frames", driver::MAX),
     access: Access::Driver { read, write },
     phase: Phase::Device,
     cost: Cost::None,
@@ -50,6 +52,7 @@ pub static NUMBER: Row = Row {
     writers: driver::DEVICE_WRITERS,
     shell: Shell::Line(|setting, value| driver::ethtool("-C", setting, value)),
     page: "coalesce",
+    security: Security::Harmless,
     extra: Extra {
         tuned: Some(("net", "coalesce")),
         differs: driver::ROUNDS,
@@ -71,6 +74,7 @@ pub static SWITCH: Row = Row {
     writers: driver::DEVICE_WRITERS,
     shell: Shell::Line(|setting, value| driver::ethtool("-C", setting, value)),
     page: "coalesce",
+    security: Security::Harmless,
     extra: Extra {
         tuned: Some(("net", "coalesce")),
         differs: "the driver does not support it",

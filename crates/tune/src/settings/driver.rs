@@ -10,6 +10,8 @@ use crate::machine::Refusal;
 /// Programs that change channels, rings, moderation and offloads.
 pub(super) const DEVICE_WRITERS: &[&str] =
     &["tuned", "NetworkManager", "systemd-networkd", "a reload of the driver"];
+/// The largest number that a driver takes: 32 bits of netlink and of the ioctl.
+pub(super) const MAX: u64 = u32::MAX as u64;
 /// Why a number reads back as a different one.
 pub(super) const ROUNDS: &str = "the driver rounds it; request the rounded value";
 

@@ -3,8 +3,9 @@
 use udpath_host::Source;
 
 use super::row::{
-    Access, Cost, Extra, Limit, OnReset, PartKind, Phase, Row, Scope, Shell, Target, ValueKind,
+    Access, Cost, Extra, Limit, OnReset, PartKind, Phase, Row, Scope, Security, Shell, Target, ValueKind,
 };
+use super::sysctl::UNKNOWN;
 use super::{Setting, Value, driver};
 use crate::device::DeviceWriter;
 use crate::machine::Refusal;
@@ -17,6 +18,35 @@ const ALIASES: &[(&str, &str)] = &[
     ("ntuple", "rx-ntuple-filter"),
     ("rxhash", "rx-hashing"),
     ("sg", "tx-scatter-gather"),
+];
+
+/// Offloads that change what a packet costs, and nothing else: beginnings of their kernel names.
+const HARMLESS: &[&str] = &[
+    "highdma",
+    "rx-checksum",
+    "rx-gro",
+    "rx-hashing",
+    "rx-lro",
+    "rx-ntuple-filter",
+    "rx-udp-gro-forwarding",
+    "rx-udp_tunnel-port-offload",
+    "rx-vlan-hw-parse",
+    "rx-vlan-stag-hw-parse",
+    "tx-checksum-",
+    "tx-esp-segmentation",
+    "tx-fcoe-segmentation",
+    "tx-generic-segmentation",
+    "tx-gre-",
+    "tx-gso-",
+    "tx-ipxip",
+    "tx-nocache-copy",
+    "tx-scatter-gather",
+    "tx-sctp-segmentation",
+    "tx-tcp",
+    "tx-tunnel-remcsum-segmentation",
+    "tx-udp-segmentation",
+    "tx-udp_tnl-",
+    "tx-vlan-",
 ];
 
 /// One offload.
@@ -32,6 +62,7 @@ pub static FEATURE: Row = Row {
     writers: driver::DEVICE_WRITERS,
     shell: Shell::Line(|setting, value| driver::ethtool("-K", setting, value)),
     page: "feature",
+    security: Security::Judged(lowers_security),
     extra: Extra {
         limit,
         tuned: Some(("net", "features")),
@@ -42,6 +73,12 @@ pub static FEATURE: Row = Row {
 
 /// This family's rows.
 pub static ROWS: &[&Row] = &[&FEATURE];
+
+fn lowers_security(setting: &Setting, _: Option<&Value>, _: &Value) -> Option<&'static str> {
+    let name = setting.target().map_or("", |target| target.part);
+    let known = HARMLESS.iter().any(|known| name.starts_with(known));
+    (!known).then_some(UNKNOWN)
+}
 
 fn read(target: &Target<'_>, source: &dyn Source) -> Result<Value, Refusal> {
     let name = target.part;

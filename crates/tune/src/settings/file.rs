@@ -1,6 +1,6 @@
 //! Whole files that keep a change across a boot. Created only by [`crate::persist`], never requested by name.
 
-use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Shell, ValueKind};
+use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Security, Shell, ValueKind};
 use super::shell::quoted;
 use super::{Setting, Value};
 use crate::changed::printed;
@@ -21,6 +21,7 @@ pub(super) static FILE: Row = Row {
         _ => String::new(),
     }),
     page: "",
+    security: Security::AskedElsewhere,
     extra: Extra::NONE,
 };
 

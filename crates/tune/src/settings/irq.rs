@@ -1,6 +1,6 @@
 //! IRQs: which CPUs handle them, and which IRQs irqbalance leaves alone.
 
-use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Shell, ValueKind};
+use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Security, Shell, ValueKind};
 use super::shell::quoted;
 use super::{Form, Setting};
 
@@ -27,6 +27,7 @@ pub static OF_QUEUE: Row = Row {
         )
     }),
     page: "irq-affinity",
+    security: Security::Harmless,
     extra: Extra { tuned: Some(("irq", "affinity")), errno, ..Extra::NONE },
 };
 
@@ -49,6 +50,7 @@ pub static BY_NUMBER: Row = Row {
     writers: WRITERS,
     shell: Shell::Echo,
     page: "irq-affinity",
+    security: Security::Harmless,
     extra: Extra {
         tuned: Some(("irq", "affinity")),
         errno: |setting, operation, number| match number {
@@ -80,6 +82,7 @@ pub static IRQBALANCE_BAN: Row = Row {
         )
     }),
     page: "irqbalance-ban",
+    security: Security::Harmless,
     extra: Extra::NONE,
 };
 

@@ -5,13 +5,20 @@ use udpath_host::source::{Folder, number};
 use udpath_host::{Absence, Source};
 use udpath_netlink::netdev::NapiChange;
 
-use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Shell, Target, ValueKind};
+use super::row::{
+    Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Security, Shell, Target, ValueKind,
+};
 use super::shell::quoted;
 use super::{Form, Setting, Value};
 use crate::device::DeviceWriter;
 use crate::machine::Refusal;
 
 const WRITERS: &[&str] = &["udev", "a reload of the driver"];
+
+/// `napi_defer_hard_irqs_store` of net/core/net-sysfs.c refuses more than `S32_MAX`.
+const MAX_POLLS: u64 = i32::MAX as u64;
+/// The kernel's timers count nanoseconds in 63 bits (`ktime_t`).
+const MAX_TIME: u64 = i64::MAX as u64;
 
 /// NAPI polling in dedicated kernel threads.
 pub static THREADED: Row = Row {
@@ -26,6 +33,7 @@ pub static THREADED: Row = Row {
     writers: WRITERS,
     shell: Shell::Echo,
     page: "napi-threaded",
+    security: Security::Harmless,
     extra: Extra::NONE,
 };
 
@@ -33,7 +41,7 @@ pub static THREADED: Row = Row {
 pub static DEFER_HARD_IRQS: Row = Row {
     name: "napi/defer-hard-irqs",
     part: PartKind::Whole,
-    value: ValueKind::Number("polls"),
+    value: ValueKind::Number("polls", MAX_POLLS),
     access: Access::File(|setting| file(setting, "napi_defer_hard_irqs"), Form::Number),
     phase: Phase::Kernel,
     cost: Cost::None,
@@ -42,6 +50,7 @@ pub static DEFER_HARD_IRQS: Row = Row {
     writers: WRITERS,
     shell: Shell::Echo,
     page: "napi-defer",
+    security: Security::Harmless,
     extra: Extra::NONE,
 };
 
@@ -49,7 +58,7 @@ pub static DEFER_HARD_IRQS: Row = Row {
 pub static GRO_FLUSH_TIMEOUT: Row = Row {
     name: "napi/gro-flush-timeout",
     part: PartKind::Whole,
-    value: ValueKind::Number("nanoseconds"),
+    value: ValueKind::Number("nanoseconds", MAX_TIME),
     access: Access::File(|setting| file(setting, "gro_flush_timeout"), Form::Number),
     phase: Phase::Kernel,
     cost: Cost::None,
@@ -58,6 +67,7 @@ pub static GRO_FLUSH_TIMEOUT: Row = Row {
     writers: WRITERS,
     shell: Shell::Echo,
     page: "gro-flush-timeout",
+    security: Security::Harmless,
     extra: Extra::NONE,
 };
 
@@ -66,7 +76,7 @@ pub static GRO_FLUSH_TIMEOUT: Row = Row {
 pub static IRQ_SUSPEND_TIMEOUT: Row = Row {
     name: "napi/irq-suspend-timeout",
     part: PartKind::Whole,
-    value: ValueKind::Number("nanoseconds"),
+    value: ValueKind::Number("nanoseconds", MAX_TIME),
     access: Access::Driver { read: suspend_timeout, write: set_suspend_timeout },
     phase: Phase::Kernel,
     cost: Cost::None,
@@ -80,6 +90,7 @@ pub static IRQ_SUSPEND_TIMEOUT: Row = Row {
         )
     }),
     page: "irq-suspend-timeout",
+    security: Security::Harmless,
     extra: Extra::NONE,
 };
 

@@ -12,7 +12,7 @@ use udpath_bpf::{PolicyOption, PolicyTarget};
 use udpath_host::process::{Selection, SocketValue};
 use udpath_host::unit::WrongUnit;
 
-use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Shell, ValueKind};
+use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Security, Shell, ValueKind};
 use super::shell::quoted;
 use super::{Setting, Value, socket};
 use crate::bytes::bytes;
@@ -42,6 +42,7 @@ const fn option(option: PolicyOption) -> Row {
             format!("udpath apply --set {}", quoted(&format!("{setting}={value}")))
         }),
         page: "policy",
+        security: Security::Judged(lowers_security),
         extra: Extra::NONE,
     }
 }
@@ -63,6 +64,13 @@ pub(super) static SPREAD_ROW: Row = {
         ..row
     }
 };
+
+/// A mark chooses routes and rules of packet filters; the other options only cost time or memory.
+fn lowers_security(setting: &Setting, _: Option<&Value>, to: &Value) -> Option<&'static str> {
+    let marks = matches!(setting, Setting::Policy { option: PolicyOption::Mark, .. });
+    (marks && *to != Value::Unset)
+        .then_some("rules for packets with this mark apply to it: routes, packet filters")
+}
 
 /// The row of an option.
 pub(super) fn row(option: PolicyOption) -> &'static Row {

@@ -3,7 +3,9 @@
 use udpath_host::source::number;
 use udpath_host::{Absence, Source};
 
-use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Shell, Target, ValueKind};
+use super::row::{
+    Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Security, Shell, Target, ValueKind,
+};
 use super::shell::quoted;
 use super::{Form, Value};
 use crate::device::DeviceWriter;
@@ -12,12 +14,29 @@ use crate::machine::Refusal;
 /// The qdisc the kernel installs by default.
 const DEFAULT: &str = "default";
 
+/// Kinds that work without parameters, which a change of the kind cannot give.
+const KINDS: &[&str] = &[
+    DEFAULT,
+    "mq",
+    "fq",
+    "fq_codel",
+    "pfifo_fast",
+    "pfifo",
+    "bfifo",
+    "noqueue",
+    "codel",
+    "pie",
+    "fq_pie",
+    "cake",
+    "sfq",
+];
+
 /// The root qdisc. Only the kind is known, so a configured qdisc is not replaced: undo could not restore its
 /// parameters.
 pub static QDISC: Row = Row {
     name: "qdisc",
     part: PartKind::Whole,
-    value: ValueKind::Word,
+    value: ValueKind::OneOf(KINDS),
     access: Access::Driver { read, write },
     phase: Phase::Kernel,
     cost: Cost::DropsQueued,
@@ -32,6 +51,7 @@ pub static QDISC: Row = Row {
         }
     }),
     page: "qdisc",
+    security: Security::Harmless,
     extra: Extra { restorable, ..Extra::NONE },
 };
 
@@ -39,7 +59,7 @@ pub static QDISC: Row = Row {
 pub static TX_QUEUE_LEN: Row = Row {
     name: "tx-queue-len",
     part: PartKind::Whole,
-    value: ValueKind::Number("packets"),
+    value: ValueKind::Number("packets", u32::MAX as u64),
     access: Access::File(
         |setting| format!("/sys/class/net/{}/tx_queue_len", setting.interface().unwrap_or_default()),
         Form::Number,
@@ -51,6 +71,7 @@ pub static TX_QUEUE_LEN: Row = Row {
     writers: &["udev", "NetworkManager", "systemd-networkd"],
     shell: Shell::Echo,
     page: "tx-queue-len",
+    security: Security::Harmless,
     extra: Extra::NONE,
 };
 

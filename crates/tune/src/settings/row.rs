@@ -38,6 +38,8 @@ pub struct Row {
     pub shell: Shell,
     /// Its page in `docs/settings`, without `.md`.
     pub page: &'static str,
+    /// Whether a change of it needs consent.
+    pub security: Security,
     /// Fields that only a few kinds need.
     pub extra: Extra,
 }
@@ -79,12 +81,12 @@ pub enum ValueKind {
     SomeCpus,
     /// A list of receive queues of the interface, or none.
     Queues,
-    /// A whole number, of this unit.
-    Number(&'static str),
+    /// A whole number of this unit, up to this one.
+    Number(&'static str, u64),
     /// On or off.
     Switch,
-    /// One word.
-    Word,
+    /// One of these words.
+    OneOf(&'static [&'static str]),
     /// Hash fields, as ethtool's letters.
     HashFields,
     /// Text of one line, words separated by one space.
@@ -248,7 +250,19 @@ pub enum Keeps {
     Even,
 }
 
-/// Why changing from one value to another lowers security.
+/// Whether a change needs consent, by name: everything does that is not known to be harmless, so that a plan from somebody
+/// else changes nothing by surprise. Each row says it.
+#[derive(Debug, Clone, Copy)]
+pub enum Security {
+    /// Whatever the value, it can only make traffic slower.
+    Harmless,
+    /// It depends on the setting and on the value.
+    Judged(Lowers),
+    /// Never requested by name; what creates it asks for its own consent.
+    AskedElsewhere,
+}
+
+/// Why changing from one value to another may lower security; [`None`]: it is known to be harmless.
 type Lowers = fn(&Setting, Option<&Value>, &Value) -> Option<&'static str>;
 /// Why the device cannot do it, given everything the plan sets.
 type Limits = fn(&Target<'_>, &dyn Source, &Value, &[(Setting, Value)]) -> Result<(), Limit>;
@@ -256,8 +270,6 @@ type Limits = fn(&Target<'_>, &dyn Source, &Value, &[(Setting, Value)]) -> Resul
 /// Fields that only a few kinds of setting need.
 #[derive(Debug, Clone, Copy)]
 pub struct Extra {
-    /// Why a change lowers security; such a change must be allowed by name.
-    pub lowers_security: Lowers,
     /// What a value gives up, for the plan.
     pub gives_up: fn(&Value) -> Option<&'static str>,
     /// The limits that the device reports.
@@ -281,7 +293,6 @@ pub struct Extra {
 impl Extra {
     /// No extras.
     pub const NONE: Self = Self {
-        lowers_security: |_, _, _| None,
         gives_up: |_| None,
         limit: |_, _, _, _| Ok(()),
         restorable: |_| true,
@@ -322,7 +333,10 @@ impl Setting {
     /// Why changing from `from` to `to` lowers security; such a change must be allowed by name.
     #[must_use]
     pub fn lowers_security(&self, from: Option<&Value>, to: &Value) -> Option<&'static str> {
-        (self.row().extra.lowers_security)(self, from, to)
+        match self.row().security {
+            Security::Harmless | Security::AskedElsewhere => None,
+            Security::Judged(lowers) => lowers(self, from, to),
+        }
     }
 
     /// What the value gives up.

@@ -5,7 +5,7 @@ use udpath_host::source::Folder;
 use udpath_host::{Absence, Source};
 
 use super::row::{
-    Access, Cost, Extra, Limit, OnReset, PartKind, Phase, Row, Scope, Shell, Target, ValueKind,
+    Access, Cost, Extra, Limit, OnReset, PartKind, Phase, Row, Scope, Security, Shell, Target, ValueKind,
 };
 use super::shell::quoted;
 use super::{Setting, Table, Value, channels};
@@ -27,14 +27,15 @@ pub static KEY: Row = Row {
     writers: WRITERS,
     shell: Shell::Line(|setting, value| format!("ethtool -X {} hkey {value}", interface(setting))),
     page: "rss-key",
-    extra: Extra::NONE,
+    security: Security::Harmless,
+    extra: Extra { limit: key_limit, ..Extra::NONE },
 };
 
 /// The hash function: `toeplitz`, `xor` or `crc32`.
 pub static FUNCTION: Row = Row {
     name: "rss/function",
     part: PartKind::Whole,
-    value: ValueKind::Word,
+    value: ValueKind::OneOf(&["toeplitz", "xor", "crc32"]),
     access: Access::Driver { read: function, write: set_function },
     phase: Phase::Rss,
     cost: Cost::MovesFlows,
@@ -43,6 +44,7 @@ pub static FUNCTION: Row = Row {
     writers: WRITERS,
     shell: Shell::Line(|setting, value| format!("ethtool -X {} hfunc {value}", interface(setting))),
     page: "rss-function",
+    security: Security::Harmless,
     extra: Extra::NONE,
 };
 
@@ -62,6 +64,7 @@ pub static HASH: Row = Row {
         format!("ethtool -N {} rx-flow-hash {flow} {value}", interface(setting))
     }),
     page: "hash",
+    security: Security::Harmless,
     extra: Extra::NONE,
 };
 
@@ -87,6 +90,7 @@ pub static TABLE: Row = Row {
         }
     }),
     page: "rss-table",
+    security: Security::Harmless,
     extra: Extra { limit: table_limit, ..Extra::NONE },
 };
 
@@ -160,6 +164,23 @@ fn set_table(target: &Target<'_>, writer: &mut DeviceWriter, value: &Value) -> R
     target.done(writer.set_rss(target.interface, &change))
 }
 
+fn key_limit(
+    target: &Target<'_>,
+    source: &dyn Source,
+    value: &Value,
+    _: &[(Setting, Value)],
+) -> Result<(), Limit> {
+    let now = main_context(target, source).map(|context| context.key.len()).unwrap_or(0);
+    match value {
+        Value::Key(key) if now > 0 && key.len() != now => Err(Limit::Beyond(format!(
+            "the key of {} has {now} bytes, and {} were given",
+            target.interface,
+            key.len()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 fn table_limit(
     target: &Target<'_>,
     source: &dyn Source,
@@ -167,6 +188,12 @@ fn table_limit(
     wanted: &[(Setting, Value)],
 ) -> Result<(), Limit> {
     let Value::Table(table) = value else { return Ok(()) };
+    let size = main_context(target, source).map(|context| context.table.len()).unwrap_or(0);
+    if size > 0
+        && let Err(why) = table.entries(size)
+    {
+        return Err(Limit::Beyond(format!("the table of {} cannot be so: {why}", target.interface)));
+    }
     let queues = channels::queues_after(source, target.interface, "rx", wanted);
     match (table.last_queue(), queues) {
         (Some(last), Some(queues)) if last >= queues => Err(Limit::Beyond(format!(

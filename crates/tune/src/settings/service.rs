@@ -1,6 +1,6 @@
 //! The configuration of a server, and the restart that makes it effective. Created only by [`crate::services`].
 
-use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Shell, ValueKind};
+use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Security, Shell, ValueKind};
 use super::{Setting, Value, file};
 
 /// A file of a server's configuration.
@@ -19,6 +19,7 @@ pub(super) static CONFIG: Row = Row {
         _ => String::new(),
     }),
     page: "",
+    security: Security::AskedElsewhere,
     extra: Extra::NONE,
 };
 
@@ -38,5 +39,6 @@ pub(super) static RESTART: Row = Row {
         _ => String::new(),
     }),
     page: "",
+    security: Security::AskedElsewhere,
     extra: Extra { assumed: Some(|| Value::Words("the old configuration".to_owned())), ..Extra::NONE },
 };

@@ -6,7 +6,9 @@
 use udpath_host::process::{MAX_BUFFER, Selection, SocketSetting, SocketValue};
 
 use super::Value;
-use super::row::{Access, Cost, Extra, Keeps, OnReset, PartKind, Phase, Row, Scope, Shell, ValueKind};
+use super::row::{
+    Access, Cost, Extra, Keeps, OnReset, PartKind, Phase, Row, Scope, Security, Shell, ValueKind,
+};
 use super::shell::quoted;
 
 const fn option(setting: SocketSetting, page: &'static str) -> Row {
@@ -25,6 +27,7 @@ const fn option(setting: SocketSetting, page: &'static str) -> Row {
             format!("udpath apply --set {}", quoted(&format!("{setting}={value}")))
         }),
         page,
+        security: Security::Harmless,
         extra: Extra { lasts: Some(setting.lasts()), ..Extra::NONE },
     }
 }

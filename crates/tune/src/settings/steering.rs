@@ -1,9 +1,14 @@
 //! RPS, RFS and XPS: the CPU and the transmit queue that the kernel selects; per-queue files in sysfs.
 
-use super::row::{Access, Cost, Extra, Keeps, OnReset, PartKind, Phase, Row, Scope, Shell, ValueKind};
+use super::row::{
+    Access, Cost, Extra, Keeps, OnReset, PartKind, Phase, Row, Scope, Security, Shell, ValueKind,
+};
 use super::{Form, Setting};
 
 const WRITERS: &[&str] = &["udev", "cloud agents", "a reload of the driver", "a change of channels"];
+
+/// Entries of a flow table: more than the global table can have (`rps_sock_flow_sysctl` of net/core/sysctl_net_core.c).
+const MAX_FLOWS: u64 = 1 << 29;
 
 /// CPUs to which a receive queue's packets are steered.
 pub static RPS: Row = Row {
@@ -18,6 +23,7 @@ pub static RPS: Row = Row {
     writers: WRITERS,
     shell: Shell::Echo,
     page: "rps",
+    security: Security::Harmless,
     extra: Extra {
         differs: "the kernel skips isolated CPUs",
         errno: |_, operation, errno| match errno {
@@ -34,7 +40,7 @@ pub static RPS: Row = Row {
 pub static RFS: Row = Row {
     name: "rfs",
     part: PartKind::RxQueue,
-    value: ValueKind::Number("entries"),
+    value: ValueKind::Number("entries", MAX_FLOWS),
     access: Access::File(|setting| queue_file(setting, "rps_flow_cnt"), Form::Number),
     phase: Phase::Steering,
     cost: Cost::MovesFlows,
@@ -43,6 +49,7 @@ pub static RFS: Row = Row {
     writers: WRITERS,
     shell: Shell::Echo,
     page: "rfs",
+    security: Security::Harmless,
     extra: Extra { keeps: Keeps::PowerOfTwo, errno: |_, _, errno| no_such_rx_queue(errno), ..Extra::NONE },
 };
 
@@ -59,6 +66,7 @@ pub static XPS: Row = Row {
     writers: WRITERS,
     shell: Shell::Echo,
     page: "xps",
+    security: Security::Harmless,
     extra: Extra { errno: |_, _, errno| no_such_tx_queue(errno), ..Extra::NONE },
 };
 
@@ -75,6 +83,7 @@ pub static XPS_RXQS: Row = Row {
     writers: WRITERS,
     shell: Shell::Echo,
     page: "xps-rxqs",
+    security: Security::Harmless,
     extra: Extra { errno: |_, _, errno| no_such_tx_queue(errno), ..Extra::NONE },
 };
 

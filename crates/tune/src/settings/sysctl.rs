@@ -1,10 +1,17 @@
 //! Sysctls: files of /proc/sys, by their path below it.
 
-use super::row::{Access, Cost, Extra, Keeps, OnReset, PartKind, Phase, Row, Scope, Shell, ValueKind};
+mod known;
+
+use super::row::{
+    Access, Cost, Extra, Keeps, OnReset, PartKind, Phase, Row, Scope, Security, Shell, ValueKind,
+};
 use super::{Form, Setting, Value};
 
 /// Sysctls below net/ipv4 that are machine-wide, not per namespace.
 const MACHINE_WIDE: [&str; 3] = ["net/ipv4/udp_mem", "net/ipv4/tcp_mem", "net/ipv4/inet_peer_threshold"];
+
+/// Why a change needs consent that no rule knows.
+pub(super) const UNKNOWN: &str = "it is not among the settings that are known to be harmless";
 
 const WORDS: Row = Row {
     name: "sysctl",
@@ -18,7 +25,8 @@ const WORDS: Row = Row {
     writers: &["tuned", "systemd-sysctl", "bpftune"],
     shell: Shell::Echo,
     page: "sysctl",
-    extra: Extra { lowers_security, tuned: Some(("sysctl", "*")), errno, ..Extra::NONE },
+    security: Security::Judged(lowers_security),
+    extra: Extra { tuned: Some(("sysctl", "*")), errno, ..Extra::NONE },
 };
 
 /// A machine-wide sysctl.
@@ -61,34 +69,73 @@ fn errno(setting: &Setting, _: &str, errno: i32) -> Option<&'static str> {
 
 fn lowers_security(setting: &Setting, from: Option<&Value>, to: &Value) -> Option<&'static str> {
     let Setting::Sysctl(path) = setting else { return None };
+    if known::known(path).is_some() {
+        return None;
+    }
+    judged(path, from, to)
+}
+
+/// Of a sysctl that is not known to be harmless: one of these protections may be raised without consent.
+fn judged(path: &str, from: Option<&Value>, to: &Value) -> Option<&'static str> {
     let number = |value: Option<&Value>| match value {
         Some(Value::Words(text)) => text.parse::<i64>().ok(),
         _ => None,
     };
-    let (from, to) = (number(from), number(Some(to))?);
-    let lower = from.is_none_or(|from| to < from);
-    let higher = from.is_none_or(|from| to > from);
+    let (Some(from), Some(to)) = (number(from), number(Some(to))) else { return Some(UNKNOWN) };
+    let (lower, higher) = (to < from, to > from);
     let last = path.rsplit('/').next().unwrap_or(path);
-    match (path.as_str(), last) {
-        (path, "rp_filter") if path.starts_with("net/ipv4/conf/") && to == 0 && from != Some(0) => {
-            Some("packets with forged source addresses are accepted")
+    let of_interface = path.starts_with("net/ipv4/conf/") || path.starts_with("net/ipv6/conf/");
+    let (weaker, why) = match (path, last) {
+        (_, "rp_filter") if of_interface => {
+            (to == 0 && from != 0, "packets with forged source addresses are accepted")
         }
-        (path, "accept_local") if path.starts_with("net/ipv4/conf/") && higher => {
-            Some("packets that claim to come from this machine itself are accepted")
+        (_, "accept_local") if of_interface => {
+            (higher, "packets that claim to come from this machine itself are accepted")
         }
-        (_, "accept_source_route" | "accept_redirects") if higher => {
-            Some("senders can choose the route of packets")
+        (_, "accept_source_route" | "accept_redirects") if of_interface => {
+            (higher, "senders can choose the route of packets")
         }
-        (_, "route_localnet") if higher => Some("addresses of 127.0.0.0/8 become reachable from outside"),
-        ("net/ipv4/tcp_syncookies", _) if lower => Some("SYN floods are no longer held off"),
+        (_, "route_localnet") if of_interface => {
+            (higher, "addresses of 127.0.0.0/8 become reachable from outside")
+        }
+        ("net/ipv4/icmp_echo_ignore_broadcasts", _) => {
+            (lower, "this machine answers requests to broadcast addresses, and so amplifies attacks")
+        }
+        ("net/ipv4/tcp_syncookies", _) => (lower, "SYN floods are no longer held off"),
         ("net/core/bpf_jit_harden" | "kernel/unprivileged_bpf_disabled" | "kernel/kptr_restrict", _)
-        | ("kernel/perf_event_paranoid" | "kernel/yama/ptrace_scope" | "kernel/randomize_va_space", _)
-            if lower =>
-        {
-            Some("a protection against local attacks is weakened")
+        | ("kernel/perf_event_paranoid" | "kernel/yama/ptrace_scope" | "kernel/randomize_va_space", _) => {
+            (lower, "a protection against local attacks is weakened")
         }
-        _ => None,
-    }
+        // Either way: 0 cuts off what is routed through this machine.
+        (_, "ip_forward" | "forwarding") => {
+            (lower || higher, "it decides whether this machine forwards packets")
+        }
+        _ => (true, UNKNOWN),
+    };
+    weaker.then_some(why)
+}
+
+/// The text as it is written.
+///
+/// # Errors
+/// This sysctl does not accept it; what it accepts.
+pub(super) fn fitting(path: &str, text: &str) -> Result<String, String> {
+    known::known(path).map_or_else(|| Ok(text.to_owned()), |accepts| accepts.fitting(text))
+}
+
+/// Why a sysctl that now has numbers cannot have this text: the kernel would refuse it half way through an apply.
+pub(crate) fn mismatch(setting: &Setting, from: &Value, to: &Value) -> Option<String> {
+    let (Setting::Sysctl(_), Value::Words(from), Value::Words(to)) = (setting, from, to) else { return None };
+    let is_number = |word: &str| {
+        let digits = word.strip_prefix('-').unwrap_or(word);
+        match digits.strip_prefix("0x") {
+            Some(hex) => u64::from_str_radix(hex, 16).is_ok(),
+            None => digits.parse::<u64>().is_ok(),
+        }
+    };
+    let is_list = |text: &str| text.split([' ', ',', '-']).all(|word| word.is_empty() || is_number(word));
+    let numbers = !from.is_empty() && from.split(' ').all(is_number);
+    (numbers && !is_list(to)).then(|| format!("it is a number, now {from}"))
 }
 
 #[cfg(test)]
@@ -107,5 +154,45 @@ mod tests {
         assert!(lowers("sysctl:net/ipv4/conf/eth0.1/accept_local", "0", "1"));
         assert!(lowers("sysctl:kernel.kptr_restrict", "2", "1"));
         assert!(!lowers("sysctl:net.core.rmem_max", "1", "0"));
+    }
+
+    #[test]
+    fn what_is_not_known_to_be_harmless_needs_consent() {
+        let why = |name: &str, from: &str, to: &str| {
+            let [from, to] = [from, to].map(|text| Value::Words(text.into()));
+            name.parse::<Setting>().unwrap().lowers_security(Some(&from), &to)
+        };
+        for (name, from, to) in [
+            ("sysctl:kernel.core_pattern", "core", "|/tmp/x"),
+            ("sysctl:kernel.modprobe", "/sbin/modprobe", "/tmp/x"),
+            ("sysctl:net.ipv4.ip_forward", "0", "1"),
+            ("sysctl:net.ipv4.conf.all.forwarding", "0", "1"),
+            ("sysctl:net.ipv4.icmp_echo_ignore_broadcasts", "1", "0"),
+            ("sysctl:kernel.sysrq", "0", "1"),
+            ("sysctl:fs.suid_dumpable", "0", "2"),
+            ("sysctl:vm.overcommit_memory", "0", "1"),
+            ("sysctl:some.new_one", "1", "2"),
+            ("sysctl:net.core.rmem_max_of_another", "1", "2"),
+        ] {
+            assert!(why(name, from, to).is_some(), "{name}");
+        }
+        for (name, from, to) in [
+            ("sysctl:net.ipv4.icmp_echo_ignore_broadcasts", "0", "1"),
+            ("sysctl:net.ipv4.udp_mem", "1 2 3", "2 4 6"),
+            ("sysctl:net.ipv4.neigh.default.gc_thresh3", "1024", "4096"),
+        ] {
+            assert_eq!(why(name, from, to), None, "{name}");
+        }
+        for (from, to, wrong) in [
+            ("212992", "8M", true),
+            ("-1", "0x10", false),
+            ("8080", "8080,9148-9150", false),
+            ("1 2 3", "4 5 6", false),
+            ("core", "|/tmp/x", false),
+        ] {
+            let [from, to] = [from, to].map(|text| Value::Words(text.into()));
+            let setting = "sysctl:kernel.x".parse().unwrap();
+            assert_eq!(mismatch(&setting, &from, &to).is_some(), wrong, "{from} {to}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use udpath_host::process::Thread;
 
 use super::Setting;
-use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Shell, ValueKind};
+use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Security, Shell, ValueKind};
 
 /// CPUs of a thread, by pid and tid.
 pub(super) static AFFINITY: Row = Row {
@@ -21,6 +21,7 @@ pub(super) static AFFINITY: Row = Row {
         _ => String::new(),
     }),
     page: "thread-affinity",
+    security: Security::Harmless,
     extra: Extra {
         errno: |_, operation, errno| match errno {
             libc::ESRCH => Some("no such thread"),

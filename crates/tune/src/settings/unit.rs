@@ -1,6 +1,6 @@
 //! Units that run in several instances: `unit:ntp.service/instances=2`.
 
-use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Shell, ValueKind};
+use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Security, Shell, ValueKind};
 use super::shell::quoted;
 use super::value::NONE;
 use super::{Setting, Value};
@@ -30,6 +30,7 @@ pub(super) static ROW: Row = Row {
         format!("udpath apply --set {}", quoted(&format!("{setting}={value}")))
     }),
     page: "unit-instances",
+    security: Security::Harmless,
     extra: Extra::NONE,
 };
 

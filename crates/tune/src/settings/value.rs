@@ -98,11 +98,20 @@ pub enum WrongValue {
 }
 
 impl Setting {
-    /// Parses a value of this setting.
+    /// Parses a requested value: one that can be written.
     ///
     /// # Errors
-    /// The text is invalid; the error says what is valid.
+    /// The text is invalid, or the value is beyond its range; the error says what is valid.
     pub fn value(&self, text: &str) -> Result<Value, WrongValue> {
+        self.fitting(self.parsed(text)?).map_err(|wanted| WrongValue::Text {
+            setting: self.to_string(),
+            text: text.to_owned(),
+            wanted,
+        })
+    }
+
+    /// Parses a value by its form alone: what the kernel has shown may be a value that nobody would request.
+    fn parsed(&self, text: &str) -> Result<Value, WrongValue> {
         let wrong =
             |wanted: String| WrongValue::Text { setting: self.to_string(), text: text.to_owned(), wanted };
         let text_of = text.trim();
@@ -112,7 +121,7 @@ impl Setting {
                 let cpus = CpuSet::from_list(list);
                 cpus.map(Value::Cpus).map_err(|cause| WrongValue::Cpus { setting: self.to_string(), cause })
             }
-            ValueKind::Number(unit) => {
+            ValueKind::Number(unit, _) => {
                 number(text_of).map(Value::Number).ok_or_else(|| wrong(format!("a whole number ({unit})")))
             }
             ValueKind::Switch => match text_of {
@@ -123,10 +132,10 @@ impl Setting {
             ValueKind::HashFields => fields(text_of).map(Value::Words).ok_or_else(|| {
                 wrong("letters of ethtool's m, v, t, s, d, f, n, r, such as sd or sdfn".to_owned())
             }),
-            ValueKind::Word if text_of.is_empty() || !text_of.bytes().all(is_name) => {
+            ValueKind::OneOf(_) if text_of.is_empty() || !text_of.bytes().all(is_name) => {
                 Err(wrong("one word, such as mq or toeplitz".to_owned()))
             }
-            ValueKind::Word => Ok(Value::Words(text_of.to_owned())),
+            ValueKind::OneOf(_) => Ok(Value::Words(text_of.to_owned())),
             ValueKind::Text => {
                 let words = text_of.split_whitespace().collect::<Vec<_>>().join(" ");
                 if words.is_empty() || words.contains(char::is_control) {
@@ -191,7 +200,7 @@ impl Setting {
         match (self, text) {
             (_, Some(UNKNOWN)) if self.assumed().is_some() => Ok(Value::Unknown),
             (Self::File(_) | Self::Config(_), text) => Ok(Value::File(text.map(str::to_owned))),
-            (_, text) => self.value(text.unwrap_or_default()),
+            (_, text) => self.parsed(text.unwrap_or_default()),
         }
     }
 }

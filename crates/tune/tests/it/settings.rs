@@ -105,10 +105,10 @@ fn a_rejected_write_is_rolled_back_and_named() {
     udpath_lab::needs_root!();
     let (lab, folder) = (lab::lab("refused", 2), tempfile::tempdir().unwrap());
     let before = lab::look(&lab);
-    // The plan passes every check; the kernel does not have the qdisc.
-    let error = applied(&lab, folder.path(), &["eth0:rps/rx-0=0", "eth0:qdisc=no-such-kind"]).unwrap_err();
+    // The plan passes every check; without GRO a veth has no NAPI that could be threaded.
+    let error = applied(&lab, folder.path(), &["eth0:rps/rx-0=0", "eth0:napi/threaded=on"]).unwrap_err();
     assert!(matches!(&error, ApplyError::Reverted { changes: 1, .. }), "{error}");
-    assert!(error.to_string().contains("eth0:qdisc"), "{error}");
+    assert!(error.to_string().contains("eth0:napi/threaded"), "{error}");
     assert_eq!(lab::look(&lab), before);
 }
 

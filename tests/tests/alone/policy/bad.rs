@@ -29,8 +29,8 @@ fn what_no_policy_can_do_is_refused_with_what_can() {
             "cannot be both",
         ),
         (vec![scene.request("receive-buffer=8M"), limit.into()], 2, "too low for it; it needs 4194304"),
-        (vec![format!("policy:{}/mark=1", "/x".repeat(17))], 3, "at most 16 levels"),
-        (vec![format!("policy:/{}/mark=1", "x".repeat(256))], 3, "at most 255 bytes"),
+        (vec![format!("policy:{}/priority=1", "/x".repeat(17))], 3, "at most 16 levels"),
+        (vec![format!("policy:/{}/priority=1", "x".repeat(256))], 3, "at most 255 bytes"),
     ] {
         let sets = requests.iter().flat_map(|request| ["--set", request]);
         let arguments: Vec<&str> = ["apply"].into_iter().chain(sets).collect();
@@ -51,7 +51,7 @@ fn without_root_nothing_is_set() {
     fs::create_dir(&state).unwrap();
     Command::new("chown").arg("65534").arg(&state).status().unwrap();
     let (unit, state) = (scene.cgroup.name("srv.service"), state.display().to_string());
-    let (one, two) = (scene.request("mark=1"), scene.request("mark=2"));
+    let (one, two) = (scene.request("priority=1"), scene.request("priority=2"));
     let refused = |arguments: &[&str]| {
         let said = Run::unprivileged(&copy, arguments).finish();
         assert_eq!(said.code(), Some(3), "{arguments:?}: {}{}", said.out, said.err);
@@ -60,7 +60,7 @@ fn without_root_nothing_is_set() {
     };
     let said = Run::unprivileged(&copy, &["plan", "--set", &one]).finish();
     assert_eq!(said.code(), Some(0), "there is no policy, which anybody can see: {}", said.err);
-    refused(&["policy", "set", &unit, "mark=1", "--state", &state]);
+    refused(&["policy", "set", &unit, "priority=1", "--state", &state]);
     assert!(!Path::new(PINNED).exists());
 
     scene.run(&["apply", "--set", &one]).fine();
@@ -68,7 +68,7 @@ fn without_root_nothing_is_set() {
     refused(&["policy", "list"]);
     refused(&["policy", "show", &unit]);
     refused(&["policy", "remove", &unit, "--state", &state]);
-    assert!(scene.run(&["policy", "list"]).fine().out.contains("mark  1"));
+    assert!(scene.run(&["policy", "list"]).fine().out.contains("priority  1"));
     scene.run(&["undo"]).fine();
 }
 
@@ -78,14 +78,14 @@ fn a_machine_without_cgroup_v2_or_a_bpf_file_system_says_so() {
     udpath_lab::needs_root!();
     let scene = Scene::new();
     let (root, unit) = (udpath_rig::Cgroup::root(), scene.cgroup.name("srv.service"));
-    let (state, request) = (scene.state.path().display().to_string(), scene.request("mark=1"));
+    let (state, request) = (scene.state.path().display().to_string(), scene.request("priority=1"));
     for (without, says) in [
         (root.to_str().unwrap(), "no cgroup v2 mounted, only version 1"),
         ("/sys/fs/bpf", "mount it with mount -t bpf bpf /sys/fs/bpf"),
     ] {
         for arguments in [
             &["apply", "--set", &request, "--state", &state][..],
-            &["policy", "set", &unit, "mark=1", "--state", &state],
+            &["policy", "set", &unit, "priority=1", "--state", &state],
             &["policy", "list"],
             &["policy", "show", &unit],
             &["policy", "remove", &unit, "--state", &state],
