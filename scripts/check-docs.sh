@@ -5,7 +5,7 @@
 #   transcripts  a block that shows a shell prompt has a marker for scripts/transcripts.sh
 #   figures      the blocks of scripts/figures.sh are those of the newest results of make bench
 #   experiments  the pages that `make experiment-docs` writes name the digest of the committed result
-#   tests        a test that a page names as `path/file.rs::name` exists
+#   tests        a test that a page names as `path/file.rs::name` exists; each promise of a section "Promises" names one
 #   words        no word that hides who does what (see CONTRIBUTING.md, English)
 #
 #     scripts/check-docs.sh          this tree; first proves on small broken trees that each check can fail
@@ -92,6 +92,21 @@ tests() {
     done < <(grep -noE '`[a-z0-9_/]+\.rs::[a-z0-9_]+`' "$1" || true)
 }
 
+# Every row of the table below a heading "Promises" names a test; pages that promise have that section.
+promises() {
+    case $1 in
+        SECURITY.md | docs/production-safety.md)
+            grep -qx '## Promises' "$1" || complain "$1: there is no section Promises" ;;
+    esac
+    awk -v page="$1" '
+        /^## / { inside = $0 == "## Promises"; rows = 0 }
+        inside && /^\|/ && ++rows > 2 && !/`[a-z0-9_\/]+\.rs::[a-z0-9_]+`/ {
+            printf "check-docs: %s:%d: this promise names no test\n", page, FNR
+            bad = 1
+        }
+        END { exit bad }' "$1" >&2 || status=1
+}
+
 # The contents of these pages are compared by a test of the crate report, which needs a build.
 experiments() {
     local page digest result=benches/results/experiments.json
@@ -127,6 +142,7 @@ check() {
         links "$page"
         transcripts "$page"
         tests "$page"
+        promises "$page"
         # The changelog of released versions is history; fixtures are third-party text.
         case $page in CHANGELOG.md | */tests/*) ;; *) words "$page" ;; esac
     done
@@ -145,10 +161,11 @@ prove() {
     printf '  "%s": "%s",\n' started 2026-01-01T00:00:00Z machine m kernel k commit c steal_percent 0 > "$work/benches/results/m.json"
     printf '    {"claim":"x","id":"a.b","measured":"1","required":"< 2","verdict":"held","commit":"c","started":"2026-01-01T00:00:00Z","steal_percent":0.0}\n' >> "$work/benches/results/m.json"
     sound() {
+        rm -f "$work/SECURITY.md" "$work/docs/production-safety.md" "$work/docs/unlisted.md"
         printf '# Good page\n[here](docs/page.md#a-heading)\n<!-- figures a.b -->\n<!-- end figures -->\n' > "$work/README.md"
         ROOT=$work "$figures" 2>/dev/null
         printf 'fn good() {}\n' > "$work/test.rs"
-        printf '# Page\n## A heading\n`test.rs::good` shows it.\n<!-- transcript host: true -->\n```\n$ true\n```\n' > "$work/docs/page.md"
+        printf '# Page\n## A heading\n`test.rs::good` shows it.\n## Promises\n| promise | test |\n|---|---|\n| kept | `test.rs::good` |\n## More\n| a | b |\n|---|---|\n| c | d |\n<!-- transcript host: true -->\n```\n$ true\n```\n' > "$work/docs/page.md"
         printf -- '- [page](page.md)\n- [run](experiments.md)\n' > "$work/docs/SUMMARY.md"
         printf '{"schema":"udpath.experiment/1"}\n' > "$work/benches/results/experiments.json"
         printf '<!-- sha256 %s: do not edit -->\n# Run\n' "$(printf '{"schema":"udpath.experiment/1"}' | sha256sum | cut -d ' ' -f 1)" \
@@ -176,6 +193,9 @@ docs/page.md|```\n$ unmarked\n```\n
 docs/page.md|<!-- transcript host: true -->\nno block\n
 docs/page.md|`test.rs::gone` is missing\n
 docs/page.md|`gone.rs::good` is missing\n
+docs/page.md|## Promises\n| promise | test |\n|---|---|\n| kept | by nature |\n
+docs/production-safety.md|# Safe\n[page](page.md)\n
+SECURITY.md|# Secure\n
 docs/page.md|The user is told.\n
 docs/SUMMARY.md|- [again](page.md)\n
 docs/unlisted.md|# Unlisted\n

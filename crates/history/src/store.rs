@@ -354,13 +354,13 @@ fn real(path: &Path) -> Result<Option<PathBuf>, StoreError> {
     }
 }
 
-fn packed(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+fn packed(bytes: &[u8]) -> io::Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(bytes)?;
     encoder.finish()
 }
 
-fn unpacked(bytes: &[u8]) -> std::io::Result<String> {
+fn unpacked(bytes: &[u8]) -> io::Result<String> {
     let mut text = String::new();
     GzDecoder::new(bytes).take(MAX_RESULT).read_to_string(&mut text)?;
     Ok(text)
