@@ -203,7 +203,16 @@ pub(crate) type Done = Result<(), Failure>;
 
 /// The exit code of a verb's result; prints the error.
 pub(crate) fn code(done: Done) -> ExitCode {
-    let (code, what) = match done {
+    let (code, what) = outcome(done);
+    if let Some(what) = what {
+        stderrln!("udpath: {what}");
+    }
+    ExitCode::from(code)
+}
+
+/// The exit code, and what is wrong.
+fn outcome(done: Done) -> (u8, Option<String>) {
+    match done {
         Ok(()) => (0, None),
         Err(Failure::Findings(what)) => (1, Some(what)),
         Err(Failure::Found) => (1, None),
@@ -212,11 +221,7 @@ pub(crate) fn code(done: Done) -> ExitCode {
         // A closed reader (head, less) is not an error.
         Err(Failure::Cannot(error)) if is_broken_pipe(&error) => (0, None),
         Err(Failure::Cannot(error)) => (3, Some(format!("{error:#}"))),
-    };
-    if let Some(what) = what {
-        stderrln!("udpath: {what}");
     }
-    ExitCode::from(code)
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
@@ -254,7 +259,40 @@ fn sentence(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+    use proptest::prelude::*;
+    use udpath_host::visible;
+
     use super::*;
+    use crate::terminal::line_of;
+
+    proptest! {
+        /// Whatever a process, a path, an agent or an argument is called.
+        #[test]
+        fn errors_are_one_line_that_no_text_of_others_breaks(text in "(\\PC|[\\x00-\\x9f]|[\u{2000}-\u{206f}]){0,40}") {
+            let io = || io::Error::other(text.clone());
+            let failures = [
+                Failure::Findings(format!("agent {text} was lost: {text}")),
+                Failure::Usage(text.clone()),
+                Failure::usage(anyhow::Error::from(io()).context(text.clone())),
+                Failure::Cannot(anyhow::Error::from(io()).context(text.clone())),
+                Failure::Reverted(io().into()),
+                udpath_fleet::LinkError::Server(text.clone()).into(),
+                udpath_fleet::caller::Error::NoResult(format!("a: {text}")).into(),
+                InputError::Io { name: text.clone(), cause: io() }.into(),
+            ];
+            for failure in failures {
+                let (_, what) = outcome(Err(failure));
+                let line = line_of(&what.unwrap());
+                prop_assert!(line.ends_with('\n') && !line.trim_end_matches('\n').chars().any(visible::drives), "{line:?}");
+            }
+            let clap = args::Cli::try_parse_from(["udpath", &text.replace('\0', " ")]);
+            if let Err(error) = clap {
+                let line = line_of(&sentence(&error.render().to_string()));
+                prop_assert!(!line.trim_end_matches('\n').chars().any(visible::drives), "{line:?}");
+            }
+        }
+    }
 
     #[test]
     fn a_clap_error_becomes_one_line() {

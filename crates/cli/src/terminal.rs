@@ -7,6 +7,8 @@ use std::io::IsTerminal;
 
 use udpath_report::Style;
 
+#[cfg(test)]
+pub(crate) use sink::line_of;
 use sink::{drive, say_part};
 pub(crate) use sink::{print, print_exact, say, say_lines};
 

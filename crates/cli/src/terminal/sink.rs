@@ -23,7 +23,12 @@ macro_rules! stderrln {
 
 /// A line on stderr.
 pub(crate) fn say(text: &str) {
-    write(&format!("{}\n", visible::line(text)));
+    write(&line_of(text));
+}
+
+/// The bytes of such a line.
+pub(crate) fn line_of(text: &str) -> String {
+    visible::line(text) + "\n"
 }
 
 /// A line on stderr that is not ended yet.
