@@ -6,8 +6,8 @@
 //!  second request   it still does, and says what a further signal would leave
 //!  third request    the program ends at once, and names what is left and the command that removes it
 //! ```
-//! All of it happens in the signal handler, so that a third request also ends a program whose threads hang. SIGINT and SIGHUP that
-//! were ignored at the start (a shell's background job, `nohup`) stay ignored.
+//! All of it happens in the signal handler, so that a third request also ends a program whose threads hang. A SIGHUP that was ignored
+//! at the start (`nohup`) stays ignored.
 
 mod requests;
 mod sys;
@@ -128,7 +128,7 @@ pub(crate) fn watch(left: Left<'_>) -> Result<Stop, Failure> {
     let state = State::new(left).context(failed)?;
     let state = STATE.get_or_init(|| state);
     for (signal, _) in SIGNALS {
-        if signal == SIGTERM || !sys::is_ignored(signal) {
+        if signal != SIGHUP || !sys::is_ignored(signal) {
             sys::register(signal, move || state.arrived(signal)).context(failed)?;
         }
     }

@@ -14,7 +14,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use udpath_rig::{Cgroup, Ended, Host, Run, TIMEOUT, alone, awaited, campaign, program};
+use udpath_rig::{Cgroup, Ended, Host, Run, Running, TIMEOUT, alone, awaited, campaign, named, program};
 
 /// Prints its pid, which its labs' names contain, and becomes the program.
 const NAMED: &str = r#"echo "pid $$" >&2; exec "$@""#;
@@ -146,12 +146,14 @@ fn leaves_nothing(name: &str, arguments: &[&str], few: u32, says: Says) {
     );
 }
 
+/// A climb that lasts longer than any test waits.
+const CLIMB: [&str; 10] =
+    ["boost", "--lab", "--queues", "2", "--seconds", "0.05", "--blocks", "500", "--bound", "0.1"];
+
 #[test]
 fn a_climb_in_a_lab() {
     udpath_lab::needs_root!();
-    let arguments =
-        ["boost", "--lab", "--queues", "2", "--seconds", "0.05", "--blocks", "500", "--bound", "0.1"];
-    leaves_nothing("climb", &arguments, 2, Says::Err("udpath: interrupted; the lab has been removed"));
+    leaves_nothing("climb", &CLIMB, 2, Says::Err("udpath: interrupted; the lab has been removed"));
 }
 
 #[test]
@@ -204,4 +206,61 @@ fn a_server_and_an_exporter() {
     leaves_nothing("serve", &["serve", "echo", "--bind", "127.0.0.1:0"], 1, Says::Out("received"));
     leaves_nothing("export", &["export", "--listen", "127.0.0.1:0"], 1, Says::Err("ready http"));
     leaves_nothing("profile", &["profile", "--duration", "60s"], 1, Says::Out("CPU time"));
+}
+
+/// A climb whose servers hang takes seconds to end: time for more signals.
+fn hanging() -> (Running, String) {
+    let mut running = Run::new(&CLIMB).within(END).start();
+    running.says("first rung");
+    let own = running.pid();
+    let children = || {
+        let tasks = fs::read_dir(format!("/proc/{own}/task")).unwrap().flatten();
+        let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+        lists
+            .flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+            .collect::<Vec<_>>()
+    };
+    for pid in awaited("its servers", TIMEOUT, || Some(children()).filter(|all| !all.is_empty())) {
+        let pid = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
+        // One that has just ended is not needed.
+        let _ = rustix::process::kill_process(pid, Signal::STOP);
+    }
+    running.signal(Signal::TERM);
+    // The second request. Signals that come while a busy machine has not delivered the first belong to that.
+    let again = "udpath: restoring; a further signal ends at once and leaves network namespaces udpath-";
+    let deadline = Instant::now() + TIMEOUT;
+    while !running.says("").contains(again) {
+        assert!(Instant::now() < deadline && !running.has_ended(), "{}", running.says(""));
+        std::thread::sleep(Duration::from_millis(1_050));
+        running.signal(Signal::TERM);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let namespaces = format!("network namespaces udpath-{own}-*; to remove them: udpath lab down --stale");
+    (running, namespaces)
+}
+
+#[test]
+fn a_second_request_still_removes_the_lab_and_a_third_names_it() {
+    udpath_lab::needs_root!();
+    let _alone = alone();
+    let host = Host::now();
+    let (mut running, namespaces) = hanging();
+    assert!(running.says("").contains(&namespaces), "{}", running.says(""));
+    let ended = running.finish();
+    assert_eq!(ended.code(), Some(3), "{}", ended.err);
+    let interrupted = "udpath: interrupted; the lab has been removed";
+    assert_eq!(ended.err.lines().last(), Some(interrupted), "{}", ended.err);
+    host.is_as_before(&[ended.pid]);
+
+    let (running, namespaces) = hanging();
+    std::thread::sleep(Duration::from_millis(1_050));
+    running.signal(Signal::TERM);
+    let ended = running.finish();
+    assert_eq!(ended.code(), Some(128 + 15), "{}", ended.err);
+    let last = format!("udpath: ended at once by a third signal; left {namespaces}");
+    assert_eq!(ended.err.lines().last(), Some(last.as_str()), "{}", ended.err);
+    assert!(!named(&[ended.pid]).is_empty(), "it has left its lab");
+    let swept = Run::new(&["lab", "down", "--stale"]).finish();
+    assert_eq!((swept.code(), swept.err.as_str()), (Some(0), ""));
+    host.is_as_before(&[ended.pid]);
 }
