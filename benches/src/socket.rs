@@ -35,7 +35,7 @@ pub(crate) fn run(results: &mut Results) -> Result<()> {
         config
     };
     let server = bed.lab.machine("server")?;
-    let echo = server.run(|| Server::start(&config(echo_at), |_| Echo))??;
+    let echo = server.run(|| Server::start(&config(echo_at), |_| Echo::default()))??;
     let dns = server.run(|| Server::start(&config(dns_at), |_| DnsAnswerer))??;
 
     let mut queries = tempfile()?;

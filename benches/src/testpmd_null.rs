@@ -112,7 +112,7 @@ fn transactions(steered: bool) -> Result<f64> {
         let steering =
             steered.then(|| Steering::new(Key::microsoft(), RpsMap::new(&[0].into_iter().collect(), None)));
         let parts = Parts { port: Some(port), handler: (), reader, groups, rings, steering };
-        let mut worker = InProcessWorker::new(|_| Echo, parts)?;
+        let mut worker = InProcessWorker::new(|_| Echo::default(), parts)?;
         let (begin, before) = (Instant::now(), cpu_time());
         while begin.elapsed() < TRIAL {
             for _ in 0..TURNS {

@@ -159,9 +159,11 @@ fn answers(lab: &Lab, server: SocketAddr) -> Result<bool> {
 fn udpath_words(folder: &Path, address: SocketAddr, xdp: bool) -> Result<Vec<String>> {
     let zone = folder.join(FILE).display().to_string();
     let io = if xdp { "xdp" } else { "shared" };
-    let fixed = ["--workers", "1", "--cpus", SERVER_CPU, "--io", io, "--zone", &zone, "--bind"];
+    let fixed = ["--workers", "1", "--cpus", SERVER_CPU, "--io", io, "--zone", &zone];
     let mut words = vec![udpath()?, "serve".into(), "dns".into()];
     words.extend(fixed.map(String::from));
+    // As the others, which have rrl off.
+    words.extend(["--responses-per-second", "off", "--bind"].map(String::from));
     words.push(address.to_string());
     Ok(words)
 }

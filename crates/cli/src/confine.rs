@@ -1,7 +1,7 @@
 //! Giving up privileges that are no longer needed: what reads from the network must not be able to change the machine.
 //!
 //! ```text
-//!  serve    sockets, devices, files, threads ─▸ gives up ─▸ "ready"
+//!  serve    sockets, devices, files, threads, probe ─▸ gives up ─▸ answers clients, "ready"
 //!  agent    gives up ─▸ connects to its NATS server
 //!  export   listens ─▸ a process that answers clients gives up everything; the other reads the machine, and keeps three capabilities
 //! ```
@@ -14,8 +14,9 @@
 //! | Landlock | `files.rs` | no file is written or run, except below the folders named |
 //! | seccomp | `calls.rs` | other system calls than those of a server do not exist |
 //!
-//! Landlock holds for one thread and those that it starts, so it comes before the threads; the others hold for all threads. What
-//! the kernel lacks is left out: each is a second line of defence.
+//! Landlock holds for one thread and those that it starts, so it comes before the threads; the others hold for all threads. If
+//! the kernel refuses Landlock or seccomp, a warning names it, as each is a second line of defence; with
+//! `--require-confinement` it is an error.
 
 mod calls;
 mod files;
@@ -24,6 +25,7 @@ mod sys;
 mod user;
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -56,6 +58,14 @@ pub(crate) enum Error {
     Calls(#[source] seccompiler::Error),
     #[error("capabilities are left in thread {thread}: {left:#x}")]
     Left { thread: String, left: u64 },
+    #[error("no free user number in {}-{}: make a user `udpath`, or name one with --user", .0.start(), .0.end())]
+    NoFreeUser(RangeInclusive<u32>),
+    #[error("the kernel refuses {measure} ({why}), which --require-confinement needs")]
+    Refused { measure: &'static str, why: String },
+    #[error(
+        "--user root keeps all privileges, and --require-confinement wants them given up: leave one of them away"
+    )]
+    Contradiction,
 }
 
 /// What a process needs once it is set up.
@@ -65,17 +75,43 @@ pub(crate) struct Needs<'a> {
     pub(crate) writes: &'a [&'a Path],
     pub(crate) connections: Connections,
     pub(crate) capabilities: CapabilitySet,
+    /// Whether it must not run where the kernel refuses Landlock or seccomp.
+    pub(crate) required: bool,
 }
 
 impl Needs<'_> {
     /// A server that answers clients: nothing.
-    pub(crate) const SERVER: Self =
-        Self { writes: &[], connections: Connections::Accepted, capabilities: CapabilitySet::empty() };
+    pub(crate) const SERVER: Self = Self {
+        writes: &[],
+        connections: Connections::Accepted,
+        capabilities: CapabilitySet::empty(),
+        required: false,
+    };
+
+    /// The same with `required`: the argument --require-confinement.
+    pub(crate) fn require(self, required: bool) -> Self {
+        Self { required, ..self }
+    }
+
+    /// The kernel refuses a measure: an error, or a warning that says what is left.
+    fn refused(&self, measure: &'static str, why: String, left: &str) -> Result<(), Error> {
+        if self.required {
+            return Err(Error::Refused { measure, why });
+        }
+        eprintln!(
+            "warning: the kernel refuses {measure} ({why}): {left}; --require-confinement makes this an error"
+        );
+        Ok(())
+    }
 }
 
 /// The part that only holds for the calling thread and those that it starts from now on.
 pub(crate) fn before_threads(choice: &Choice, needs: &Needs<'_>) -> Result<(), Error> {
-    if choice.stays_root() { Ok(()) } else { files::restrict(needs) }
+    match choice.stays_root() {
+        true if needs.required => Err(Error::Contradiction),
+        true => Ok(()),
+        false => files::restrict(needs),
+    }
 }
 
 /// The signal that this process gets when its parent ends (PR_SET_PDEATHSIG). The kernel forgets it when the user changes, and only the
@@ -99,13 +135,13 @@ pub(crate) fn before_programs() -> Result<(), Error> {
 /// It is not certain that everything was given up: the caller must end.
 pub(crate) fn give_up(choice: &Choice, needs: &Needs<'_>) -> Result<(), Error> {
     if choice.stays_root() {
-        return Ok(());
+        return if needs.required { Err(Error::Contradiction) } else { Ok(()) };
     }
     rights::give_up(choice, needs.capabilities)?;
     if let Some(signal) = DEATH_SIGNAL.get().copied().flatten() {
         set_parent_process_death_signal(Some(signal)).map_err(|error| Error::DeathSignal(error.into()))?;
     }
-    calls::restrict()?;
+    calls::restrict(needs)?;
     match rights::check(needs.capabilities) {
         // Capabilities that were given to a user other than root are each thread's own.
         Err(error @ Error::Left { .. }) if choice.becomes().is_none() => {

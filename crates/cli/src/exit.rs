@@ -72,7 +72,7 @@ usage_if! {
     udpath_serve::Error: udpath_serve::Error::Config(_),
     JournalError: JournalError::Unknown { .. } | JournalError::NotOne { .. },
     NamespaceError: NamespaceError::NotThere { .. },
-    confine::Error: confine::Error::NoUser(_) | confine::Error::NotRoot(_),
+    confine::Error: confine::Error::NoUser(_) | confine::Error::NotRoot(_) | confine::Error::Contradiction,
     StoreError: StoreError::Unknown { .. } | StoreError::NotAFile { .. },
     PackageError: PackageError::Exists { .. } | PackageError::NotOurs { .. },
     ServiceError: ServiceError::Request(_)

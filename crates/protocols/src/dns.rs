@@ -30,7 +30,7 @@ pub use zone::ZoneError;
 use udpath_load::Engine;
 use udpath_load::plan::{Mode, Transport};
 
-use crate::{OptionError, OptionSpec, Options, ProtocolEntry, ServerFile, ServerOption, StartError};
+use crate::{OptionError, OptionSpec, Options, ProtocolEntry, ServerOption, ServerValue, StartError};
 
 /// `--zone`.
 const ZONE: OptionSpec = OptionSpec {
@@ -44,7 +44,7 @@ const RESPONSES_PER_SECOND: OptionSpec = OptionSpec {
     name: "responses-per-second",
     value: Some("N"),
     repeatable: false,
-    help: "replies of one kind per second to a network (IPv4 /24, IPv6 /56) over UDP [default: no limit]",
+    help: "how often a network (IPv4 /24, IPv6 /56) gets the same answer over UDP, per second; or off [default: 200]",
 };
 /// `--version-text`.
 const VERSION_TEXT: OptionSpec = OptionSpec {
@@ -77,7 +77,11 @@ pub static ENTRY: ProtocolEntry = ProtocolEntry {
     }),
     server_for: |load| {
         let zone = template::zone_for(load)?;
-        Ok(vec![ServerOption { spec: &ZONE, file: ServerFile::With(zone) }])
+        // A load asks as many resolvers of many networks do.
+        Ok(vec![
+            ServerOption { spec: &ZONE, value: ServerValue::FileWith(zone) },
+            ServerOption { spec: &RESPONSES_PER_SECOND, value: ServerValue::Text(service::NO_LIMIT) },
+        ])
     },
     load: |run, options| Ok(Box::new(DnsLoad::from_options(run, options)?)),
 };

@@ -17,7 +17,7 @@ pub mod snmp;
 
 pub use options::{OptionError, OptionSpec, Options};
 pub use registry::{
-    Load, ProtocolEntry, ServerFile, ServerOption, Start, StartError, find, with_mode, with_server,
+    Load, ProtocolEntry, ServerOption, ServerValue, Start, StartError, find, with_mode, with_server,
 };
 
 /// Every protocol, in the order of help and completions.

@@ -44,17 +44,19 @@ pub type Start = fn(config: &Config, tcp: bool, options: &Options) -> Result<Ser
 pub struct ServerOption {
     /// The option.
     pub spec: &'static OptionSpec,
-    /// Its file.
-    pub file: ServerFile,
+    /// Its value.
+    pub value: ServerValue,
 }
 
-/// The file that an option names.
+/// The value of an option.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ServerFile {
-    /// One that exists.
-    At(PathBuf),
-    /// One that the caller writes, with this text.
-    With(String),
+pub enum ServerValue {
+    /// This text.
+    Text(&'static str),
+    /// A file that exists.
+    FileAt(PathBuf),
+    /// A file that the caller writes, with this text.
+    FileWith(String),
 }
 
 /// For protocols whose servers answer any load.

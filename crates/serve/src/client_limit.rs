@@ -11,7 +11,7 @@
 //! A flood from more forged addresses than the table has entries makes it forget clients: it then admits too much, never too
 //! little.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -85,13 +85,21 @@ impl ClientLimit {
     /// Does not allocate or block.
     #[must_use]
     pub fn admit(&self, client: IpAddr, now: Duration) -> Admission {
-        let hash = match client {
-            IpAddr::V4(v4) => self.hash.hash_one(u64::from(v4.to_bits())),
-            // Differs from every IPv4 address: those are below 2^32, global IPv6 networks are not.
-            IpAddr::V6(v6) => self.hash.hash_one((v6.to_bits() >> 64) as u64),
-        };
+        self.admit_key(
+            match client {
+                IpAddr::V4(v4) => u64::from(v4.to_bits()),
+                // Differs from every IPv4 address: those are below 2^32, global IPv6 networks are not.
+                IpAddr::V6(v6) => (v6.to_bits() >> 64) as u64,
+            },
+            now,
+        )
+    }
+
+    /// Like [`ClientLimit::admit`], for clients that the service tells apart by another key, such as network and question.
+    #[must_use]
+    pub fn admit_key(&self, key: impl Hash, now: Duration) -> Admission {
         // The schedule wraps after 49 days, and is only compared with times near it.
-        self.admit_hash(hash, now.as_millis() as u32)
+        self.admit_hash(self.hash.hash_one(key), now.as_millis() as u32)
     }
 
     fn admit_hash(&self, hash: u64, now: u32) -> Admission {

@@ -6,6 +6,7 @@ use udpath_stack::port::xdp as port;
 use udpath_steer::CpuSet;
 
 use crate::io::kind::{Io, IoChoice, ReceiveCall};
+use crate::tcp::TcpLimits;
 
 /// Maximum datagrams in one burst: the limit of one `recvmmsg` call (the kernel's `UIO_MAXIOV`).
 pub const MAX_BATCH: usize = 1024;
@@ -59,6 +60,11 @@ pub struct Config {
     /// Datagrams that arrive in the first moments after the start may be stamped when they are read. Frames of `xdp` have no
     /// time stamp.
     pub timestamps: bool,
+    /// Whether the server answers nothing until [`Server::release`](crate::Server::release): for a program that gives up its
+    /// privileges once sockets and devices are open. What arrives meanwhile waits in queues. Off by default.
+    pub hold: bool,
+    /// Limits of TCP connections.
+    pub tcp: TcpLimits,
     /// Settings of the Io `xdp`; the others ignore them.
     pub xdp: XdpConfig,
 }
@@ -141,6 +147,8 @@ impl Config {
             receive_buffer: None,
             answer_broadcast: false,
             timestamps: false,
+            hold: false,
+            tcp: TcpLimits::default(),
             xdp: XdpConfig::default(),
         }
     }
@@ -175,6 +183,9 @@ impl Config {
         }
         if self.cpus.as_ref().is_some_and(CpuSet::is_empty) {
             return Err(ConfigError::NoCpus);
+        }
+        if self.tcp.connections == 0 || self.tcp.per_network == 0 {
+            return Err(ConfigError::NoConnections);
         }
         self.check_receive_call()?;
         self.check_steering()?;
@@ -263,6 +274,9 @@ pub enum ConfigError {
     /// Time stamps with a call that does not return them.
     #[error("recvfrom does not return the time stamps that this service needs: use recvmsg or recvmmsg")]
     NoTimestamps,
+    /// A limit of 0 TCP connections.
+    #[error("0 TCP connections per worker, or per network, serve nobody: expected at least 1")]
+    NoConnections,
     /// An empty list of CPUs.
     #[error("the list of CPUs is empty: name at least one, or omit it to use all")]
     NoCpus,
@@ -328,6 +342,8 @@ mod tests {
         assert_eq!(config(|c| c.receive_buffer = Some(0)), Err(ConfigError::ReceiveBuffer(0)));
         assert_eq!(config(|c| c.receive_buffer = Some(1 << 31)), Err(ConfigError::ReceiveBuffer(1 << 31)));
         assert_eq!(config(|c| c.cpus = Some(CpuSet::new())), Err(ConfigError::NoCpus));
+        assert_eq!(config(|c| c.tcp.connections = 0), Err(ConfigError::NoConnections));
+        assert_eq!(config(|c| c.tcp.per_network = 0), Err(ConfigError::NoConnections));
         assert_eq!(config(|c| c.xdp.flow_limit = true), Err(ConfigError::FlowLimitAlone));
         let steered = |io, steer, workers| {
             config(|c| (c.io, c.xdp.steer, c.xdp.flow_limit, c.workers) = (io, steer, true, workers))

@@ -121,8 +121,18 @@ pub struct TcpCounts {
     pub accepted: u64,
     /// Connections still open.
     pub open: u64,
-    /// Connections closed at once because a worker had its maximum.
+    /// Connections closed at once because a worker had its maximum. 0: a new connection takes the place of another one, which
+    /// is counted in `evicted`.
     pub refused: u64,
+    /// Connections closed to give their places to new ones, because a worker had its maximum or the process its maximum of
+    /// descriptors.
+    pub evicted: u64,
+    /// Connections closed because they asked nothing for too long.
+    pub idle: u64,
+    /// Connections closed because a message did not arrive in time, or its reply was read too slowly.
+    pub slow: u64,
+    /// Attempts to accept a connection that failed for lack of descriptors or memory; it stays queued.
+    pub accept_errors: u64,
     /// Connections that ended with an error.
     pub failed: u64,
     /// Bytes read.

@@ -32,8 +32,15 @@ const LAST_CHECKS: Duration = Duration::from_secs(10);
 pub struct Current<T> {
     generation: AtomicU64,
     data: Mutex<Arc<T>>,
-    /// Data that a worker may still have.
-    retired: Mutex<Vec<Arc<T>>>,
+    retired: Mutex<Retired<T>>,
+}
+
+/// Data that a worker may still have.
+#[derive(Debug)]
+struct Retired<T> {
+    data: Vec<Arc<T>>,
+    /// Whether a thread looks after them.
+    is_watched: bool,
 }
 
 impl<T: Send + Sync + 'static> Current<T> {
@@ -41,7 +48,8 @@ impl<T: Send + Sync + 'static> Current<T> {
     #[must_use]
     pub fn new(data: T) -> Arc<Self> {
         let data = Mutex::new(Arc::new(data));
-        Arc::new(Self { generation: AtomicU64::new(0), data, retired: Mutex::default() })
+        let retired = Mutex::new(Retired { data: Vec::new(), is_watched: false });
+        Arc::new(Self { generation: AtomicU64::new(0), data, retired })
     }
 
     /// The newest data. Takes a lock: not for the packet path.
@@ -50,20 +58,21 @@ impl<T: Send + Sync + 'static> Current<T> {
         Arc::clone(&lock(&self.data))
     }
 
-    /// Replaces the data and returns the new ones. Requests that arrive from now on are answered from them.
+    /// Replaces the data and returns the new ones. Requests that arrive from now on are answered from them. If no thread can be
+    /// started to free the old data, they stay until the next replacement.
     pub fn replace(self: &Arc<Self>, new: T) -> Arc<T> {
         let new = Arc::new(new);
         let old = std::mem::replace(&mut *lock(&self.data), Arc::clone(&new));
         // After the swap: whoever sees the new generation finds the new data.
         self.generation.fetch_add(1, Ordering::Release);
         let mut retired = lock(&self.retired);
-        let is_watched = !retired.is_empty();
-        retired.push(old);
-        drop(retired);
-        if !is_watched {
+        retired.data.push(old);
+        if !retired.is_watched {
             let current = Arc::downgrade(self);
-            std::thread::spawn(move || free_when_left(&current));
+            let watcher = std::thread::Builder::new().name("free-old-data".into());
+            retired.is_watched = watcher.spawn(move || free_when_left(&current)).is_ok();
         }
+        drop(retired);
         new
     }
 
@@ -71,8 +80,9 @@ impl<T: Send + Sync + 'static> Current<T> {
     fn free(&self) -> bool {
         let mut retired = lock(&self.retired);
         // Workers take data from `self.data` only, so a count of 1 stays 1.
-        retired.retain(|data| Arc::strong_count(data) > 1);
-        retired.is_empty()
+        retired.data.retain(|data| Arc::strong_count(data) > 1);
+        retired.is_watched = !retired.data.is_empty();
+        !retired.is_watched
     }
 }
 

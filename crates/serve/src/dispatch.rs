@@ -3,7 +3,8 @@
 //! ```text
 //! kernel socket: a datagram or a burst ─┐                                 ┌▸ reply: Exchange::reply
 //! frame from a device's queue ──────────┴▸ Dispatch::serve ─▸ Service ────┼▸ dropped, counted by reason
-//!                                             ├▸ probe: answered here     ├▸ deferred
+//!                                             ├▸ starting: probes are     ├▸ deferred
+//!                                             │  answered, nothing else   │
 //!                                             └▸ truncated, broadcast:    └▸ panic: dropped, new instance
 //!                                                dropped
 //! TCP connection: a message ──────────────▸ StreamDispatch::serve ─▸ StreamService
@@ -41,8 +42,9 @@ pub(crate) struct Dispatch<S, F> {
     instance: Instance<S, F>,
     /// Whether this worker answers requests to broadcast and multicast addresses.
     answers_broadcast: bool,
-    /// Whether probes must be recognised. Never becomes true again.
-    probe: bool,
+    /// Whether the server is starting: probes are recognised and answered, and nothing else is served. Never becomes true
+    /// again.
+    starting: bool,
     context: BurstContext,
     shared: Arc<Shared>,
 }
@@ -68,7 +70,7 @@ impl<S: Service, F: Fn(WorkerId) -> S> Dispatch<S, F> {
         Self {
             instance: Instance::new(worker, factory),
             answers_broadcast: shared.broadcast.answers(worker),
-            probe: true,
+            starting: true,
             context: BurstContext::default(),
             shared,
         }
@@ -79,10 +81,19 @@ impl<S: Service, F: Fn(WorkerId) -> S> Dispatch<S, F> {
         &self.shared
     }
 
-    /// Begins a burst: its requests read the clock and the CPU once.
+    /// Begins a burst: its requests read the clock and the CPU once. After the probe the first burst waits at the
+    /// [gate](crate::gate).
     #[inline]
     pub(crate) fn begin_burst(&mut self) {
         self.context = BurstContext::default();
+        if self.starting {
+            self.start();
+        }
+    }
+
+    #[cold]
+    fn start(&mut self) {
+        self.starting = self.shared.probe.is_on() || !self.shared.gate.pass();
     }
 
     /// Runs the service over datagrams `0..count` of `exchange`, with a new instance after a panic. Counts drops and
@@ -98,14 +109,13 @@ impl<S: Service, F: Fn(WorkerId) -> S> Dispatch<S, F> {
         count: usize,
         received: &mut ReceivedCount,
     ) {
-        let Self { instance, answers_broadcast, probe, context, shared } = self;
-        *probe = *probe && shared.probe.is_on();
+        let Self { instance, answers_broadcast, starting, context, shared } = self;
         let deferred = Cell::new(false);
         let call = Call {
             endpoint,
             deferred: &deferred,
             context,
-            probe: probe.then_some(&shared.probe),
+            probe: starting.then_some(&shared.probe),
             worker: instance.worker(),
             answers_broadcast: *answers_broadcast,
         };
@@ -141,7 +151,7 @@ struct Call<'a> {
     /// Whether the service took a [`Deferred`](crate::Deferred) from the current request.
     deferred: &'a Cell<bool>,
     context: &'a BurstContext,
-    /// The start-up probe, while it runs.
+    /// The start-up probe, while the server is starting.
     probe: Option<&'a ProbeState>,
     worker: WorkerId,
     answers_broadcast: bool,
@@ -158,13 +168,15 @@ impl Call<'_> {
         i: usize,
     ) {
         let (incoming, buffer) = exchange.datagram(i);
-        if let Some(probe) = self.probe
-            && probe.matches(incoming.payload)
-        {
-            let answer = |buffer: &mut [u8]| probe.answer(self.worker.index(), buffer);
-            return exchange.answer_probe(i, &self.endpoint.counters, answer);
-        }
         let counters = &self.endpoint.counters;
+        if let Some(probe) = self.probe {
+            if probe.matches(incoming.payload) {
+                let answer = |buffer: &mut [u8]| probe.answer(self.worker.index(), buffer);
+                return exchange.answer_probe(i, counters, answer);
+            }
+            received.add(incoming.payload.len());
+            return counters.dropped(DropReason::Starting);
+        }
         received.add(incoming.payload.len());
         if incoming.truncated {
             return counters.dropped(DropReason::Truncated);

@@ -81,6 +81,17 @@ pub enum Error {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// The limit of open files leaves no TCP connection for each worker.
+    #[error(
+        "{limit} open files are too few to serve over TCP, {needed} are the least: raise the hard limit (RLIMIT_NOFILE; \
+         LimitNOFILE= of a unit, ulimit -Hn), or use fewer workers"
+    )]
+    Descriptors {
+        /// The limit.
+        limit: u64,
+        /// What one connection for each worker takes.
+        needed: u64,
+    },
     /// The Io opened, but probe datagrams did not come through as they must.
     #[error("{io} does not work here")]
     Probe {

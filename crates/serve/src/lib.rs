@@ -44,6 +44,7 @@
 //! io.rs            the ways to move datagrams: io/shared.rs, reuseport.rs, percpu.rs (kernel sockets), xdp.rs (frames)
 //!   io/kernel.rs   a kernel socket with a worker's buffers, in three forms
 //! probe.rs         real datagrams through the Io before the server reports that it is ready
+//! gate.rs          holds the workers back after the probe until they may answer
 //! endpoint.rs      a socket with its counters    counters.rs; counts.rs, status.rs: what they add up to, with warnings
 //! tcp.rs           the same addresses over TCP, for request/response comparisons
 //! config.rs, error.rs, shared.rs (what workers share), cpus.rs
@@ -74,6 +75,7 @@ mod deferred;
 mod dispatch;
 mod endpoint;
 mod error;
+mod gate;
 mod io;
 mod outcome;
 mod probe;
@@ -105,4 +107,5 @@ pub use request::Request;
 pub use server::{ReloadHook, Server};
 pub use service::{Service, StreamService, WorkerId};
 pub use status::{SocketStatus, Status, WorkerStatus, XdpPortStatus, XdpStatus};
+pub use tcp::TcpLimits;
 pub use worker::InProcessWorker;

@@ -40,11 +40,15 @@ pub enum DropReason {
     /// [`Config::answer_broadcast`](crate::Config::answer_broadcast); then one worker answers, and the others count their
     /// copies here.
     Broadcast,
+    /// The request arrived before the start-up probe had ended: nothing is served yet.
+    Starting,
+    /// A reply would start a loop: the request came from a port whose owner would answer it in turn.
+    Loop,
 }
 
 impl DropReason {
     /// All reasons, in the order of their counters.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Consumed,
         Self::Malformed,
         Self::Refused,
@@ -54,6 +58,8 @@ impl DropReason {
         Self::Panicked,
         Self::Abandoned,
         Self::Broadcast,
+        Self::Starting,
+        Self::Loop,
     ];
 
     /// The name used in counters and JSON.
@@ -69,6 +75,8 @@ impl DropReason {
             Self::Panicked => "panicked",
             Self::Abandoned => "abandoned",
             Self::Broadcast => "broadcast",
+            Self::Starting => "starting",
+            Self::Loop => "loop",
         }
     }
 }

@@ -11,8 +11,7 @@
 
 mod error;
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -48,7 +47,8 @@ impl ProbeState {
     /// A running probe with a new token.
     pub(crate) fn new() -> io::Result<Self> {
         let mut token = [0; TOKEN_LEN];
-        File::open("/dev/urandom")?.read_exact(&mut token)?;
+        // Up to 256 bytes come whole (getrandom(2)).
+        rustix::rand::getrandom(&mut token, rustix::rand::GetRandomFlags::empty())?;
         Ok(Self { on: AtomicBool::new(true), token, seen: AtomicU64::new(0) })
     }
 
@@ -156,8 +156,8 @@ impl<'a> Prober<'a> {
         Duration::from_millis(ANSWER_TIMEOUT.as_millis() as u64 * MAX_ATTEMPTS as u64);
 
     /// Ends the probe once all requests have been taken from their queues: a repeated request must not be counted as
-    /// traffic.
-    pub(crate) fn finish(self) {
+    /// traffic. Workers stop at the [gate](crate::gate) from then on.
+    pub(crate) fn finish(&self) {
         let deadline = Instant::now() + DRAIN_TIMEOUT;
         while self.probe.seen.load(Relaxed) < self.sent.load(Relaxed) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));

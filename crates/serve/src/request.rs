@@ -81,6 +81,27 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// The port it was sent from: costs less than the whole of [`Request::peer`].
+    #[must_use]
+    #[inline]
+    pub fn peer_port(&self) -> u16 {
+        match self.peer {
+            Peer::Raw(raw) => raw.port(),
+            Peer::Decoded(address) => address.port(),
+            Peer::Frame(headers) => headers.source().port(),
+        }
+    }
+
+    /// The port it was sent to.
+    #[must_use]
+    #[inline]
+    pub fn local_port(&self) -> u16 {
+        match self.origin {
+            Origin::Endpoint { endpoint, .. } => endpoint.socket.bind.port(),
+            Origin::Detached(local) => local.port(),
+        }
+    }
+
     /// When its burst was handled, as time since boot (`CLOCK_MONOTONIC`). The clock is read once per burst, when the first
     /// request asks, and never for a service that does not.
     #[must_use]

@@ -1,12 +1,13 @@
 //! Start, status, stop.
 //!
 //! ```text
-//! start:  check ─▸ open sockets (io) ─▸ threads: pin, make the service, serve ─▸ probe ─▸ up
+//! start:  check ─▸ open sockets (io) ─▸ threads: pin, make the service ─▸ probe ─▸ gate ─▸ up
 //!         with `auto`, the next Io is tried if the sockets cannot be opened or the probe fails
 //! stop:   read the kernel's drops, stop receiving, wake ─▸ workers answer what is queued and end ─▸ last status
 //!         all sockets and rings stop receiving before the first worker ends
 //! ```
 
+mod descriptors;
 mod open;
 mod start;
 mod summary;
@@ -55,6 +56,8 @@ pub struct Server {
     fast_path: Option<Arc<FastPath>>,
     tcp_counters: Vec<Arc<CachePadded<TcpCounters>>>,
     threads: Vec<(usize, JoinHandle<io::Result<()>>)>,
+    /// What the start had to lower.
+    warning: Option<String>,
     /// Becomes readable, permanently, when the server stops.
     stop: Arc<OwnedFd>,
     watch: Mutex<SpreadMonitor>,
@@ -89,6 +92,11 @@ impl Server {
     {
         let streams: Arc<StreamFactory> = Arc::new(move |id| Box::new(streams(id)));
         Self::choose(config, &Arc::new(factory), Some(&streams))
+    }
+
+    /// Lets a server with [`Config::hold`] answer. Has no effect if called again.
+    pub fn release(&self) {
+        self.shared.gate.open();
     }
 
     /// The Io in use; with `auto`, the one chosen.
@@ -191,6 +199,8 @@ impl Server {
         }
         self.final_drops = Some(drops);
         self.shared.stopping.store(true, Relaxed);
+        // Of a server that was never released, nothing is answered.
+        self.shared.gate.shut();
         // Writing 1 to an event counter at 0 cannot fail.
         let _ = rustix::io::write(&*self.stop, &1_u64.to_ne_bytes());
         self.join()

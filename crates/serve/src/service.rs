@@ -49,7 +49,8 @@ pub trait StreamService: Send {
         Some(input.len())
     }
 
-    /// How long a connection may be silent before it is closed; `None`, the default: for ever. Asked once, at the start.
+    /// How long a connection may ask nothing before it is closed, if that is shorter than
+    /// [`TcpLimits::idle_timeout`](crate::TcpLimits::idle_timeout). Asked once, at the start.
     fn idle_timeout(&self) -> Option<Duration> {
         None
     }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
+use crate::gate::Gate;
 use crate::probe::ProbeState;
 use crate::service::WorkerId;
 
@@ -9,6 +10,8 @@ use crate::service::WorkerId;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) probe: ProbeState,
+    /// Passed by each thread after the probe, before it serves.
+    pub(crate) gate: Gate,
     /// Set when the server stops, after its sockets were shut.
     pub(crate) stopping: AtomicBool,
     pub(crate) broadcast: BroadcastPolicy,

@@ -8,14 +8,12 @@
 //!                                                  for writing only: a peer that does not read its replies
 //!                                                  cannot send more requests
 //! ```
-//!
-//! Limits: [`MAX_CONNECTIONS`] per worker, and per connection [`READ_LEN`] bytes of an unfinished message, [`REPLY_LEN`] of unsent
-//! replies and the service's limit of silence.
+//! Per turn, a connection has at most [`READ_LEN`] bytes of requests and [`REPLY_LEN`] of replies, and a listener
+//! [`ACCEPTS_PER_TURN`] new connections. What slow connections may do is in `tcp/limits.rs`.
 
-use std::collections::HashMap;
 use std::io;
 use std::net::TcpListener;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,43 +24,58 @@ use crate::dispatch::StreamDispatch;
 
 mod connection;
 mod counters;
+mod limits;
 mod listener;
+mod table;
 
 pub(crate) use counters::TcpCounters;
+pub use limits::TcpLimits;
 pub(crate) use listener::listen;
 
-use connection::{Connection, TurnResult};
+use connection::{Connection, Expired, TurnResult};
 use counters::add;
+use limits::Network;
+use table::ConnectionTable;
 
-/// Maximum connections per worker. Each may keep replies of up to [`REPLY_LEN`] bytes that its peer does not read and [`READ_LEN`]
-/// bytes of requests, so this limits a worker's memory to 160 MiB under attack. A lower limit rejects real clients.
-const MAX_CONNECTIONS: usize = 1024;
 /// Bytes read and handled at once.
 const READ_LEN: usize = 32 << 10;
 /// Size of the reply buffer for one read, in bytes.
 const REPLY_LEN: usize = 128 << 10;
 /// Room that a reply to one message finds, in bytes: the longest that a protocol with 16-bit lengths has, but for its length.
 const MESSAGE_ROOM: usize = 64 << 10;
-/// How often silent connections are looked for. Rarer: they stay longer than the service says; more often: CPU time.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+/// Connections accepted from a listener before the open ones have their turn. Fewer: more polls while many come; more: clients
+/// that connect all the time hold up those that are connected.
+const ACCEPTS_PER_TURN: usize = 64;
 /// How long peers may take to receive unsent replies when the server stops.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
-/// Pause after accepting failed for lack of descriptors or memory: the connection stays queued, and the worker would spin.
+/// Pause of a worker's listeners after accepting failed for lack of descriptors or memory: connections stay queued. Shorter: more
+/// calls that fail; longer: they wait for longer. Open connections are served meanwhile.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+
+/// A connection that has made progress since is not closed for lack of descriptors. Shorter: clients that are being served lose
+/// their connections; longer: new ones wait for longer.
+const SPARED: Duration = Duration::from_secs(1);
 
 /// The TCP thread of one worker.
 pub(crate) struct TcpWorker {
+    poll: OwnedFd,
     listeners: Vec<TcpListener>,
     dispatch: StreamDispatch,
     counters: Arc<CachePadded<TcpCounters>>,
-    connections: HashMap<u64, Connection>,
-    /// The epoll key of the next connection. Listeners have the first keys, and no key is reused.
+    connections: ConnectionTable,
+    /// The epoll key of the first connection. Listeners have the keys below.
+    first: u64,
+    /// The epoll key of the next connection. No key is reused.
     next: u64,
     input: Box<[u8]>,
     output: Box<[u8]>,
-    /// The service's limit of a connection's silence.
-    idle_timeout: Option<Duration>,
-    swept: Instant,
+    limits: TcpLimits,
+    /// When connections that have waited for too long are looked for next.
+    sweep: Instant,
+    /// Until when no connection is accepted.
+    paused: Option<Instant>,
+    /// Read once per turn.
+    now: Instant,
 }
 
 /// The epoll key of the stop descriptor.
@@ -73,92 +86,122 @@ impl TcpWorker {
         listeners: Vec<TcpListener>,
         mut dispatch: StreamDispatch,
         counters: Arc<CachePadded<TcpCounters>>,
-    ) -> Self {
-        let next = listeners.len() as u64;
-        let idle_timeout = dispatch.idle_timeout();
-        Self {
+        mut limits: TcpLimits,
+    ) -> io::Result<Self> {
+        let first = listeners.len() as u64;
+        limits.idle_timeout = dispatch.idle_timeout().unwrap_or(Duration::MAX).min(limits.idle_timeout);
+        let now = Instant::now();
+        Ok(Self {
+            poll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             listeners,
             dispatch,
             counters,
-            connections: HashMap::new(),
-            next,
+            connections: ConnectionTable::default(),
+            first,
+            next: first,
             input: vec![0; READ_LEN].into(),
             output: vec![0; REPLY_LEN].into(),
-            idle_timeout,
-            swept: Instant::now(),
-        }
+            sweep: now + limits.sweep_interval(),
+            limits,
+            paused: None,
+            now,
+        })
     }
 
     /// Serves until `stop` is readable; then sends what is unsent, within [`CLOSE_TIMEOUT`].
     pub(crate) fn run(mut self, stop: BorrowedFd<'_>) -> io::Result<()> {
-        let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let readable = epoll::EventFlags::IN;
-        let first_connection = self.next;
-        epoll::add(&poll, stop, epoll::EventData::new_u64(STOP), readable)?;
-        for (name, listener) in (0..).zip(&self.listeners) {
-            epoll::add(&poll, listener, epoll::EventData::new_u64(name), readable)?;
-        }
+        epoll::add(&self.poll, stop, epoll::EventData::new_u64(STOP), epoll::EventFlags::IN)?;
+        self.poll_listeners()?;
         let mut events = Vec::with_capacity(256);
         let mut deadline: Option<Instant> = None;
         loop {
-            let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|left| left.is_zero() || self.connections.is_empty()) {
-                let names: Vec<u64> = self.connections.keys().copied().collect();
-                names.into_iter().for_each(|name| self.close(name, TurnResult::Failed));
+            if deadline.is_some_and(|end| self.now >= end || self.connections.is_empty()) {
+                self.connections.names().into_iter().for_each(|name| self.close(name, TurnResult::Failed));
                 return Ok(());
             }
-            let sweep = self.idle_timeout.filter(|_| !self.connections.is_empty()).map(|_| SWEEP_INTERVAL);
-            let timeout = left.or(sweep).and_then(|timeout| Timespec::try_from(timeout).ok());
+            let timeout = self.timeout(deadline).and_then(|timeout| Timespec::try_from(timeout).ok());
             events.clear();
-            match epoll::wait(&poll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
+            match epoll::wait(&self.poll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
+            self.now = Instant::now();
             for event in &events {
                 match event.data.u64() {
                     STOP => {
-                        epoll::delete(&poll, stop)?;
-                        deadline = Some(Instant::now() + CLOSE_TIMEOUT);
-                        (0..self.listeners.len()).for_each(|listener| self.accept(&poll, listener));
+                        epoll::delete(&self.poll, stop)?;
+                        deadline = Some(self.now + CLOSE_TIMEOUT);
+                        (0..self.listeners.len()).for_each(|listener| self.accept(listener));
                         self.listeners.clear();
                     }
-                    name if name < first_connection => {
-                        self.accept(&poll, usize::try_from(name).unwrap_or(usize::MAX));
-                    }
+                    name if name < self.first => self.accept(usize::try_from(name).unwrap_or(usize::MAX)),
                     name => {
-                        self.turn(&poll, name);
+                        self.turn(name);
                     }
                 }
             }
-            self.sweep();
+            self.close_expired();
+            if self.paused.is_some_and(|end| self.now >= end) {
+                self.paused = None;
+                self.poll_listeners()?;
+            }
             if let Some(end) = deadline {
-                self.drain(&poll, end);
+                self.drain(end);
             }
         }
     }
 
-    /// Closes connections that have been silent for too long, so that they do not keep others out.
-    fn sweep(&mut self) {
-        let Some(limit) = self.idle_timeout.filter(|_| self.swept.elapsed() >= SWEEP_INTERVAL) else {
+    /// How long to wait for events at most.
+    fn timeout(&self, deadline: Option<Instant>) -> Option<Duration> {
+        let sweep = (!self.connections.is_empty()).then_some(self.sweep);
+        let next = [deadline, sweep, self.paused].into_iter().flatten().min();
+        next.map(|next| next.saturating_duration_since(self.now))
+    }
+
+    fn poll_listeners(&self) -> io::Result<()> {
+        for (name, listener) in (0..).zip(&self.listeners) {
+            let data = epoll::EventData::new_u64(name);
+            epoll::add(&self.poll, listener, data, epoll::EventFlags::IN)?;
+        }
+        Ok(())
+    }
+
+    /// Accepts nothing for a while.
+    fn pause(&mut self) {
+        if self.paused.is_none() {
+            for listener in &self.listeners {
+                // It is in the set, as none is removed twice.
+                let _ = epoll::delete(&self.poll, listener);
+            }
+        }
+        self.paused = Some(self.now + ACCEPT_PAUSE);
+    }
+
+    /// Closes connections that have waited for too long, so that they do not keep others out.
+    fn close_expired(&mut self) {
+        if self.now < self.sweep {
             return;
-        };
-        self.swept = Instant::now();
-        let silent = |connection: &Connection| connection.active.elapsed() >= limit;
-        let names: Vec<u64> = self
-            .connections
-            .iter()
-            .filter(|(_, connection)| silent(connection))
-            .map(|(name, _)| *name)
-            .collect();
-        names.into_iter().for_each(|name| self.close(name, TurnResult::Ended));
+        }
+        self.sweep = self.now + self.limits.sweep_interval();
+        let (now, limits) = (self.now, &self.limits);
+        let expired =
+            |(name, connection): (u64, &mut Connection)| Some((name, connection.expired(now, limits)?));
+        let expired: Vec<_> = self.connections.iter_mut().filter_map(expired).collect();
+        for (name, why) in expired {
+            let counter = match why {
+                Expired::Idle => &self.counters.idle,
+                Expired::Slow => &self.counters.slow,
+            };
+            add(counter, 1);
+            self.close(name, TurnResult::Ended);
+        }
     }
 
     /// Answers what has arrived, and closes connections without unsent bytes.
-    fn drain(&mut self, poll: &impl AsFd, end: Instant) {
-        let names: Vec<u64> = self.connections.keys().copied().collect();
-        for name in names {
-            while self.turn(poll, name) == TurnResult::Progressed && Instant::now() < end {}
-            if self.connections.get(&name).is_some_and(|connection| !connection.is_waiting()) {
+    fn drain(&mut self, end: Instant) {
+        for name in self.connections.names() {
+            while self.turn(name) == TurnResult::Progressed && Instant::now() < end {}
+            if self.connections.get(name).is_some_and(|connection| !connection.is_waiting()) {
                 self.close(name, TurnResult::Ended);
             }
         }
@@ -166,60 +209,86 @@ impl TcpWorker {
 
     fn close(&mut self, name: u64, result: TurnResult) {
         // Closing the descriptor removes it from the epoll set.
-        if self.connections.remove(&name).is_some() {
+        if self.connections.remove(name) {
             add(&self.counters.failed, usize::from(result == TurnResult::Failed));
             add(&self.counters.closed, 1);
         }
     }
 
-    /// Accepts the connections that wait at a listener.
-    fn accept(&mut self, poll: &impl AsFd, listener: usize) {
-        while let Some(listener) = self.listeners.get(listener) {
+    /// Closes a connection so that one of `network`, or of any, has its place. Returns whether there was one.
+    fn evict(&mut self, network: Option<Network>) -> bool {
+        let Some(name) = self.connections.victim(network, self.limits.per_network) else { return false };
+        add(&self.counters.evicted, 1);
+        self.close(name, TurnResult::Ended);
+        true
+    }
+
+    /// Closes a connection that has made no progress for a while. Returns whether there was one.
+    fn evict_idle(&mut self) -> bool {
+        let victim = self.connections.victim(None, self.limits.per_network);
+        let progress =
+            victim.and_then(|name| self.connections.get(name)).map(|connection| connection.progress);
+        let idle = progress.is_some_and(|last| self.now.saturating_duration_since(last) >= SPARED);
+        idle && self.evict(None)
+    }
+
+    /// Accepts connections that wait at a listener.
+    fn accept(&mut self, listener: usize) {
+        let mut made_room = false;
+        for _ in 0..ACCEPTS_PER_TURN {
+            let Some(listener) = self.listeners.get(listener) else { return };
             match listener.accept() {
-                Ok((stream, _)) if self.connections.len() >= MAX_CONNECTIONS => {
-                    add(&self.counters.refused, 1);
-                    drop(stream);
-                }
-                Ok((stream, peer)) => {
-                    let name = self.next;
-                    // Replies are written one by one: waiting to fill segments would only delay them.
-                    let ready =
-                        stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).and_then(|()| {
-                            let data = epoll::EventData::new_u64(name);
-                            Ok(epoll::add(poll, &stream, data, epoll::EventFlags::IN)?)
-                        });
-                    add(&self.counters.accepted, 1);
-                    if ready.is_ok() {
-                        self.next += 1;
-                        self.connections.insert(name, Connection::new(stream, peer));
-                    } else {
-                        add(&self.counters.failed, 1);
-                        add(&self.counters.closed, 1);
-                    }
-                }
+                Ok((stream, peer)) => self.add(Connection::new(stream, peer, self.now)),
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => return,
                     // This peer is gone already; another one may wait.
                     io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
                     _ => {
-                        std::thread::sleep(ACCEPT_PAUSE);
-                        return;
+                        add(&self.counters.accept_errors, 1);
+                        // Once per turn: somebody else may take the descriptor.
+                        let full = matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE));
+                        if made_room || !full || !self.evict_idle() {
+                            return self.pause();
+                        }
+                        made_room = true;
                     }
                 },
             }
         }
     }
 
+    /// Adds a connection, in the place of another one if all are taken.
+    fn add(&mut self, connection: Connection) {
+        if self.connections.len() >= self.limits.connections {
+            self.evict(Some(connection.network));
+        }
+        let stream = &connection.stream;
+        // Replies are written one by one: waiting to fill segments would only delay them.
+        let ready = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).and_then(|()| {
+            let data = epoll::EventData::new_u64(self.next);
+            Ok(epoll::add(&self.poll, stream, data, epoll::EventFlags::IN)?)
+        });
+        add(&self.counters.accepted, 1);
+        if ready.is_ok() {
+            self.connections.insert(self.next, connection);
+            self.next += 1;
+        } else {
+            add(&self.counters.failed, 1);
+            add(&self.counters.closed, 1);
+        }
+    }
+
     /// Serves a connection once.
-    fn turn(&mut self, poll: &impl AsFd, name: u64) -> TurnResult {
-        let Some(connection) = self.connections.get_mut(&name) else { return TurnResult::Ended };
+    fn turn(&mut self, name: u64) -> TurnResult {
+        let Some(connection) = self.connections.get_mut(name) else { return TurnResult::Ended };
         let waited = connection.is_waiting();
-        let mut result =
-            connection.serve(&mut self.dispatch, &self.counters, &mut self.input, &mut self.output);
+        let (input, output) = (&mut self.input, &mut self.output);
+        let mut result = connection.serve(self.now, &mut self.dispatch, &self.counters, input, output);
         let waits = connection.is_waiting();
         if matches!(result, TurnResult::Progressed | TurnResult::Idle) && waited != waits {
             let flags = if waits { epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
-            if epoll::modify(poll, &connection.stream, epoll::EventData::new_u64(name), flags).is_err() {
+            let data = epoll::EventData::new_u64(name);
+            if epoll::modify(AsFd::as_fd(&self.poll), &connection.stream, data, flags).is_err() {
                 result = TurnResult::Failed;
             }
         }

@@ -26,6 +26,7 @@ mod segments;
 mod services;
 mod settings;
 mod show;
+mod slow_clients;
 mod snmp;
 mod support;
 mod target;

@@ -233,3 +233,127 @@ fn of_an_exporter_one_process_answers_and_the_other_keeps_what_reading_takes() {
         awaited("the end of the process that answers", TIMEOUT, gone);
     }
 }
+
+/// Requests come all the time while the server starts: none is answered with root's privileges, and no connection accepted.
+#[test]
+fn nothing_is_answered_before_privileges_are_given_up() {
+    udpath_lab::needs_root!();
+    let lab = client_and_server("privileges-start", 2);
+    let folder = tempfile::tempdir().unwrap();
+    for io in ["shared", "reuseport", "percpu"] {
+        let trace = folder.path().join(io);
+        let mut strace = lab.machine("server").unwrap().command("strace");
+        strace.args([
+            "-f",
+            "-qq",
+            "-e",
+            "signal=none",
+            "-e",
+            "trace=sendto,sendmsg,sendmmsg,accept4,setresuid",
+        ]);
+        strace.arg("-o").arg(&trace).arg(udpath_rig::program());
+        strace.args(["serve", "echo", "--io", io, "--workers", "2", "--tcp", "--bind", "0.0.0.0:7000"]);
+        let [server, _] = inside::addresses(&lab);
+        let client = inside::connected(&lab, SocketAddr::new(server, 7000));
+        client.set_nonblocking(true).unwrap();
+        let mut traced = inside::start(&lab, strace, "strace udpath serve");
+        let mut stream = None;
+        awaited("a reply", TIMEOUT * 2, || {
+            // Refused until the socket is bound.
+            let _ = client.send(b"hello");
+            stream = stream.take().or_else(|| {
+                lab.machine("client").unwrap().run(|| TcpStream::connect((server, 7000))).unwrap().ok()
+            });
+            client.recv(&mut [0; 8]).ok()
+        });
+        traced.says("ready io=");
+        let mut stream = stream.unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        stream.write_all(b"x").unwrap();
+        stream.read_exact(&mut [0]).unwrap();
+        let server = i32::try_from(children(traced.pid())[0]).unwrap();
+        kill_process(Pid::from_raw(server).unwrap(), Signal::TERM).unwrap();
+        let ended = traced.finish();
+        assert_eq!(ended.code(), Some(0), "{}", ended.err);
+
+        let text = fs::read_to_string(&trace).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        let gave_up = lines.iter().rposition(|line| line.contains("setresuid(")).unwrap();
+        let answers = |line: &&&str| line.contains("\"hello\"") || line.contains("accept4(");
+        let (before, after) = lines.split_at(gave_up);
+        assert_eq!(before.iter().find(answers), None, "{io}: {text}");
+        assert!(before.iter().any(|line| line.contains("udpath.probe")), "{io}: {text}");
+        for call in ["\"hello\"", "accept4("] {
+            assert!(after.iter().any(|line| line.contains(call)), "{io}: no {call} in {text}");
+        }
+    }
+    lab.down().unwrap();
+}
+
+/// Runs a program under a filter that forbids the system calls of seccomp and Landlock.
+fn without_measures(arguments: &[&str]) -> Run {
+    let (seccomp, landlock) = (libc::SYS_seccomp, libc::SYS_landlock_create_ruleset);
+    let program = udpath_rig::program().display().to_string();
+    // linux/filter.h: load the call's number; jump if equal; return SECCOMP_RET_ALLOW, or SECCOMP_RET_ERRNO with EPERM.
+    let script = format!(
+        "import ctypes, os, struct, sys\n\
+         code = [(0x20, 0, 0, 0), (0x15, 2, 0, {seccomp}), (0x15, 1, 0, {landlock}), (6, 0, 0, 0x7fff0000), (6, 0, 0, 0x50001)]\n\
+         code = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *one) for one in code))\n\
+         program = ctypes.create_string_buffer(struct.pack('HxxxxxxP', 5, ctypes.addressof(code)))\n\
+         libc = ctypes.CDLL(None)\n\
+         assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0\n\
+         os.execv(sys.argv[1], sys.argv[1:])"
+    );
+    let mut python = Command::new("python3");
+    python.args(["-c", &script, &program]).args(arguments);
+    Run::of(python, &format!("(without seccomp and Landlock) {}", arguments.join(" ")))
+}
+
+#[test]
+fn measures_that_the_kernel_refuses_are_named_or_required() {
+    udpath_lab::needs_root!();
+    let serve = ["serve", "echo", "--io", "shared", "--bind", "127.0.0.1:0"];
+    let mut server = without_measures(&serve).start();
+    let bind = bind_of(&mut server);
+    is_echoed(bind);
+    for measure in ["Landlock", "seccomp"] {
+        server.says(&format!("warning: the kernel refuses {measure} ("));
+    }
+    server.signal(Signal::TERM);
+    assert_eq!(server.finish().code(), Some(0));
+    for command in [&serve[..], &["export", "--listen", "127.0.0.1:0"]] {
+        let refused = without_measures(&[command, &["--require-confinement"]].concat()).finish();
+        assert_eq!(refused.code(), Some(3), "{command:?}: {}", refused.err);
+        assert!(refused.err.contains("which --require-confinement needs"), "{}", refused.err);
+    }
+    // Where the kernel has both.
+    let mut server = Run::new(&[&serve[..], &["--require-confinement"]].concat()).start();
+    is_echoed(bind_of(&mut server));
+    server.signal(Signal::TERM);
+    let ended = server.finish();
+    assert!(ended.code() == Some(0) && !ended.err.contains("refuses"), "{}", ended.err);
+    let refused = Run::new(&[&serve[..], &["--require-confinement", "--user", "root"]].concat()).finish();
+    assert_eq!(refused.code(), Some(2), "{}", refused.err);
+}
+
+/// Without a user `udpath` each server has a user that nobody else has.
+#[test]
+fn a_server_shares_its_user_with_nobody() {
+    udpath_lab::needs_root!();
+    let start = || {
+        let mut server = Run::new(&["serve", "echo", "--io", "shared", "--bind", "127.0.0.1:0"]).start();
+        is_echoed(bind_of(&mut server));
+        server
+    };
+    let servers = [start(), start(), start()];
+    let mut uids = BTreeSet::new();
+    for server in servers {
+        let uid: u32 =
+            threads(server.pid(), "Uid:").first().unwrap().split(' ').next().unwrap().parse().unwrap();
+        assert!((61184..=65519).contains(&uid), "{uid}: of systemd's range for such users");
+        assert!(threads(server.pid(), "Gid:").contains(&[uid.to_string().as_str(); 4].join(" ")));
+        assert!(uids.insert(uid), "{uid} twice");
+        server.signal(Signal::TERM);
+        assert_eq!(server.finish().code(), Some(0));
+    }
+}

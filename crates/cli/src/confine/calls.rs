@@ -13,7 +13,7 @@ use seccompiler::{
     SeccompRule, TargetArch,
 };
 
-use super::Error;
+use super::{Error, Needs};
 
 /// Calls with any arguments.
 const ALLOWED: &[c_long] = &[
@@ -162,12 +162,12 @@ const OLDER: &[c_long] = &[
 const OLDER: &[c_long] = &[];
 
 /// Restricts all threads.
-pub(super) fn restrict() -> Result<(), Error> {
+pub(super) fn restrict(needs: &Needs<'_>) -> Result<(), Error> {
     let program = filter().map_err(|error| Error::Calls(error.into()))?;
     match seccompiler::apply_filter_all_threads(&program) {
         // A kernel without seccomp, or a filter around this process that forbids further ones.
         Err(seccompiler::Error::Seccomp(error) | seccompiler::Error::Prctl(error)) if is_missing(&error) => {
-            Ok(())
+            needs.refused("seccomp", error.to_string(), "every system call can still be made")
         }
         done => done.map_err(Error::Calls),
     }

@@ -2,7 +2,7 @@
 
 use landlock::{
     ABI, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr,
-    RulesetError,
+    RulesetError, RulesetStatus,
 };
 
 use super::{Error, Needs};
@@ -21,10 +21,17 @@ pub(crate) enum Connections {
 
 /// Restricts the calling thread, and those that it starts from now on.
 pub(super) fn restrict(needs: &Needs<'_>) -> Result<(), Error> {
-    apply(needs).map_err(Error::Files)
+    match apply(needs).map_err(Error::Files)? {
+        // Or partially: a kernel that lacks newer rights enforces the others.
+        RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(()),
+        RulesetStatus::NotEnforced => {
+            let why = "not in this kernel, not enabled, or forbidden by a filter around this process";
+            needs.refused("Landlock", why.to_owned(), "all that its user may write and run, it can")
+        }
+    }
 }
 
-fn apply(needs: &Needs<'_>) -> Result<(), RulesetError> {
+fn apply(needs: &Needs<'_>) -> Result<RulesetStatus, RulesetError> {
     let writing: BitFlags<AccessFs> = AccessFs::from_write(NEWEST);
     let mut rules = Ruleset::default().handle_access(writing | AccessFs::Execute)?;
     if needs.connections == Connections::Accepted {
@@ -37,5 +44,5 @@ fn apply(needs: &Needs<'_>) -> Result<(), RulesetError> {
             rules = rules.add_rule(PathBeneath::new(folder, writing))?;
         }
     }
-    rules.restrict_self().map(drop)
+    Ok(rules.restrict_self()?.ruleset)
 }

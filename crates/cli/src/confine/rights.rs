@@ -1,8 +1,7 @@
 //! User and capabilities, in all threads.
 
-use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
@@ -11,11 +10,13 @@ use super::{Error, sys};
 
 /// The capabilities of each thread.
 const THREADS: &str = "/proc/self/task";
+/// Most threads of a process, as PID_MAX_LIMIT allows (proc(5)).
+const MAX_THREADS: usize = 1 << 22;
 
 /// Becomes the chosen user, with no capabilities but `kept`, which only the calling thread has from now on.
 pub(super) fn give_up(choice: &Choice, kept: CapabilitySet) -> Result<(), Error> {
     let failed = |error: rustix::io::Errno| Error::Capabilities(error.into());
-    if let Choice::Becomes(user) = choice {
+    if let Some(user) = choice.user() {
         // Otherwise they end with the user root.
         rustix::thread::set_keep_capabilities(!kept.is_empty()).map_err(failed)?;
         sys::become_user(user.uid, user.gid).map_err(|source| Error::User {
@@ -44,10 +45,10 @@ pub(super) fn clear_ambient() -> Result<(), Error> {
 /// Checks that no thread has more than `kept`. Those of a process that was not started by root keep what they had.
 pub(super) fn check(kept: CapabilitySet) -> Result<(), Error> {
     let read = |source: io::Error, path: PathBuf| Error::Read { path, source };
-    let threads = fs::read_dir(THREADS).map_err(|source| read(source, THREADS.into()))?;
-    for thread in threads.flatten() {
-        let path = thread.path().join("status");
-        let status = match fs::read_to_string(&path) {
+    let threads = udpath_files::names(THREADS, MAX_THREADS).map_err(|source| read(source, THREADS.into()))?;
+    for thread in threads {
+        let path = Path::new(THREADS).join(&thread).join("status");
+        let status = match udpath_files::kernel::text(&path) {
             Ok(status) => status,
             // It has ended.
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => continue,
@@ -56,7 +57,7 @@ pub(super) fn check(kept: CapabilitySet) -> Result<(), Error> {
         };
         let left = permitted(&status) & !kept.bits();
         if left != 0 {
-            return Err(Error::Left { thread: thread.file_name().to_string_lossy().into_owned(), left });
+            return Err(Error::Left { thread: thread.to_string_lossy().into_owned(), left });
         }
     }
     Ok(())

@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Args) -> Done {
     };
     let stop = signals::watch(Left::Nothing)?.flag();
     let user = Choice::of(args.user.user.as_deref())?;
-    give_up(&user, args.results.as_deref())?;
+    give_up(&user, args.results.as_deref(), args.user.require_confinement)?;
     let program = Program {
         results: args.results.clone().map(|folder| Results {
             agent: name.clone(),
@@ -62,21 +62,28 @@ pub(crate) fn run(args: &Args) -> Done {
 }
 
 /// Gives up everything but the folder of results, before anything is read from the network.
-fn give_up(user: &Choice, results: Option<&Path>) -> Done {
+fn give_up(user: &Choice, results: Option<&Path>, required: bool) -> Done {
     let needs = Needs {
         writes: &results.into_iter().collect::<Vec<_>>(),
         connections: Connections::Made,
         capabilities: CapabilitySet::empty(),
+        required,
     };
     confine::before_threads(user, &needs)?;
     confine::give_up(user, &needs)?;
     if let Some(folder) = results {
         access(folder, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| {
-            let who = user.becomes().unwrap_or("this user");
             let folder = folder.display();
-            Failure::Usage(format!(
-                "cannot keep results in {folder} as {who}: {error}; `chown {who} {folder}`, or --user"
-            ))
+            let (who, fix) = match user.becomes() {
+                Some(_) if user.is_temporary() => {
+                    ("a temporary user", format!("make a user `udpath` and `chown udpath {folder}`"))
+                }
+                who => {
+                    let who = who.unwrap_or("this user");
+                    (who, format!("`chown {who} {folder}`"))
+                }
+            };
+            Failure::Usage(format!("cannot keep results in {folder} as {who}: {error}; {fix}, or --user"))
         })?;
     }
     Ok(())

@@ -49,6 +49,7 @@ const READS: Needs<'_> = Needs {
     capabilities: CapabilitySet::NET_ADMIN
         .union(CapabilitySet::SYS_PTRACE)
         .union(CapabilitySet::DAC_READ_SEARCH),
+    required: false,
 };
 
 /// In a second.
@@ -135,7 +136,8 @@ fn write(args: &Args, source: &dyn Source, path: &Path, stop: &AtomicBool) -> Do
 fn push(args: &Args, source: &dyn Source, endpoint: &Endpoint, stop: &AtomicBool) -> Done {
     let mut watch = Watch::default();
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    confine::give_up(&Choice::of(args.user.user.as_deref())?, &READS)?;
+    let user = Choice::of(args.user.user.as_deref())?;
+    confine::give_up(&user, &READS.require(args.user.require_confinement))?;
     let host = (!args.place.is_captured()).then_some(name.as_str());
     otlp::push(endpoint, args.interval, stop, || Ok(look(args, &mut watch, source)?.otlp(host)))
 }
@@ -145,9 +147,9 @@ fn serve(args: &Args, source: &dyn Source, stop: &AtomicBool) -> Done {
     let listener =
         TcpListener::bind(args.listen).with_context(|| format!("cannot listen on {}", args.listen))?;
     confine::before_programs()?;
-    let answering = Answering::start(listener, args.user.user.as_deref())?;
     let user = Choice::of(args.user.user.as_deref())?;
-    confine::give_up(&user, &READS)?;
+    let answering = Answering::start(listener, &user, args.user.require_confinement)?;
+    confine::give_up(&user, &READS.require(args.user.require_confinement))?;
     let mut watch = Watch::default();
     answering.serve(stop, &mut || look(args, &mut watch, source))
 }

@@ -56,7 +56,8 @@ pub(crate) fn run(args: Args) -> Done {
     };
     let options = args.options.of(protocol)?;
     let user = Choice::of(args.user.user.as_deref())?;
-    confine::before_threads(&user, &Needs::SERVER)?;
+    let needs = Needs::SERVER.require(args.user.require_confinement);
+    confine::before_threads(&user, &needs)?;
     let config = Config {
         io: args.io,
         workers: args.workers,
@@ -67,6 +68,8 @@ pub(crate) fn run(args: Args) -> Done {
         cpus: args.cpus,
         receive_buffer: args.rcvbuf,
         answer_broadcast: args.answer_broadcast,
+        // Nothing of a client is read with privileges.
+        hold: true,
         xdp: XdpConfig {
             interfaces: args.interface,
             steer: match args.steer {
@@ -99,7 +102,8 @@ pub(crate) fn run(args: Args) -> Done {
     }
     // Reads with privileges for the last time.
     let filters = bypassed_by(&server);
-    confine::give_up(&user, &Needs::SERVER)?;
+    confine::give_up(&user, &needs)?;
+    server.release();
     let status = server.status();
     let started = Started {
         status: &status,

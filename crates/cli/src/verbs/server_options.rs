@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use anyhow::Context;
 use tempfile::TempDir;
-use udpath_protocols::{Options, ProtocolEntry, ServerFile};
+use udpath_protocols::{Options, ProtocolEntry, ServerValue};
 
 use crate::exit::Failure;
 
@@ -21,16 +21,17 @@ impl ServerOptions {
             tempfile::tempdir().context("cannot make a folder for the files of the lab's servers")?;
         let mut arguments = Vec::new();
         for option in (protocol.server_for)(load)? {
-            let path = match option.file {
-                ServerFile::At(path) => path,
-                ServerFile::With(text) => {
+            let value = match option.value {
+                ServerValue::Text(text) => text.into(),
+                ServerValue::FileAt(path) => path.into_os_string(),
+                ServerValue::FileWith(text) => {
                     let path = folder.path().join(option.spec.name);
-                    let written = std::fs::write(&path, text);
+                    let written = udpath_files::replace::whole(&path, text.as_bytes(), 0o600);
                     written.with_context(|| format!("cannot write {}", path.display()))?;
-                    path
+                    path.into_os_string()
                 }
             };
-            arguments.extend([format!("--{}", option.spec.name).into(), path.into_os_string()]);
+            arguments.extend([format!("--{}", option.spec.name).into(), value]);
         }
         Ok(Self { arguments, _folder: folder })
     }

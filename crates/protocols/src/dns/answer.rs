@@ -100,6 +100,16 @@ impl<'a> Response<'a> {
         }
     }
 
+    /// Which answer it is, for the rate limit: all questions with the same records have the same one. Negative answers are one for
+    /// each zone, referrals for each delegation, and answers of a wildcard for each wildcard, so that made-up names do not make
+    /// new ones.
+    pub(super) fn id(&self) -> u32 {
+        match self.content {
+            Content::Section(section) | Content::Alias(section, _) => section.id,
+            Content::Nothing | Content::Record(..) => 0,
+        }
+    }
+
     /// What it says, for the rate limit.
     pub(super) fn kind(&self) -> Kind {
         match (self.rcode, self.content) {

@@ -34,6 +34,9 @@ pub(super) struct Cookie {
     pub(super) proven: bool,
 }
 
+/// Longest file of secrets, in bytes: two lines need 66, and comments are no part of it.
+const MAX_FILE: u64 = 4096;
+
 /// Why a file has no secrets.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -75,7 +78,7 @@ impl Secrets {
 
     /// The secrets of a file, one per line.
     pub(super) fn read(file: &Path) -> Result<Self, SecretError> {
-        let text = std::fs::read_to_string(file)
+        let text = udpath_files::text(file, MAX_FILE)
             .map_err(|source| SecretError::Read { file: file.to_owned(), source })?;
         let mut secrets = Vec::new();
         for (line, text) in (1..).zip(text.lines()).filter(|(_, text)| !text.trim().is_empty()) {

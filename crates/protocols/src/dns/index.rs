@@ -88,6 +88,8 @@ pub(super) struct Section<'a> {
     /// How much longer the question's name is than the one that the section was composed for; may be negative, and is added
     /// modulo 2^16.
     shift: u16,
+    /// Where it is in the arena: which answer it is.
+    pub(super) id: u32,
 }
 
 impl Section<'_> {
@@ -220,6 +222,7 @@ impl Index {
             required: number(r0, r1),
             places,
             shift,
+            id: at,
         })
     }
 }

@@ -1,7 +1,9 @@
 //! The server: over UDP one reply per query from the index, over TCP the same for messages with their length in front (RFC 7766).
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::ParseIntError;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -12,7 +14,7 @@ use udpath_serve::{
 
 use super::answer::{Response, reject};
 use super::cookie::Cookie;
-use super::limit::{Kind, MAX_RATE, ResponseLimit, Verdict};
+use super::limit::{DEFAULT_RATE, Kind, MAX_RATE, ResponseLimit, Verdict};
 use super::reload::{self, Data, LoadError, Sources};
 use super::wire::{Query, QueryError};
 use super::{COOKIE_SECRET, RESPONSES_PER_SECOND, VERSION_TEXT, ZONE};
@@ -31,7 +33,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct DnsConfig {
     /// Master files, one zone each.
     pub zones: Vec<PathBuf>,
-    /// Replies of one kind per second that a network gets over UDP, 1 to 1,000; `None`: no limit.
+    /// How often a network gets the same answer over UDP, per second, 1 to 1,000; `None`: no limit. 200 by default.
     pub responses_per_second: Option<u32>,
     /// What `version.bind` says, at most 255 bytes.
     pub version: String,
@@ -43,7 +45,7 @@ impl Default for DnsConfig {
     fn default() -> Self {
         Self {
             zones: Vec::new(),
-            responses_per_second: None,
+            responses_per_second: Some(DEFAULT_RATE),
             version: DEFAULT_VERSION.into(),
             cookie_secret: None,
         }
@@ -53,14 +55,17 @@ impl Default for DnsConfig {
 impl DnsConfig {
     /// From the options of `udpath serve dns`.
     pub(super) fn from_options(options: &Options) -> Result<Self, OptionError> {
-        let rate = options.parsed(&RESPONSES_PER_SECOND, format_args!("1 to {MAX_RATE}"), |rate| {
-            (1..=MAX_RATE).contains(rate)
-        })?;
+        let in_range = |rate: &Rate| rate.0.is_none_or(|rate| (1..=MAX_RATE).contains(&rate));
+        let rate = options.parsed(
+            &RESPONSES_PER_SECOND,
+            format_args!("1 to {MAX_RATE}, or {NO_LIMIT}"),
+            in_range,
+        )?;
         let fits = |text: &String| text.len() <= MAX_TEXT;
         let version = options.parsed(&VERSION_TEXT, format_args!("at most {MAX_TEXT} bytes"), fits)?;
         Ok(Self {
             zones: options.paths(&ZONE).collect(),
-            responses_per_second: rate,
+            responses_per_second: rate.unwrap_or(Rate(Some(DEFAULT_RATE))).0,
             version: version.unwrap_or_else(|| DEFAULT_VERSION.into()),
             cookie_secret: options.paths(&COOKIE_SECRET).last(),
         })
@@ -68,6 +73,20 @@ impl DnsConfig {
 
     fn sources(&self) -> Sources {
         Sources { zones: self.zones.clone(), secrets: self.cookie_secret.clone() }
+    }
+}
+
+/// The value of `--responses-per-second` without a limit.
+pub(super) const NO_LIMIT: &str = "off";
+
+/// Replies per second, or no limit.
+struct Rate(Option<u32>);
+
+impl FromStr for Rate {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == NO_LIMIT { Ok(Self(None)) } else { text.parse().map(Some).map(Self) }
     }
 }
 
@@ -117,8 +136,8 @@ impl Service for Dns {
     #[inline]
     fn serve(&mut self, request: Request<'_>, reply: &mut Reply<'_>) -> Outcome {
         let Self { view, settings } = self;
-        let limited = |kind| match &settings.limit {
-            Some(limit) => limit.admit(request.peer().ip(), kind, request.received()),
+        let limited = |kind, id| match &settings.limit {
+            Some(limit) => limit.admit(request.peer().ip(), kind, id, request.received()),
             None => Verdict::Reply,
         };
         let message = request.payload();
@@ -129,7 +148,7 @@ impl Service for Dns {
                 let cookie =
                     cookie_of(&query, data, || (request.peer().ip(), request.arrived().as_secs() as u32));
                 let proven = cookie.is_some_and(|cookie| cookie.proven);
-                let verdict = if proven { Verdict::Reply } else { limited(response.kind()) };
+                let verdict = if proven { Verdict::Reply } else { limited(response.kind(), response.id()) };
                 if verdict == Verdict::Nothing {
                     return Outcome::Drop(DropReason::Refused);
                 }
@@ -138,7 +157,7 @@ impl Service for Dns {
                 response.write(&query, out, cookie.as_ref(), verdict == Verdict::Truncated)
             }
             Err(QueryError::Unanswerable) => return Outcome::Drop(DropReason::Malformed),
-            Err(QueryError::Rejected(_)) if limited(Kind::Error) != Verdict::Reply => {
+            Err(QueryError::Rejected(_)) if limited(Kind::Error, 0) != Verdict::Reply => {
                 return Outcome::Drop(DropReason::Refused);
             }
             Err(QueryError::Rejected(rcode)) => reject(message, rcode, reply.buffer_mut()),

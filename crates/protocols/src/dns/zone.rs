@@ -1,6 +1,5 @@
 //! Loads zones from master files (RFC 1035, 5): NLnet Labs' `domain` reads them, [`Records`] keeps what they say.
 
-use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -21,6 +20,10 @@ const MAX_TTL: u32 = i32::MAX as u32;
 /// Bytes of a file read at once. Fewer: more system calls; more: nothing gained.
 const READ_LEN: usize = 1 << 16;
 
+/// Longest master file, in bytes: some 25 million names. Lower: large zones are refused; higher: a wrong file, such as an endless
+/// log, takes as much memory before it is refused.
+const MAX_FILE: u64 = 1 << 30;
+
 /// Why zones cannot be loaded. The message names the file and, where there is one, the line.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -32,6 +35,12 @@ pub enum ZoneError {
         file: PathBuf,
         /// The kernel's answer.
         source: std::io::Error,
+    },
+    /// A file is longer than a zone may be.
+    #[error("{}: longer than {MAX_FILE} bytes, the longest master file: divide the zone", file.display())]
+    TooLong {
+        /// The file.
+        file: PathBuf,
     },
     /// A line that is no record or directive of a master file, or a record that does not fit the others.
     #[error("{}:{line}: {reason}", file.display())]
@@ -124,11 +133,16 @@ struct Source {
 }
 
 impl Source {
-    /// Reads a file piece by piece: it is in memory once.
+    /// Reads a regular file piece by piece: it is in memory once. Anything else, such as a FIFO that never has a writer, is refused
+    /// without waiting: it would hold up this reload and all later ones.
     fn read(path: &Path) -> Result<Self, ZoneError> {
         let failed = |source| ZoneError::Read { file: path.to_owned(), source };
-        let mut file = File::open(path).map_err(failed)?;
+        let too_long = || ZoneError::TooLong { file: path.to_owned() };
+        let mut file = udpath_files::open(path).map_err(failed)?;
         let size = file.metadata().map_err(failed)?.len();
+        if size > MAX_FILE {
+            return Err(too_long());
+        }
         let mut zonefile = Zonefile::with_capacity(usize::try_from(size).map_err(|_| ZoneError::TooLarge)?);
         let mut line_ends = Vec::new();
         let mut piece = vec![0; READ_LEN];
@@ -142,6 +156,10 @@ impl Source {
                 line_ends.push(u32::try_from(read + at).map_err(|_| ZoneError::TooLarge)?);
             }
             read += len;
+            // It grows while it is read.
+            if read as u64 > MAX_FILE {
+                return Err(too_long());
+            }
             zonefile.extend_from_slice(&piece[..len]);
         }
         // The last line may lack its end.

@@ -6,8 +6,11 @@
 //! ```
 
 use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
+
+/// Longest file of clients or users, in bytes: some 500,000 users. Lower: large lists are refused; higher: a wrong file takes as
+/// much memory before it is refused.
+const MAX_FILE: u64 = 64 << 20;
 
 /// A file that was not accepted. The message names the file, the line and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,7 +42,8 @@ pub(super) fn read<T>(
     parse: impl FnOnce(&[u8]) -> Result<T, LineError>,
 ) -> Result<T, FileError> {
     let failed = |reason| FileError { path: path.to_owned(), reason };
-    let bytes = fs::read(path).map_err(|error| failed(format!("cannot read it: {error}")))?;
+    let bytes =
+        udpath_files::bytes(path, MAX_FILE).map_err(|error| failed(format!("cannot read it: {error}")))?;
     parse(&bytes).map_err(|error| failed(error.to_string()))
 }
 
@@ -204,7 +208,10 @@ mod tests {
             missing.to_string().starts_with("/nonexistent/users: cannot read it: No such file"),
             "{missing}"
         );
-        let wrong = read(Path::new("/dev/null"), |_| Err::<(), _>(LineError { line: 3, reason: "x".into() }));
-        assert_eq!(wrong.unwrap_err().to_string(), "/dev/null: line 3: x");
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let wrong = read(file.path(), |_| Err::<(), _>(LineError { line: 3, reason: "x".into() }));
+        assert_eq!(wrong.unwrap_err().to_string(), format!("{}: line 3: x", file.path().display()));
+        let device = read(Path::new("/dev/null"), |_| Ok(())).unwrap_err();
+        assert!(device.to_string().contains("is a device; only regular files are read"), "{device}");
     }
 }

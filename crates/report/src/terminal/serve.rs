@@ -173,6 +173,14 @@ pub fn summary(status: &Status, style: &Style) -> String {
             "tcp: {accepted} connections ({refused} refused, {failed} failed), {received} bytes received, \
              {answered} answered"
         );
+        if tcp.evicted + tcp.idle + tcp.slow + tcp.accept_errors > 0 {
+            let [evicted, idle, slow, errors] =
+                [tcp.evicted, tcp.idle, tcp.slow, tcp.accept_errors].map(units::count);
+            let _ = writeln!(
+                text,
+                "tcp: closed {evicted} connections to make room, {idle} idle ones, {slow} slow ones; {errors} accept errors"
+            );
+        }
     }
     text
 }

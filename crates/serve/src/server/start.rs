@@ -12,17 +12,18 @@ use crossbeam_utils::CachePadded;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::summary::cpu_time;
-use super::{Server, open};
+use super::{Server, descriptors, open};
 use crate::config::Config;
 use crate::cpus;
 use crate::dispatch::{StreamDispatch, StreamFactory};
 use crate::endpoint::{Endpoint, Endpoints};
 use crate::error::{Error, Rejected};
+use crate::gate::Gate;
 use crate::io::{Devices, FrameParts, Io, IoChoice, KernelSocket, SocketConfig, SocketOptions};
 use crate::probe::{ProbeState, Prober, target_of};
 use crate::service::{Service, WorkerId};
 use crate::shared::{BroadcastPolicy, Shared};
-use crate::tcp::{TcpCounters, TcpWorker};
+use crate::tcp::{TcpCounters, TcpLimits, TcpWorker};
 use crate::worker::{SocketSource, Worker};
 
 impl Server {
@@ -38,6 +39,7 @@ impl Server {
         config.check()?;
         open::check_addresses(&config.binds)?;
         let cpus = open::worker_cpus(config)?;
+        descriptors::raise(config, cpus.len(), streams.is_some());
         let candidates: &[Io] = match &config.io {
             IoChoice::Auto => &Io::ALL,
             IoChoice::Only(io) => std::slice::from_ref(io),
@@ -106,9 +108,15 @@ impl Server {
             cpus: cpus.to_vec(),
             pinned: config.pin,
             endpoints: Endpoints::default(),
-            shared: Arc::new(Shared { probe, stopping: AtomicBool::new(false), broadcast }),
+            shared: Arc::new(Shared {
+                probe,
+                gate: Gate::default(),
+                stopping: AtomicBool::new(false),
+                broadcast,
+            }),
             tcp_counters: Vec::new(),
             threads: Vec::new(),
+            warning: None,
             stop: Arc::new(stop),
             fast_path: None,
             watch: Mutex::default(),
@@ -145,8 +153,11 @@ impl Server {
             server.spawn_worker(worker, sources, frames, factory, &ready)?;
         }
         if let Some(streams) = streams {
+            let (connections, warning) = descriptors::connections(config, cpus.len())?;
+            server.warning = warning;
+            let limits = TcpLimits { connections, ..config.tcp.clone() };
             for (worker, listeners) in listeners.into_iter().enumerate() {
-                server.spawn_tcp(worker, listeners, streams, &ready)?;
+                server.spawn_tcp(worker, listeners, &limits, streams, &ready)?;
             }
         }
         drop(ready);
@@ -163,10 +174,17 @@ impl Server {
             io.probe(&prober, &socket_config, target_of(*bind))
                 .map_err(|error| Error::Probe { io, source: error.into() })?;
         }
-        if let (Some(fast_path), Some(queue_probe)) = (&server.fast_path, queue_probe) {
-            queue_probe.run(fast_path, &prober)?;
+        if let (Some(fast_path), Some(queue_probe)) = (&server.fast_path, &queue_probe) {
+            queue_probe.inject(fast_path, &prober)?;
         }
+        // Before the programs take traffic: frames wait in the rings.
         prober.finish();
+        if let (Some(fast_path), Some(queue_probe)) = (&server.fast_path, queue_probe) {
+            queue_probe.take(fast_path, &prober)?;
+        }
+        if !config.hold {
+            server.release();
+        }
         (server.started, server.started_cpu) = (Instant::now(), cpu_time());
         Ok(server)
     }
@@ -205,15 +223,21 @@ impl Server {
         &mut self,
         worker: usize,
         listeners: Vec<TcpListener>,
+        limits: &TcpLimits,
         streams: &Arc<StreamFactory>,
         ready: &mpsc::Sender<Result<(), Error>>,
     ) -> Result<(), Error> {
-        let (streams, stop) = (Arc::clone(streams), Arc::clone(&self.stop));
+        let (limits, streams, stop) = (limits.clone(), Arc::clone(streams), Arc::clone(&self.stop));
         let counters = Arc::new(CachePadded::new(TcpCounters::default()));
         self.tcp_counters.push(Arc::clone(&counters));
+        let shared = Arc::clone(&self.shared);
         self.spawn(worker, "tcp", ready, move |ready| {
-            let worker = TcpWorker::new(listeners, StreamDispatch::new(WorkerId(worker), streams), counters);
+            let dispatch = StreamDispatch::new(WorkerId(worker), streams);
+            let worker = TcpWorker::new(listeners, dispatch, counters, limits)?;
             ready.signal();
+            if !shared.gate.pass() {
+                return Ok(());
+            }
             worker.run(stop.as_fd())
         })
     }

@@ -69,6 +69,7 @@ impl Server {
             warnings: warning
                 .map(str::to_owned)
                 .into_iter()
+                .chain(self.warning.clone())
                 .chain(losses)
                 .chain(self.fast_path.iter().flat_map(|fast_path| fast_path.warnings(&arrivals)))
                 .collect(),

@@ -69,6 +69,12 @@ impl RawAddr {
         this.cast()
     }
 
+    /// The port, which both forms have in the same place. The kernel writes an address for every datagram.
+    #[inline]
+    pub(crate) fn port(&self) -> u16 {
+        u16::from_be_bytes([self.bytes[2], self.bytes[3]])
+    }
+
     /// The address in the standard library's form; the unspecified one if the kernel wrote none.
     pub(crate) fn decode(&self) -> SocketAddr {
         let b = &self.bytes;

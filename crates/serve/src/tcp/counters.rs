@@ -9,7 +9,10 @@ use crate::counts::TcpCounts;
 pub(crate) struct TcpCounters {
     pub(super) accepted: AtomicU64,
     pub(super) closed: AtomicU64,
-    pub(super) refused: AtomicU64,
+    pub(super) evicted: AtomicU64,
+    pub(super) idle: AtomicU64,
+    pub(super) slow: AtomicU64,
+    pub(super) accept_errors: AtomicU64,
     pub(super) failed: AtomicU64,
     pub(super) received_bytes: AtomicU64,
     pub(super) answered_bytes: AtomicU64,
@@ -24,7 +27,10 @@ impl TcpCounters {
     pub(crate) fn add_to(&self, sum: &mut TcpCounts) {
         sum.accepted += self.accepted.load(Relaxed);
         sum.open += self.accepted.load(Relaxed).saturating_sub(self.closed.load(Relaxed));
-        sum.refused += self.refused.load(Relaxed);
+        sum.evicted += self.evicted.load(Relaxed);
+        sum.idle += self.idle.load(Relaxed);
+        sum.slow += self.slow.load(Relaxed);
+        sum.accept_errors += self.accept_errors.load(Relaxed);
         sum.failed += self.failed.load(Relaxed);
         sum.received_bytes += self.received_bytes.load(Relaxed);
         sum.answered_bytes += self.answered_bytes.load(Relaxed);

@@ -12,6 +12,7 @@ use udpath_stack::worker::Parts;
 use super::{FrameWorker, SocketSource, Worker};
 use crate::counts::Counts;
 use crate::endpoint::Endpoint;
+use crate::gate::Gate;
 use crate::io::{KernelSocket, Sharing, Socket, SocketOptions};
 use crate::probe::{ProbeState, Prober};
 use crate::service::{Service, WorkerId};
@@ -37,8 +38,10 @@ impl<P: Port, S: Service, F: Fn(WorkerId) -> S> InProcessWorker<P, S, F> {
         let probe = ProbeState::new()?;
         // Nothing to probe: requests are not compared with it.
         Prober::new(&probe).finish();
+        let gate = Gate::default();
+        gate.open();
         let shared =
-            Shared { probe, stopping: AtomicBool::new(false), broadcast: BroadcastPolicy::FirstWorker };
+            Shared { probe, gate, stopping: AtomicBool::new(false), broadcast: BroadcastPolicy::FirstWorker };
         let source = SocketSource {
             socket: KernelSocket::new(socket, 1, false, None)?,
             endpoint: Arc::clone(&endpoint),

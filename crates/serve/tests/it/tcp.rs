@@ -15,7 +15,7 @@ impl StreamService for Echo {
     }
 }
 
-fn connect(server: &Server, index: usize) -> TcpStream {
+pub(crate) fn connect(server: &Server, index: usize) -> TcpStream {
     let stream = TcpStream::connect(target(server, index)).unwrap();
     stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream.set_write_timeout(Some(TIMEOUT)).unwrap();

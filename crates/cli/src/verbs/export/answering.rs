@@ -32,8 +32,9 @@ pub(super) fn run(args: &AnswerArgs) -> Done {
     let address =
         listener.local_addr().context("stdin is not a listener: this is started by `udpath export`")?;
     let user = Choice::of(args.user.user.as_deref())?;
-    confine::before_threads(&user, &Needs::SERVER)?;
-    confine::give_up(&user, &Needs::SERVER)?;
+    let needs = Needs::SERVER.require(args.user.require_confinement);
+    confine::before_threads(&user, &needs)?;
+    confine::give_up(&user, &needs)?;
     // After the change of user, which resets it.
     set_parent_process_death_signal(Some(Signal::TERM))
         .context("cannot follow the end of `udpath export`")?;

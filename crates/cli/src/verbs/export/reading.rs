@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use udpath_report::MetricsFormat;
 
 use super::{POLL_INTERVAL, Seen};
+use crate::confine::Choice;
 use crate::exit::Done;
 
 /// Requests: read the machine; format the last reading.
@@ -29,15 +30,18 @@ pub(super) struct Answering {
 }
 
 impl Answering {
-    /// Starts it. It becomes `user`.
-    pub(super) fn start(listener: TcpListener, user: Option<&str>) -> anyhow::Result<Self> {
+    /// Starts it. It becomes `user`, as this process does: it could not be ended otherwise.
+    pub(super) fn start(listener: TcpListener, user: &Choice, required: bool) -> anyhow::Result<Self> {
         let (requests, theirs) = UnixStream::pair().context("cannot make a socket pair")?;
         requests.set_read_timeout(Some(POLL_INTERVAL)).context("cannot set a timeout")?;
         // Not the path: a newer version may have replaced the file.
         let mut command = Command::new("/proc/self/exe");
         command.arg("export-answer").stdin(OwnedFd::from(listener)).stdout(OwnedFd::from(theirs));
-        if let Some(user) = user {
+        if let Some(user) = user.argument() {
             command.args(["--user", user]);
+        }
+        if required {
+            command.arg("--require-confinement");
         }
         let child = command.spawn().context("cannot run /proc/self/exe")?;
         Ok(Self { child, requests })

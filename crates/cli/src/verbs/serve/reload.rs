@@ -8,6 +8,8 @@ use udpath_serve::{ReloadHook, Server};
 pub(super) struct Reloads {
     hook: ReloadHook,
     running: Option<JoinHandle<Result<String, String>>>,
+    /// Why the last one did not even begin.
+    failed: Option<String>,
     /// Asked for while one was running, which may have read the files before they were changed.
     again: bool,
 }
@@ -15,7 +17,7 @@ pub(super) struct Reloads {
 impl Reloads {
     /// Those of a server; `None` if its service has no files.
     pub(super) fn of(server: &Server) -> Option<Self> {
-        Some(Self { hook: server.reload_hook()?, running: None, again: false })
+        Some(Self { hook: server.reload_hook()?, running: None, failed: None, again: false })
     }
 
     /// Whether one is running.
@@ -28,24 +30,33 @@ impl Reloads {
         self.again = self.running.is_some();
         if !self.again {
             let hook = ReloadHook::clone(&self.hook);
-            self.running = Some(std::thread::spawn(move || hook().map_err(|error| error.to_string())));
+            let reload = move || hook().map_err(|error| error.to_string());
+            match std::thread::Builder::new().name("reload".into()).spawn(reload) {
+                Ok(thread) => self.running = Some(thread),
+                Err(error) => self.failed = Some(format!("cannot start a thread for it: {error}")),
+            }
         }
     }
 
     /// What a reload that has ended had to say; begins the next one if it was asked for.
     pub(super) fn turn(&mut self) -> Option<String> {
+        if let Some(error) = self.failed.take() {
+            return Some(not_reloaded(&error));
+        }
         let ended = self.running.take_if(|running| running.is_finished())?;
         if std::mem::take(&mut self.again) {
             self.ask();
         }
         Some(match ended.join() {
             Ok(Ok(text)) => format!("reloaded: {text}"),
-            Ok(Err(error)) => format!("warning: not reloaded, the old data stay in use: {error}"),
-            Err(_panic) => {
-                "warning: not reloaded, the old data stay in use: the reload failed, see above".into()
-            }
+            Ok(Err(error)) => not_reloaded(&error),
+            Err(_panic) => not_reloaded("the reload failed, see above"),
         })
     }
+}
+
+fn not_reloaded(why: &str) -> String {
+    format!("warning: not reloaded, the old data stay in use: {why}")
 }
 
 #[cfg(test)]
@@ -69,7 +80,7 @@ mod tests {
         let (go, wait) = mpsc::channel::<Result<String, String>>();
         let wait = Mutex::new(wait);
         let hook: ReloadHook = Arc::new(move || Ok(wait.lock().unwrap().recv()??));
-        let mut reloads = Reloads { hook, running: None, again: false };
+        let mut reloads = Reloads { hook, running: None, failed: None, again: false };
         reloads.ask();
         assert_eq!(reloads.turn(), None, "it runs");
         // Two more while it runs are one.

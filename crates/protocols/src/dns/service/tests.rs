@@ -11,7 +11,8 @@ const ZONE_TEXT: &str = "$ORIGIN x.\n@ 1 SOA . . 1 1 1 1 1\nwww A 192.0.2.1\n*.w
 
 fn dns(text: &str, change: impl FnOnce(&mut DnsConfig)) -> Dns {
     let file = zone::file(text);
-    let mut config = DnsConfig { zones: vec![file.path().into()], ..DnsConfig::default() };
+    let zones = vec![file.path().into()];
+    let mut config = DnsConfig { zones, responses_per_second: None, ..DnsConfig::default() };
     change(&mut config);
     Dns::load(&config).unwrap()
 }
@@ -115,8 +116,10 @@ fn options_have_ranges() {
     assert_eq!(config(&RESPONSES_PER_SECOND, "20").unwrap().responses_per_second, Some(20));
     for wrong in ["0", "1001", "many"] {
         let error = config(&RESPONSES_PER_SECOND, wrong).unwrap_err();
-        assert_eq!(error, format!("invalid --responses-per-second {wrong}: expected 1 to 1000"));
+        assert_eq!(error, format!("invalid --responses-per-second {wrong}: expected 1 to 1000, or off"));
     }
+    assert_eq!(config(&RESPONSES_PER_SECOND, "off").unwrap().responses_per_second, None);
+    assert_eq!(config(&VERSION_TEXT, "x").unwrap().responses_per_second, Some(200), "limited by default");
     assert_eq!(config(&VERSION_TEXT, "x").unwrap().version, "x");
     config(&VERSION_TEXT, &"x".repeat(256)).unwrap_err();
     let mut zones = Options::default();
@@ -185,6 +188,35 @@ proptest! {
 fn amplification(dns: &mut Dns, message: &[u8], times: usize) -> f64 {
     let out: usize = (0..times).map(|_| ask(dns, message).1.len()).sum();
     out as f64 / (times * message.len()) as f64
+}
+
+/// As NSD counts: a resolver may ask for many names, and made-up names are no new ones.
+#[test]
+fn each_answer_has_its_own_rate_and_made_up_names_share_one() {
+    const QUERIES: u64 = 100;
+    let names: String = (0..QUERIES).map(|n| format!("h{n} A 10.0.0.1\n")).collect();
+    let mut dns = dns(&(ZONE_TEXT.to_owned() + &names), |config| config.responses_per_second = Some(1));
+    let mut whole = |name: &dyn Fn(u64) -> String, rtype| {
+        let begun = std::time::Instant::now();
+        let whole = (0..QUERIES).filter(|n| {
+            let (outcome, reply) = ask(&mut dns, &query(&name(*n), rtype, (0, &[])));
+            outcome == Outcome::Reply && reply[2] & 2 == 0
+        });
+        (whole.count() as u64, 2 + begun.elapsed().as_secs())
+    };
+    assert_eq!(whole(&|n| format!("h{n}.x"), rtype::A).0, QUERIES);
+    let made_up: [(&dyn Fn(u64) -> String, u16); 6] = [
+        (&|n| format!("n{n}.w.x"), rtype::TXT),
+        (&|n| format!("n{n}.x"), rtype::A),
+        (&|n| format!("h{n}.x"), rtype::MX),
+        (&|n| format!("n{n}.sub.x"), rtype::A),
+        (&|n| format!("n{n}.d.x"), rtype::A),
+        (&|n| format!("n{n}.y"), rtype::A),
+    ];
+    for (name, rtype) in made_up {
+        let (whole, most) = whole(name, rtype);
+        assert!((1..=most).contains(&whole), "{} {rtype}: {whole}", name(0));
+    }
 }
 
 /// What a forged source address is worth; docs/protocols/dns.md has the figures.

@@ -9,7 +9,7 @@ use super::super::text::{FileError, LineError, lines, read};
 use super::super::users::{EXAMPLE, User, Users, padded};
 use super::super::{ACCOUNTING, CLIENTS, DEFAULT_SECRET, METHOD, SECRET, SECRET_FILE, USERS};
 use super::{NAS_IDENTIFIER, PROXY_STATE, SESSION};
-use crate::{OptionError, Options, ServerFile, ServerOption};
+use crate::{OptionError, Options, ServerOption, ServerValue};
 
 /// How users prove their password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,10 +86,10 @@ impl LoadConfig {
 pub(in super::super) fn server_for(load: &Options) -> Result<Vec<ServerOption>, OptionError> {
     // Within quotes a backslash takes the next character as it is.
     let secret = secret(load)?.replace('\\', r"\\").replace('"', r#"\""#);
-    let clients = ServerFile::With(format!("0.0.0.0/0 \"{secret}\"\n::/0 \"{secret}\"\n"));
+    let clients = ServerValue::FileWith(format!("0.0.0.0/0 \"{secret}\"\n::/0 \"{secret}\"\n"));
     let users = load.paths(&USERS).last();
-    let users = users.map_or_else(|| ServerFile::With(EXAMPLE.to_owned()), ServerFile::At);
-    Ok(vec![ServerOption { spec: &CLIENTS, file: clients }, ServerOption { spec: &USERS, file: users }])
+    let users = users.map_or_else(|| ServerValue::FileWith(EXAMPLE.to_owned()), ServerValue::FileAt);
+    Ok(vec![ServerOption { spec: &CLIENTS, value: clients }, ServerOption { spec: &USERS, value: users }])
 }
 
 /// The secret shared with the server.
@@ -143,16 +143,16 @@ mod tests {
             load.push(&SECRET, text);
             load.push(&USERS, "/etc/users");
             let [clients, users] = server_for(&load).unwrap().try_into().unwrap();
-            let ServerFile::With(lines) = clients.file else { panic!("{clients:?}") };
+            let ServerValue::FileWith(lines) = clients.value else { panic!("{clients:?}") };
             let clients = super::super::super::Clients::parse(lines.as_bytes()).unwrap();
             for address in ["10.0.0.1", "2001:db8::1"] {
                 let client = clients.find(address.parse().unwrap()).expect(address);
                 assert!(same(&LoadConfig { secret: client.secret.clone(), ..LoadConfig::default() }, text));
             }
-            assert_eq!((users.spec.name, users.file), ("users", ServerFile::At("/etc/users".into())));
+            assert_eq!((users.spec.name, users.value), ("users", ServerValue::FileAt("/etc/users".into())));
         }
         let [_, users] = server_for(&Options::default()).unwrap().try_into().unwrap();
-        let ServerFile::With(users) = users.file else { panic!("{users:?}") };
+        let ServerValue::FileWith(users) = users.value else { panic!("{users:?}") };
         let (users, example) = (Users::parse(users.as_bytes()).unwrap(), Users::example());
         let facts = |user: &User| (user.name.clone(), user.password.clone(), user.verdict.clone());
         assert!(users.all().iter().map(facts).eq(example.all().iter().map(facts)));

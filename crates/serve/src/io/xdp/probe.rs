@@ -74,14 +74,18 @@ impl QueueProbe {
         Ok(Self { trials, frames })
     }
 
-    /// Runs both steps. After the first, the programs take datagrams for the served addresses.
-    pub(crate) fn run(self, fast_path: &FastPath, prober: &Prober<'_>) -> Result<(), Error> {
-        let failed = |error: ProbeError| Error::Probe { io: Io::Xdp, source: error.into() };
+    /// Step 1.
+    pub(crate) fn inject(&self, fast_path: &FastPath, prober: &Prober<'_>) -> Result<(), Error> {
         for frame in &self.frames {
             if let Some(trial) = &self.trials[frame.device] {
                 frame.inject(trial, fast_path, prober).map_err(failed)?;
             }
         }
+        Ok(())
+    }
+
+    /// Step 2: from now on the programs take datagrams for the served addresses.
+    pub(crate) fn take(self, fast_path: &FastPath, prober: &Prober<'_>) -> Result<(), Error> {
         // Frames received after this may be real traffic.
         fast_path.forget_probe();
         drop(self.trials);
@@ -96,6 +100,10 @@ impl QueueProbe {
         }
         Ok(())
     }
+}
+
+fn failed(error: ProbeError) -> Error {
+    Error::Probe { io: Io::Xdp, source: error.into() }
 }
 
 impl ProbeFrame {
