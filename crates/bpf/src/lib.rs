@@ -21,6 +21,8 @@
 //! belongs to its reuseport group. Everything else acts on the named interface in the calling thread's network namespace. All of it needs
 //! `CAP_BPF` and `CAP_NET_ADMIN` in the initial user namespace.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open their own files"))]
+
 pub mod attach;
 mod closed_loop;
 mod error;

@@ -36,9 +36,6 @@ const FOLDER: &str = "udpath/policy";
 const NODES: &str = "nodes";
 const POLICIES: &str = "policies";
 const OUTCOMES: &str = "outcomes";
-/// Maximum number of names in the folder of pins; there are as many as hooks and maps, some ten. Lower: one of a later version
-/// is not removed. Higher: what somebody else pinned there takes longer to list.
-const MAX_PINS: usize = 1024;
 const MAPS: [&str; 3] = [NODES, POLICIES, OUTCOMES];
 
 /// An option that a policy can set. `bpf_setsockopt` has no others that concern UDP (`sol_socket_sockopt` in
@@ -281,7 +278,7 @@ impl Policies {
     pub fn uninstall(bpffs: &Path) -> Result<(), Error> {
         let folder = bpffs.join(FOLDER);
         let failed = |error: io::Error| refused(&folder, error.into());
-        match udpath_files::names(&folder, MAX_PINS) {
+        match udpath_files::names(&folder, udpath_files::MAX_NAMES) {
             Ok(names) => {
                 for name in names {
                     fs::remove_file(folder.join(name)).map_err(failed)?;

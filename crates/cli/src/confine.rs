@@ -98,7 +98,7 @@ impl Needs<'_> {
         if self.required {
             return Err(Error::Refused { measure, why });
         }
-        eprintln!(
+        stderrln!(
             "warning: the kernel refuses {measure} ({why}): {left}; --require-confinement makes this an error"
         );
         Ok(())

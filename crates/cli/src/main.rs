@@ -7,6 +7,8 @@
 //! Data goes to stdout, messages go to stderr. Exit codes: 0 success, 1 findings, 2 usage, 3 cannot be done, 4 applied
 //! but reverted.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open their own files"))]
+
 #[macro_use]
 mod terminal;
 

@@ -20,6 +20,8 @@
 //! ratios of two cases, measured in interleaved trials, and their order. A description never contains a figure that was
 //! measured here, and the model never gets a published one.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open their own files"))]
+
 pub mod arms;
 mod campaign;
 pub mod description;

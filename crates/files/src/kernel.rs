@@ -86,6 +86,14 @@ pub fn reading(path: impl AsRef<Path>) -> io::Result<File> {
     open(path.as_ref(), OFlags::RDONLY)
 }
 
+/// A file, open for writing.
+///
+/// # Errors
+/// It cannot be opened.
+pub fn writing(path: impl AsRef<Path>) -> io::Result<File> {
+    open(path.as_ref(), OFlags::WRONLY)
+}
+
 /// Writes an existing file in one system call, as the kernel wants it. `text`: without the final newline, which is added.
 ///
 /// # Errors

@@ -31,4 +31,4 @@ mod walk;
 
 pub use beneath::Beneath;
 pub use private::{NotPrivate, Private};
-pub use read::{Listing, bytes, folder, input, is_regular, names, open, start, text};
+pub use read::{Listing, MAX_NAMES, bytes, folder, input, is_regular, names, null, open, start, text};

@@ -35,6 +35,19 @@ pub fn whole(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
     Ok(())
 }
 
+/// Opens `path` for a result that is written as it grows, from its beginning.
+///
+/// # Errors
+/// As [`whole`].
+pub fn stream(path: &Path) -> io::Result<File> {
+    let (found, flags) = match Target::of(path)? {
+        Target::Direct(found) => return opened(&found),
+        Target::Name(found) => (found, OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::NONBLOCK),
+    };
+    let flags = flags | OFlags::WRONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(File::from(openat(&found.folder, &found.name, flags, Mode::from_raw_mode(0o666))?))
+}
+
 /// Checks whether [`whole`] could write `path`, and changes nothing. Whether there will be enough space is unknown.
 ///
 /// # Errors
@@ -124,10 +137,15 @@ impl Target {
     }
 }
 
-fn direct(found: &Found, contents: &[u8]) -> io::Result<()> {
+/// Opens a device or a pipe.
+fn opened(found: &Found) -> io::Result<File> {
     let follow = if found.descriptor { OFlags::empty() } else { OFlags::NOFOLLOW };
     let flags = OFlags::WRONLY | OFlags::NOCTTY | OFlags::CLOEXEC | follow;
-    let mut file = File::from(openat(&found.folder, &found.name, flags, Mode::empty())?);
+    Ok(File::from(openat(&found.folder, &found.name, flags, Mode::empty())?))
+}
+
+fn direct(found: &Found, contents: &[u8]) -> io::Result<()> {
+    let mut file = opened(found)?;
     file.write_all(contents)?;
     file.flush()
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
+use rustix::fs::{CWD, FileType, Gid, Mode, OFlags, Uid, fchown, fstat, openat};
 
 /// Reading and appending; a link is an error, and nothing waits for a FIFO.
 const OPEN: OFlags = OFlags::RDWR
@@ -21,6 +21,27 @@ const OPEN: OFlags = OFlags::RDWR
 pub fn create(path: &Path) -> io::Result<File> {
     let flags = OPEN | OFlags::CREATE | OFlags::EXCL;
     Ok(File::from(openat(CWD, path, flags, Mode::RUSR | Mode::WUSR)?))
+}
+
+/// The same file, or a new one if there is none.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_or_create(path: &Path) -> io::Result<File> {
+    match create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open(path),
+        made => made,
+    }
+}
+
+/// Gives a folder, which is in one of udpath's own, to a user and group.
+///
+/// # Errors
+/// It is a link, or not a folder; or this user may not.
+pub fn give(folder: &Path, user: u32, group: u32) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = openat(CWD, folder, flags, Mode::empty())?;
+    Ok(fchown(&folder, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))?)
 }
 
 /// An existing file.
@@ -60,6 +81,9 @@ mod tests {
         std::os::unix::fs::symlink(at("record"), at("link")).unwrap();
         rustix::fs::mknodat(CWD, at("fifo"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         assert!(open(&at("link")).is_err() && create(&at("link")).is_err());
-        assert!(open(&at("fifo")).is_err());
+        assert!(open(&at("fifo")).is_err() && open_or_create(&at("link")).is_err());
+        assert!(open_or_create(&at("record")).is_ok() && open_or_create(&at("new")).is_ok());
+        assert!(give(folder.path(), 0, 0).is_ok() || !rustix::process::geteuid().is_root());
+        assert!(give(&at("link"), 0, 0).is_err());
     }
 }

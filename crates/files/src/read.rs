@@ -12,6 +12,11 @@ use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, fstat, openat};
 /// How a regular file is opened: read only, and without waiting. Some files of `/proc` are regular and wait: `/proc/kmsg`.
 const READING: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
+/// Maximum number of names in a directory for which no smaller limit is known. Process directories are the longest: a machine has
+/// at most 4,194,304 PIDs (`PID_MAX_LIMIT`), and busy ones have some 50,000. Lower: a busy machine's processes are not read.
+/// Higher: a hostile directory uses more memory.
+pub const MAX_NAMES: usize = 1 << 20;
+
 /// A regular file, open for reading; links in its path are followed. Opening it never waits, and reading it neither.
 ///
 /// # Errors
@@ -51,6 +56,14 @@ pub fn start(path: impl AsRef<Path>, length: usize) -> io::Result<Vec<u8>> {
 /// It cannot be opened.
 pub fn input(path: &Path) -> io::Result<File> {
     File::open(path)
+}
+
+/// Where what is written disappears: `/dev/null`.
+///
+/// # Errors
+/// It cannot be opened.
+pub fn null() -> io::Result<File> {
+    File::options().read(true).write(true).open("/dev/null")
 }
 
 /// Is it a regular file? Links in its path are followed.

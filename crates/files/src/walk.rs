@@ -115,7 +115,7 @@ fn is_descriptor(target: &Path) -> bool {
 }
 
 fn is_proc(link: &OwnedFd) -> bool {
-    fstatfs(link).is_ok_and(|system| i64::try_from(system.f_type) == Ok(PROC))
+    fstatfs(link).is_ok_and(|system| system.f_type == PROC)
 }
 
 fn parts(path: &Path) -> VecDeque<OsString> {

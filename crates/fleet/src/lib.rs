@@ -21,6 +21,8 @@
 //!   that dies while the connection holds ends its load.
 //! - Messages may be lost or come twice (`message.rs`); those of another version are refused with a sentence.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open their own files"))]
+
 pub mod agent;
 pub mod caller;
 mod clock;

@@ -12,6 +12,8 @@
 //! Kernel, settings and version are not part of a series: they are what may change within it, and the listing names
 //! those that did where a figure changed.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open their own files"))]
+
 pub mod changes;
 mod listing;
 mod origin;

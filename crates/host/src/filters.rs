@@ -35,10 +35,6 @@ use crate::source::{Answer, Question};
 
 use chain::Finding;
 
-/// Maximum number of names in an interface's folder of sysfs: some 60, and one for each device above or below it. Lower: a bridge
-/// of many ports is not recognised as one. Higher: a longer list is read.
-const MAX_NAMES: usize = 1 << 16;
-
 /// Datagrams taken before any filter sees them: on this interface, for this address. A wildcard address covers every
 /// address of the host.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,7 +94,7 @@ impl Datagram {
 
     fn new(taken: &Taken) -> Self {
         let folder = Path::new("/sys/class/net").join(&taken.interface);
-        let under_another = udpath_files::names(&folder, MAX_NAMES)
+        let under_another = udpath_files::names(&folder, udpath_files::MAX_NAMES)
             .is_ok_and(|names| names.iter().any(|name| name.as_encoded_bytes().starts_with(b"upper_")));
         let index = kernel::text(folder.join("ifindex")).ok();
         let index = index.and_then(|text| text.trim().parse().ok()).filter(|_| !under_another);

@@ -26,6 +26,8 @@
 //! - [`namespace`]: the same for other namespaces, on a separate thread.
 //! - [`visible`]: text of somebody else, for a terminal or a comment.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open their own files"))]
+
 pub mod actors;
 pub mod btf;
 pub mod client;

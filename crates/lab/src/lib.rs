@@ -30,6 +30,8 @@
 //! record while it runs (`record.rs`). A killed owner's lock is free: the next run finds the record and removes what it
 //! names, and nothing else.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open their own files"))]
+
 mod affinity;
 mod blueprint;
 mod builder;

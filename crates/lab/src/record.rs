@@ -38,10 +38,6 @@ const EXTENSION: &str = "record";
 const SCHEMA: u32 = 1;
 /// Attempts to create a record while sweeps remove older ones with the same name.
 const ATTEMPTS: u32 = 100;
-/// Maximum number of names in the folder of records: a lab has one, and a machine some ten. Lower: after many kills labs
-/// are not removed. Higher: a longer list is read.
-const MAX_RECORDS: usize = 1 << 16;
-
 /// A record that is written while the lab is built, and taken by the last inverse action, which removes it.
 pub(crate) type SharedRecord = Arc<Mutex<Option<Record>>>;
 
@@ -114,7 +110,7 @@ impl Record {
     /// All records. A missing directory means none.
     pub(crate) fn all() -> Result<Vec<Self>, Error> {
         let failed = |source: io::Error| Error::system(format!("read {DIRECTORY}"), source);
-        let names = match udpath_files::names(DIRECTORY, MAX_RECORDS) {
+        let names = match udpath_files::names(DIRECTORY, udpath_files::MAX_NAMES) {
             Err(source) if source.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             names => names.map_err(failed)?,
         };

@@ -2,6 +2,8 @@
 //! single-threaded one, so this target has its own `main`: called with a role it runs that role, otherwise it runs the
 //! tests below, one after the other. Needs root.
 
+#![allow(clippy::disallowed_methods, reason = "tests open their own files")]
+
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a test says what it did")]
 
 use std::collections::BTreeSet;

@@ -17,6 +17,8 @@
 //!   generator is neither hidden nor blamed on the server. It also collects evidence of whether the generator itself
 //!   was the limit, which a result states first.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open their own files"))]
+
 pub mod cpu;
 mod error;
 mod flows;

@@ -1,6 +1,8 @@
 //! Memory of the load: bounded by the plan, not growing over time. A separate test file, because it measures the memory
 //! of its whole process.
 
+#![allow(clippy::disallowed_methods, reason = "tests open their own files")]
+
 use std::net::UdpSocket;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;

@@ -15,6 +15,8 @@
 //! events a second. What is a parameter, and who measured it, is in [`costs::TERMS`]; everything else is structure, with its
 //! source in the kernel beside it. `tests/closed_forms.rs` holds the path against M/M/1, M/D/c and a lock's closed form.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open their own files"))]
+
 pub mod agenda;
 pub mod bulk;
 pub mod capacity;

@@ -1,5 +1,7 @@
 //! The path, with every cost but one taken away, is a queue with a closed form: it must agree within 1 %.
 
+#![allow(clippy::disallowed_methods, reason = "tests open their own files")]
+
 use udpath_model::description::{Io, Times};
 use udpath_model::{Costs, Description, Effort, Outcome, predict};
 

@@ -1,7 +1,7 @@
 //! The cgroup of the instances, with one child for each: below the supervisor's own, so that limits of its unit hold for them
 //! too, and the service manager finds them.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -95,7 +95,7 @@ impl Cgroup {
     /// The file that processes are moved by.
     pub(crate) fn procs(&self) -> Result<OwnedFd, Error> {
         let path = self.path.join("cgroup.procs");
-        let file = File::options().write(true).open(&path);
+        let file = kernel::writing(&path);
         Ok(file.map_err(Error::system(format!("open {}", path.display())))?.into())
     }
 
@@ -124,9 +124,9 @@ impl Cgroup {
         let until = Instant::now() + KILLED;
         loop {
             self.kill()?;
-            let children = fs::read_dir(&self.path).into_iter().flatten().flatten();
-            for child in children.filter(|child| child.file_type().is_ok_and(|kind| kind.is_dir())) {
-                let _ = fs::remove_dir(child.path());
+            for name in udpath_files::names(&self.path, udpath_files::MAX_NAMES).unwrap_or_default() {
+                // Fails for what is no folder.
+                let _ = fs::remove_dir(self.path.join(name));
             }
             match fs::remove_dir(&self.path) {
                 Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),

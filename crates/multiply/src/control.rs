@@ -7,16 +7,15 @@
 //!                    ◂─ {"error":"..."}
 //! ```
 
-use std::fs::{self, Permissions};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use rustix::fs::Mode;
 use crate::folder::{self, Claim, Folder};
 use crate::{Error, Status};
 
@@ -97,7 +96,7 @@ impl Control {
     pub(crate) fn listen(folder: &Path) -> Result<Self, Error> {
         let path = folder.join("control");
         let made = UnixListener::bind(&path).and_then(|listener| {
-            fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+            rustix::fs::chmod(&path, Mode::RUSR | Mode::WUSR)?;
             listener.set_nonblocking(true)?;
             Ok(Self(listener))
         });

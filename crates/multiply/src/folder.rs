@@ -8,14 +8,15 @@
 //!  1/ 2/     the configuration and files of each instance
 //! ```
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use udpath_files::{own, replace};
 use udpath_tune::services::SUPERVISORS;
 
 use crate::Error;
@@ -81,11 +82,9 @@ pub fn journal_of(name: &str) -> PathBuf {
 
 /// The names that have a folder.
 pub(crate) fn names() -> Vec<String> {
-    let entries = fs::read_dir(FOLDERS).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|name| check(name).is_ok())
-        .collect();
+    let names = udpath_files::names(FOLDERS, udpath_files::MAX_NAMES).unwrap_or_default().into_iter();
+    let mut names: Vec<String> =
+        names.filter_map(|name| name.into_string().ok()).filter(|name| check(name).is_ok()).collect();
     names.sort();
     names
 }
@@ -101,14 +100,7 @@ impl Folder {
                 made => made.map_err(failed("create"))?,
             }
             let lock = path.join("lock");
-            let file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .open(&lock);
-            let mut file = match file {
+            let mut file = match own::open_or_create(&lock) {
                 // Removed since it was created.
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 Err(error) if error.kind() == ErrorKind::PermissionDenied => return Err(Error::NotRoot),
@@ -143,7 +135,7 @@ impl Folder {
 
     /// Records what must be taken back.
     pub(crate) fn record(&self, cgroup: &Cgroup, journal: &Path) -> Result<(), Error> {
-        let (path, beside) = (self.path.join("record"), self.path.join(".record"));
+        let path = self.path.join("record");
         let record = Record {
             path: cgroup.path().to_owned(),
             cgroup: cgroup.name().to_owned(),
@@ -152,8 +144,7 @@ impl Folder {
         };
         let written = serde_json::to_vec(&record)
             .map_err(Into::into)
-            .and_then(|text| fs::write(&beside, text))
-            .and_then(|()| fs::rename(&beside, &path));
+            .and_then(|text| replace::whole(&path, &text, 0o600));
         written.map_err(Error::system(format!("write {}", path.display())))
     }
 

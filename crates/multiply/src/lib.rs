@@ -28,6 +28,8 @@
 //! - `instance.rs`: one instance. `steps.rs`: its transitions; `leave.rs`, `kept.rs`: how it leaves without loss.
 //!   `supervisor.rs`: the loop. `control.rs`: the control socket.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open their own files"))]
+
 mod cgroup;
 mod config;
 mod control;

@@ -1,7 +1,6 @@
 //! What an instance has bound, and whether it reads.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -87,8 +86,12 @@ fn is_asleep(stat: &str) -> bool {
 
 /// This file of each thread that has not ended.
 fn threads<'a>(pids: &'a [u32], file: &'a str) -> impl Iterator<Item = String> + 'a {
-    let threads = pids.iter().flat_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten());
-    threads.flatten().filter_map(move |thread| of_thread(&thread.path().join(file)))
+    let threads = move |pid: &u32| {
+        let folder = format!("/proc/{pid}/task");
+        let tids = kernel::numbers(&folder).unwrap_or_default().into_iter();
+        tids.map(move |tid| format!("{folder}/{tid}/{file}"))
+    };
+    pids.iter().flat_map(threads).filter_map(|path| of_thread(Path::new(&path)))
 }
 
 /// A file of a thread. Its name in it may be any bytes.

@@ -10,11 +10,10 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use udpath_files::replace;
+use udpath_files::{own, replace};
 use udpath_host::source::Folder;
 use udpath_host::unit::WrongUnit;
 use udpath_tune::services::account;
@@ -58,7 +57,7 @@ impl Units {
     pub(crate) fn start(&self, name: &str, instance: &Instance<'_>) -> Result<Command, Error> {
         let folder = instance.folder;
         if let Some((user, group)) = self.owner {
-            chown(folder, Some(user), Some(group))
+            own::give(folder, user, group)
                 .map_err(Error::system(format!("change the owner of {}", folder.display())))?;
         }
         let (path, text) = (file(name), self.original.instance(instance));
@@ -91,9 +90,8 @@ pub(crate) fn take_back(unit: &str, cgroup: &str) -> Result<(), Error> {
         let number = name.strip_suffix(".service").and_then(|name| name.rsplit_once('@')?.1.parse().ok());
         number.is_some_and(|number| instance_name(unit, number) == *name)
     };
-    let entries = fs::read_dir(UNITS).into_iter().flatten().flatten();
-    let names: Vec<String> =
-        entries.filter_map(|entry| entry.file_name().into_string().ok()).filter(of_unit).collect();
+    let names = udpath_files::names(UNITS, udpath_files::MAX_NAMES).unwrap_or_default().into_iter();
+    let names: Vec<String> = names.filter_map(|name| name.into_string().ok()).filter(of_unit).collect();
     if names.is_empty() {
         return Ok(());
     }

@@ -24,6 +24,8 @@
 //! commands (it counts notifications) and truncates counters of type `uint` to 32 bits; `netlink-packet-route` rejects a
 //! whole message for one attribute it cannot parse. Here an unknown attribute is skipped, and a missing one is `None`.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open their own files"))]
+
 mod attribute;
 pub mod audit;
 pub mod diag;

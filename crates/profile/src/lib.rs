@@ -22,6 +22,8 @@
 //! - [`facts`]: sockets and packet sockets during the interval.
 //! - [`difference`]: two results compared, per datagram.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open their own files"))]
+
 pub mod classes;
 pub mod context;
 pub mod counts;

@@ -4,6 +4,8 @@
 //! `boost` read it. To add a protocol: write `src/NAME.rs` with its `ENTRY` and options, `src/NAME/service.rs` and
 //! `src/NAME/template.rs`; declare the module and add its line to the table below; test it.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open their own files"))]
+
 pub mod dns;
 pub mod echo;
 pub mod mix;

@@ -22,6 +22,8 @@
 //! The results are plain data from elsewhere, possibly from an edited file: this crate does not assume that they are
 //! finite, ordered or short, and escapes all of their text for the terminal and the page. It measures nothing.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open their own files"))]
+
 mod docs;
 mod file;
 mod finding;

@@ -65,6 +65,8 @@
 //! Datagrams the kernel dropped earlier are read from each socket (`kernel_drops`) and, for `xdp`, from the rings' counters.
 //! [`Counts::balance`] checks the identity.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open their own files"))]
+
 mod client_limit;
 mod config;
 mod counters;

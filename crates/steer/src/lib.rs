@@ -19,6 +19,8 @@
 //! The rules have two users: prediction of the kernel's behaviour, and udpath's own datapath, which calls
 //! [`rss::Rss::hash`], [`rps::steer`] and [`flow_limit::FlowLimit::drops`] for each packet.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open their own files"))]
+
 mod backlog;
 pub mod cpu_set;
 pub mod drivers;

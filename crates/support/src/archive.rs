@@ -10,7 +10,6 @@ mod entry;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::io::{BufReader, Read};
 use std::ops::Bound;
 use std::path::Path;
@@ -53,7 +52,7 @@ impl Archive {
     /// # Errors
     /// It cannot be read, is not an archive, or contains what no capture contains.
     pub fn open(path: &Path) -> Result<Self, ArchiveError> {
-        Self::read(BufReader::new(File::open(path)?))
+        Self::read(BufReader::new(udpath_files::input(path)?))
     }
 
     /// Reads an archive.

@@ -1,6 +1,7 @@
 //! The identity of this machine: the names that a capture must not contain.
 
-use std::fs;
+use udpath_files::kernel;
+
 
 /// Names of a host and of its users.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -17,14 +18,18 @@ const PEOPLE: u32 = 1000;
 /// `nobody` (systemd's uid-range documentation, and Debian's `nogroup`).
 const NOBODY: [u32; 2] = [65_534, 65_535];
 
+/// Maximum length of the list of accounts, bytes: one of 100,000 has some 8 MiB. Lower: names of people stay in a capture, which
+/// a directory of accounts of that length has. Higher: no use.
+const MAX_FILE: u64 = 64 << 20;
+
 impl Identity {
     /// The identity of this machine: the kernel's host name, and `/etc/passwd`. Unreadable sources are skipped.
     #[must_use]
     pub fn of_this_machine() -> Self {
         let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let domain = fs::read_to_string("/proc/sys/kernel/domainname").unwrap_or_default();
-        let file = fs::read_to_string("/etc/hostname").unwrap_or_default();
-        let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let domain = kernel::text("/proc/sys/kernel/domainname").unwrap_or_default();
+        let file = udpath_files::text("/etc/hostname", MAX_FILE).unwrap_or_default();
+        let passwd = udpath_files::text("/etc/passwd", MAX_FILE).unwrap_or_default();
         let mut identity = Self { hosts: Vec::new(), users: people(&passwd) };
         for name in [name.as_str(), file.trim(), domain.trim()] {
             identity.host(name);

@@ -13,6 +13,8 @@
 //! ```
 //! Nothing is sent anywhere: the user passes the file on.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open their own files"))]
+
 mod archive;
 mod capture;
 mod identity;

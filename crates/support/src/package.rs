@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
+use udpath_files::own;
 use super::manifest::MANIFEST;
 
 /// The target of a capture.
@@ -97,7 +98,7 @@ fn archive(files: &BTreeMap<String, Option<String>>, target: &Target) -> io::Res
     file.as_file().sync_all()?;
     let kept = if target.force { file.persist(&target.path) } else { file.persist_noclobber(&target.path) };
     kept.map_err(|error| error.error)?;
-    fs::File::open(target.folder())?.sync_all()
+    udpath_files::folder(target.folder())?.sync_all()
 }
 
 /// The archive's bytes. The same files produce the same bytes.
@@ -129,8 +130,7 @@ fn folder(files: &BTreeMap<String, Option<String>>, target: &Target) -> io::Resu
             None => directory(&path)?,
             Some(text) => {
                 path.parent().map_or(Ok(()), directory)?;
-                let mut options = fs::OpenOptions::new();
-                options.write(true).create_new(true).mode(0o600).open(path)?.write_all(text.as_bytes())?;
+                own::create(&path)?.write_all(text.as_bytes())?;
             }
         }
     }
@@ -142,5 +142,5 @@ fn folder(files: &BTreeMap<String, Option<String>>, target: &Target) -> io::Resu
     } else {
         renameat_with(CWD, made.path(), CWD, name, RenameFlags::NOREPLACE)?;
     }
-    fs::File::open(target.folder())?.sync_all()
+    udpath_files::folder(target.folder())?.sync_all()
 }

@@ -26,6 +26,8 @@
 //!
 //! The crash rule: the journal is written and synced before each change, so at any instruction `undo` finds what it needs.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open their own files"))]
+
 pub mod adopt;
 pub mod apply;
 mod bytes;

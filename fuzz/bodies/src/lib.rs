@@ -9,6 +9,8 @@
 //! The same function runs under the fuzzer (`make fuzz`) and in `cargo test`, there with the seeds, with random bytes
 //! and with damaged seeds. A new parser gets a function here, a line in [`BODIES`], a target and a seed.
 
+#![allow(clippy::disallowed_methods, reason = "tests open their own files")]
+
 mod archive;
 mod capture;
 mod cpu_set;

@@ -1,5 +1,7 @@
 //! Every body with every seed, with random bytes, and with damaged seeds.
 
+#![allow(clippy::disallowed_methods, reason = "tests open their own files")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,8 @@
 //! Emulated machines: results, errors, and cleanup. Needs root, qemu and the unpacked kernel. These machines are as
 //! small as possible; the tests of the whole program use the large one.
 
+#![allow(clippy::disallowed_methods, reason = "tests open their own files")]
+
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;

@@ -4,6 +4,8 @@
 //! record_netlink FOLDER IFACE...     FOLDER/generic.netlink, FOLDER/route.netlink
 //! ```
 
+#![allow(clippy::disallowed_methods, reason = "a program of tests")]
+
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program of tests")]
 
 #[path = "../../../crates/netlink/tests/recording/mod.rs"]

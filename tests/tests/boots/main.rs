@@ -7,6 +7,8 @@
 //! and the journal are carried from one boot to the next in an archive (the file system is in memory), and power is
 //! cut instead of a shutdown. The script of each boot is boot.sh; the expected results are here.
 
+#![allow(clippy::disallowed_methods, reason = "tests open their own files")]
+
 mod units;
 
 use std::collections::BTreeMap;

@@ -1,5 +1,7 @@
 //! The whole program, but for the tests of `alone` and those in emulated machines (`boots`, `vm`).
 
+#![allow(clippy::disallowed_methods, reason = "tests open their own files")]
+
 mod batch;
 mod boost;
 mod capacity;

@@ -4,6 +4,8 @@
 //! A machine runs on one thread of the emulator, so two at a time take as long as one. Tests start in the order of their
 //! names: first both of `kernels`, each with a machine of its own; the others share one.
 
+#![allow(clippy::disallowed_methods, reason = "tests open their own files")]
+
 mod experiment;
 mod kernels;
 mod machine;

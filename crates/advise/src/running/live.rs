@@ -11,7 +11,6 @@
 //! repeated. A change under which the machine drops more than before, or under which datagrams take longer, is refused,
 //! whatever it saves ([`SideEffects`]).
 
-use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -91,12 +90,15 @@ fn udp_counters() -> io::Result<UdpCounters> {
 
 /// Nanoseconds that the threads of these processes ran; threads that have ended count no more.
 fn ran(pids: &[u32]) -> u64 {
-    let threads = pids.iter().filter_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).ok());
-    let of_thread = |thread: io::Result<fs::DirEntry>| -> Option<u64> {
-        let text = kernel::text(thread.ok()?.path().join("schedstat")).ok()?;
-        text.split_whitespace().next()?.parse().ok()
+    let of_process = |pid: &u32| -> u64 {
+        let folder = format!("/proc/{pid}/task");
+        let of_thread = |tid: u32| -> Option<u64> {
+            let text = kernel::text(format!("{folder}/{tid}/schedstat")).ok()?;
+            text.split_whitespace().next()?.parse().ok()
+        };
+        kernel::numbers(&folder).unwrap_or_default().into_iter().filter_map(of_thread).sum()
     };
-    threads.flatten().filter_map(of_thread).sum()
+    pids.iter().map(of_process).sum()
 }
 
 /// A trial of live traffic.

@@ -8,7 +8,7 @@
 //! two such trials can look like a gain. So a trial in which the places differ is refused, and the place named.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::path::Path;
 
 use udpath_files::kernel;
 
@@ -36,6 +36,8 @@ impl Packets {
     }
 }
 
+/// Where the interfaces of the thread's network namespace are.
+const INTERFACES: &str = "/sys/class/net";
 /// The counters of all interfaces of the caller's network namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Counters(BTreeMap<String, Packets>);
@@ -43,13 +45,14 @@ pub(super) struct Counters(BTreeMap<String, Packets>);
 impl Counters {
     /// As the kernel has them now.
     pub(super) fn read() -> Self {
-        let names = fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
-        let packets = names.filter_map(|entry| {
+        let names = udpath_files::names(INTERFACES, udpath_files::MAX_NAMES).unwrap_or_default().into_iter();
+        let packets = names.filter_map(|interface| {
+            let folder = Path::new(INTERFACES).join(&interface).join("statistics");
             let count = |name: &str| -> Option<u64> {
-                kernel::text(entry.path().join("statistics").join(name)).ok()?.trim().parse().ok()
+                kernel::text(folder.join(name)).ok()?.trim().parse().ok()
             };
             let packets = Packets { received: count("rx_packets")?, sent: count("tx_packets")? };
-            Some((entry.file_name().into_string().ok()?, packets))
+            Some((interface.into_string().ok()?, packets))
         });
         Self(packets.collect())
     }

@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Args) -> Done {
         program: std::env::current_exe().context("cannot find this program's own file")?,
         effort: args.effort,
         modelled: &modelled,
-        stop: stop,
+        stop,
     };
     let mut watcher = Watcher { line: StatusLine::new(), began: Instant::now() };
     let result = run_all(&entries, &context, Some(command()), &mut |step| watcher.show(step));

@@ -107,7 +107,7 @@ fn process(folder: &Path, id: u64) -> anyhow::Result<u32> {
 
 /// The cgroup of this process.
 fn cgroup() -> String {
-    let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let text = udpath_files::kernel::text("/proc/self/cgroup").unwrap_or_default();
     let of =
         |start: &str| text.lines().find_map(|line| line.split_once(start)).map(|(_, path)| path.to_owned());
     of(":name=systemd:").or_else(|| of("0::")).unwrap_or_else(|| "unknown".to_owned())
@@ -136,7 +136,7 @@ fn ready() -> Result<(), Failure> {
     let mut out = std::io::stdout();
     out.write_all(READY.as_bytes()).and_then(|()| out.flush()).context("cannot report that it is ready")?;
     // Close the pipes, so that a caller that waits for their end does not block.
-    let null = || fs::File::options().write(true).open("/dev/null");
+    let null = udpath_files::null;
     rustix::stdio::dup2_stdout(null().context("cannot open /dev/null")?).context("cannot close stdout")?;
     rustix::stdio::dup2_stderr(null().context("cannot open /dev/null")?).context("cannot close stderr")?;
     Ok(())

@@ -74,7 +74,7 @@ fn absent() -> impl Iterator<Item = String> {
 }
 
 fn read(path: &str) -> String {
-    std::fs::read_to_string(path).unwrap_or_default()
+    udpath_files::kernel::text(path).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -111,8 +111,8 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn folder(&mut self, folder: &Path, depth: usize) -> std::io::Result<()> {
-        for entry in fs::read_dir(folder)? {
-            let path = entry?.path();
+        for name in udpath_files::names(folder, udpath_files::MAX_NAMES)? {
+            let path = folder.join(name);
             let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
             if hidden || self.entries.len() > MOST {
                 continue;

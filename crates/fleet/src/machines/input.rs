@@ -3,7 +3,6 @@
 //! JSON of `show --snapshot` is not read: the rules that make findings of a snapshot rely on what its readers guarantee, which no one does
 //! for a file.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -87,7 +86,7 @@ pub(super) fn read(path: &Path) -> Result<Seen, InputError> {
     if path.is_dir() {
         return Ok(of_capture(&Capture::open(path)?));
     }
-    let mut file = File::open(path)?;
+    let mut file = udpath_files::input(path)?;
     let mut first = Vec::new();
     file.by_ref().take(GZIP.len() as u64).read_to_end(&mut first)?;
     if first == GZIP {

@@ -280,9 +280,8 @@ fn groups(sockets: &mut [Found]) -> Vec<Group> {
 /// The process, followed by its descendants that run the same program, by PID.
 fn family(pid: u32) -> Result<Vec<u32>, Error> {
     let program = |pid: u32| fs::read_link(format!("/proc/{pid}/exe")).ok();
-    let Ok(entries) = fs::read_dir("/proc") else { return Ok(vec![pid]) };
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let parents: BTreeMap<u32, u32> = pids.filter_map(|pid| Some((pid, parent(pid)?))).collect();
+    let Ok(pids) = kernel::numbers("/proc") else { return Ok(vec![pid]) };
+    let parents: BTreeMap<u32, u32> = pids.into_iter().filter_map(|pid| Some((pid, parent(pid)?))).collect();
     if !parents.contains_key(&pid) {
         return Err(Error::NoProcess { pid });
     }

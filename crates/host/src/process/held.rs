@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags};
 use serde::{Deserialize, Serialize};
 
+use udpath_files::kernel;
 use super::{Error, sys};
 
 /// The capability to duplicate another process's descriptors.
@@ -42,22 +43,21 @@ impl Process {
     /// The process's socket descriptors, and their inodes.
     pub(super) fn sockets(&self) -> Result<Vec<(u32, u32)>, Error> {
         let folder = format!("/proc/{}/fd", self.pid);
-        let entries = match fs::read_dir(&folder) {
+        let fds = match kernel::numbers(&folder) {
             Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {
                 return Err(Error::NoProcess { pid: self.pid });
             }
-            entries => entries.map_err(|cause| self.not_listed(cause))?,
+            fds => fds.map_err(|cause| self.not_listed(cause))?,
         };
         let mut found = Vec::new();
-        for entry in entries.flatten() {
-            let target = match fs::read_link(entry.path()) {
+        for fd in fds {
+            let target = match fs::read_link(format!("{folder}/{fd}")) {
                 // Closed while the list was read.
                 Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => continue,
                 target => target.map_err(|cause| self.not_listed(cause))?,
             };
             let inode = target.to_str().and_then(socket_inode);
-            let fd = entry.file_name().to_str().and_then(|name| name.parse().ok());
-            found.extend(fd.zip(inode));
+            found.extend(inode.map(|inode| (fd, inode)));
         }
         found.sort_unstable();
         Ok(found)

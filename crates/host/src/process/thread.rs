@@ -1,8 +1,9 @@
 //! Threads of a server and the CPUs they may run on.
 
-use std::{fs, io};
+use std::io;
 
 use serde::{Deserialize, Serialize};
+use udpath_files::kernel;
 use udpath_steer::CpuSet;
 
 use super::Error;
@@ -67,9 +68,7 @@ impl Thread {
 
 /// IDs of a process's threads.
 pub(super) fn of(pid: u32) -> Result<Vec<u32>, Error> {
-    let entries = fs::read_dir(format!("/proc/{pid}/task")).map_err(|_| Error::NoProcess { pid })?;
-    let mut tids: Vec<u32> =
-        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    let mut tids = kernel::numbers(format!("/proc/{pid}/task")).map_err(|_| Error::NoProcess { pid })?;
     tids.sort_unstable();
     Ok(tids)
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::{CWD, Mode, OFlags, RawDir, openat, readlinkat_raw};
 use serde::{Deserialize, Serialize};
 
-use udpath_files::{Beneath, kernel};
+use udpath_files::{Beneath, MAX_NAMES, kernel};
 
 use super::{Answer, Question, Source};
 use crate::client::Client;
@@ -51,11 +51,6 @@ const MAX_TARGET: usize = 4096;
 /// 10,000 sockets, some 5 MiB. Lower: a larger machine is refused. Higher: a hostile capture uses more memory before it is
 /// refused.
 pub const MAX_FILE: u64 = 32 << 20;
-/// Maximum number of names in one directory. Process directories are the longest: a machine has at most 4,194,304 PIDs
-/// (`PID_MAX_LIMIT`), and busy ones have some 50,000. Lower: such a machine's processes are not read. Higher: a hostile
-/// folder uses more memory.
-const NAMES: usize = 1 << 20;
-
 /// The directory in a capture that holds the answers and the file index.
 pub const ANSWERS: &str = "udpath";
 /// The index of links and absent files.
@@ -211,9 +206,9 @@ impl Source for Folder {
 
     fn names(&self, directory: &str) -> Result<Vec<String>, Absence> {
         let names = match &self.0 {
-            Kind::Live(_) => udpath_files::names(live(directory), NAMES),
+            Kind::Live(_) => udpath_files::names(live(directory), MAX_NAMES),
             Kind::Captured(folder, _) => {
-                folder.as_ref().map_or_else(|| Err(missing()), |folder| folder.names(directory, NAMES))
+                folder.as_ref().map_or_else(|| Err(missing()), |folder| folder.names(directory, MAX_NAMES))
             }
         };
         let names = names.map_err(|error| self.why(directory, &error))?;

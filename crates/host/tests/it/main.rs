@@ -1,5 +1,7 @@
 //! The tests of this crate from outside, in one program.
 
+#![allow(clippy::disallowed_methods, reason = "tests open their own files")]
+
 mod captured;
 mod filters;
 mod fixtures;

@@ -1,5 +1,7 @@
 //! Labs built and used on this machine. Needs root.
 
+#![allow(clippy::disallowed_methods, reason = "tests open their own files")]
+
 mod interface;
 mod needs_root;
 

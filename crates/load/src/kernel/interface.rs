@@ -7,10 +7,6 @@ use std::path::Path;
 
 use super::sys;
 
-/// Maximum number of a device's queues, of both directions: no driver has more than a few thousand. Lower: a large device
-/// is taken for one with a single queue. Higher: no use.
-const MAX_QUEUES: usize = 1 << 16;
-
 /// An interface of the calling thread's network namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Interface {
@@ -35,7 +31,7 @@ impl Interface {
             .and_then(|text| text.trim().parse().ok())
             .unwrap_or(1500);
         let is_receive = |name: &&OsString| name.as_encoded_bytes().starts_with(b"rx-");
-        let queues = udpath_files::names(device.join("queues"), MAX_QUEUES);
+        let queues = udpath_files::names(device.join("queues"), udpath_files::MAX_NAMES);
         let queues = queues.map_or(1, |names| names.iter().filter(is_receive).count());
         Ok(Some(Self { name, mtu, queues }))
     }

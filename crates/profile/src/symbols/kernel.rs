@@ -4,11 +4,11 @@
 //! addresses are hidden (kptr_restrict), all are zero: then nothing can be resolved, and the caller gets the reason.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader};
 
 use thiserror::Error;
 
+use udpath_files::kernel;
 use super::Frame;
 
 /// Path of the kernel's symbol table.
@@ -28,7 +28,7 @@ impl Loaded {
     /// What is loaded now. `None` if this user may not know.
     #[must_use]
     pub fn now() -> Option<Self> {
-        let modules = match fs::read_to_string(MODULES) {
+        let modules = match kernel::text(MODULES) {
             // The number of users and what uses a module may change; its name, size and address may not.
             Ok(text) => text.lines().map(unchanging).collect(),
             // A kernel without modules.
@@ -91,7 +91,7 @@ impl Kernel {
     /// They cannot be read, or are hidden from this user.
     pub fn running() -> Result<Self, NoSymbols> {
         // Line by line: the text is as large as everything kept from it.
-        let (mut reader, mut line) = (BufReader::new(File::open(PATH)?), String::new());
+        let (mut reader, mut line) = (BufReader::new(kernel::reading(PATH)?), String::new());
         let mut found = Self::default();
         while reader.read_line(&mut line)? > 0 {
             found.add(&line);

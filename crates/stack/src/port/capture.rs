@@ -59,7 +59,6 @@ mod error;
 mod read;
 mod write;
 
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
@@ -160,7 +159,7 @@ impl Capture {
             if std::fs::metadata(to).is_ok_and(|meta| (meta.dev(), meta.ino()) == identity) {
                 return Err(Error::SameFile { name });
             }
-            let file = File::create(to).map_err(|cause| Error::Create { name: name.clone(), cause })?;
+            let file = udpath_files::output::stream(to).map_err(|cause| Error::Create { name: name.clone(), cause })?;
             capture.replies = Some(Sink::new(name, file)?);
         }
         Ok(capture)

@@ -7,6 +7,8 @@
 //! The exploration is bounded to executions with at most [`PREEMPTIONS`] forced switches between threads, which
 //! exposes practically all known errors of this kind; `LOOM_MAX_PREEMPTIONS=4` explores further, at the cost of time.
 //! Each model is minimal: two or three threads, a ring that wraps, a socket that is full after a few items.
+
+#![allow(clippy::disallowed_methods, reason = "tests open their own files")]
 #![cfg(loom)]
 
 mod a_return_queue;

@@ -13,11 +13,11 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{MetadataExt, chown, symlink};
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
-use udpath_files::replace;
+use udpath_files::{own, replace};
 
 use super::ServiceError;
 use super::arguments::Arguments;
@@ -222,10 +222,9 @@ impl Instances {
             Some(_) => {
                 let copy = folder.join(original.file_name().unwrap_or_default());
                 fs::create_dir(&copy)?;
-                for entry in fs::read_dir(original)? {
-                    let entry = entry?;
-                    if entry.file_name() != name {
-                        symlink(entry.path(), copy.join(entry.file_name()))?;
+                for other in udpath_files::names(original, udpath_files::MAX_NAMES)? {
+                    if other != name {
+                        symlink(original.join(&other), copy.join(&other))?;
                     }
                 }
                 (copy.clone(), copy.join(name))
@@ -235,7 +234,7 @@ impl Instances {
         // It may have secrets, and the folder may belong to the server's user from an earlier start.
         replace::owned(&file, text.as_bytes(), about.mode() & 0o7777, (about.uid(), about.gid()))?;
         if let Some((user, group)) = self.profile.instances.user.as_deref().and_then(account) {
-            chown(folder, Some(user), Some(group))?;
+            own::give(folder, user, group)?;
         }
         Ok(given)
     }

@@ -170,7 +170,7 @@ fn key_limit(
     value: &Value,
     _: &[(Setting, Value)],
 ) -> Result<(), Limit> {
-    let now = main_context(target, source).map(|context| context.key.len()).unwrap_or(0);
+    let now = main_context(target, source).map_or(0, |context| context.key.len());
     match value {
         Value::Key(key) if now > 0 && key.len() != now => Err(Limit::Beyond(format!(
             "the key of {} has {now} bytes, and {} were given",
@@ -188,7 +188,7 @@ fn table_limit(
     wanted: &[(Setting, Value)],
 ) -> Result<(), Limit> {
     let Value::Table(table) = value else { return Ok(()) };
-    let size = main_context(target, source).map(|context| context.table.len()).unwrap_or(0);
+    let size = main_context(target, source).map_or(0, |context| context.table.len());
     if size > 0
         && let Err(why) = table.entries(size)
     {

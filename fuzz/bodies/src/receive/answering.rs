@@ -55,7 +55,7 @@ impl Handler for Answering {
         }
     }
 
-    fn too_long(&mut self, datagram: Datagram<'_>, _: &[u8]) -> bool {
+    fn send_otherwise(&mut self, datagram: Datagram<'_>, _: &[u8]) -> bool {
         matches!(answer(datagram.payload), Answer::Huge(true))
     }
 }

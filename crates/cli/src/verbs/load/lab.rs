@@ -240,7 +240,7 @@ const MIN_CPU_SECONDS: f64 = 0.1;
 /// CPU time that the servers have used so far, seconds; `None` if it cannot be read.
 fn cpu_seconds(servers: &[Server]) -> Option<f64> {
     let of = |server: &Server| {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.id())).ok()?;
+        let stat = udpath_files::kernel::text(format!("/proc/{}/stat", server.id())).ok()?;
         // The name in the earlier field may contain spaces and brackets. Fields 14 and 15: user and system time
         // (proc_pid_stat(5)).
         let (_, fields) = stat.rsplit_once(')')?;

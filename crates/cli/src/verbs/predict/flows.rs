@@ -77,7 +77,7 @@ impl Flows {
         let source: Box<dyn Read> = if stdin {
             Box::new(io::stdin().lock())
         } else {
-            Box::new(File::open(path).with_context(|| format!("cannot open {name}"))?)
+            Box::new(udpath_files::input(path).with_context(|| format!("cannot open {name}"))?)
         };
         Ok(self.lines(&name, BufReader::new(source), to)?)
     }

@@ -184,7 +184,7 @@ fn vlans_of<'v>(
 /// The effective mode of an interface: the larger of its own and that of `all`, as in the kernel (`IN_DEV_MAXCONF`).
 fn rp_filter(interface: &str) -> u8 {
     let of = |name: &str| {
-        let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/conf/{name}/rp_filter")).ok();
+        let text = udpath_files::kernel::text(format!("/proc/sys/net/ipv4/conf/{name}/rp_filter")).ok();
         text.and_then(|text| text.trim().parse().ok()).unwrap_or(0)
     };
     of("all").max(of(interface))
