@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use rustix::net::{AddressFamily, SocketType};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Resource, Signal, getrlimit, setrlimit};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -85,7 +85,9 @@ fn end(server: Running) -> Value {
 /// Connections from one network that have sent half of a message's length.
 fn half_messages(count: usize, server: SocketAddr) -> Vec<TcpStream> {
     let one = |_| {
-        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        let socket =
+            rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+                .unwrap();
         rustix::net::bind(&socket, &SocketAddr::from((Ipv4Addr::new(127, 0, 9, 1), 0))).unwrap();
         rustix::net::connect(&socket, &server).unwrap();
         let mut stream = TcpStream::from(socket);
@@ -243,6 +245,21 @@ fn a_zone_that_is_no_file_is_refused_and_the_next_reload_works() {
             (serial(bind, &[]) == serial_number.to_string()).then_some(())
         });
     }
+    end(server);
+}
+
+/// A reload takes a thread: where the user may not have one more, the old data stay and the server goes on.
+#[test]
+fn a_reload_without_a_thread_is_refused_and_the_server_goes_on() {
+    udpath_lab::needs_root!();
+    let zone = Zone::new();
+    // Holds for other users than root, whose threads run by the time.
+    let (mut server, bind) = serve(&zone.path(), &["prlimit", "--nproc=1"], &[]);
+    zone.write(2);
+    server.signal(Signal::HUP);
+    let said = server.says("not reloaded");
+    assert!(said.contains("cannot start a thread"), "{said}");
+    assert_eq!(serial(bind, &[]), "1");
     end(server);
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use rustix::net::{AddressFamily, SocketType, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use udpath_serve::{DropReason, Io, Outcome, Reply, Server, StreamService, TcpCounts, TcpLimits};
 
 use crate::support::{Echo, TIMEOUT, config, stop, target, wait_until};
@@ -53,7 +53,9 @@ fn counts(server: &Server) -> TcpCounts {
 
 /// A connection from 127.0.`network`.1; `buffer`: its receive buffer, in bytes.
 fn connect_from(network: u8, buffer: usize, server: &Server) -> TcpStream {
-    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    let socket =
+        rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+            .unwrap();
     sockopt::set_socket_recv_buffer_size(&socket, buffer).unwrap();
     let from = SocketAddr::from((Ipv4Addr::new(127, 0, network, 1), 0));
     rustix::net::bind(&socket, &from).unwrap();
