@@ -226,7 +226,11 @@ fn a_zone_that_is_no_file_is_refused_and_the_next_reload_works() {
     };
     let cases: [(&dyn Fn(&Path), &str); 4] = [
         (
-            &|path| mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap(),
+            &|path| {
+                mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+                // The server's user may read it, and would wait for a writer.
+                fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
+            },
             "is a FIFO; only regular files are read here",
         ),
         (&|path| std::os::unix::fs::symlink("/dev/zero", path).unwrap(), "is a device"),

@@ -1,5 +1,6 @@
 //! The server: answers with what it received.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use udpath_serve::{Config, DropReason, Error, Outcome, Reply, Request, Server, Service, StreamService};
@@ -66,7 +67,7 @@ impl StreamService for Echo {
 /// # Errors
 /// Those of [`Server::start`].
 pub fn start(config: &Config, tcp: bool) -> Result<Server, Error> {
-    let echo = Echo::on(config.binds.iter().map(|bind| bind.port()));
+    let echo = Echo::on(config.binds.iter().map(SocketAddr::port));
     if !tcp {
         return Server::start(config, move |_| echo.clone());
     }
