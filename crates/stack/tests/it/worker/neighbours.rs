@@ -23,6 +23,11 @@ const ID: u16 = 7;
 const SENDER: Mac = Mac([2, 0, 0, 0, 0, 9]);
 const OTHER: Mac = Mac([2, 0, 0, 0, 0, 8]);
 
+/// Network, prefix length, interface, gateway.
+type Routed = (&'static str, u8, u32, Option<&'static str>);
+/// Interface, address, state.
+type Known = (u32, &'static str, Neighbour);
+
 /// Echoes, and takes over replies that must not leave as frames.
 struct Echo;
 
@@ -51,8 +56,8 @@ fn interface(index: u32, vlan: Option<Vlan>) -> Interface {
 /// Whether the reply to a request of `payload` from 192.0.2.9 or 2001:db8::9, with these tags, leaves as a frame; `worker`
 /// served it.
 fn leaves(
-    routes: &[(&str, u8, u32, Option<&str>)],
-    neighbours: &[(u32, &str, Neighbour)],
+    routes: &[Routed],
+    neighbours: &[Known],
     (tags, to, payload): (Tags, &str, &[u8]),
     steered: bool,
 ) -> bool {
@@ -102,7 +107,7 @@ fn a_reply_goes_back_only_to_the_next_hop() {
     let elsewhere = [("192.0.2.0", 24, 5, None)];
     let over_vlan = [("192.0.2.0", 24, VLAN, None)];
     let usable = Neighbour::Usable(SENDER);
-    let cases: [(&str, &[(&str, u8, u32, Option<&str>)], &[(u32, &str, Neighbour)], _, bool); 13] = [
+    let cases: [(&str, &[Routed], &[Known], _, bool); 13] = [
         ("its address", &on_link, &[(PORT, "192.0.2.9", usable)], ask, true),
         ("unconfirmed", &on_link, &[(PORT, "192.0.2.9", Neighbour::Stale(SENDER))], ask, true),
         ("IPv6", &on_link, &[(PORT, "2001:db8::9", usable)], ask_v6, true),
@@ -113,7 +118,13 @@ fn a_reply_goes_back_only_to_the_next_hop() {
         ("no route", &[], &[(PORT, "192.0.2.9", usable)], ask, false),
         ("the router", &routed, &[(PORT, "10.0.0.1", usable)], ask, true),
         // An entry for the source itself, made by a forged ARP request.
-        ("not the router", &routed, &[(PORT, "10.0.0.1", Neighbour::Usable(OTHER)), (PORT, "192.0.2.9", usable)], ask, false),
+        (
+            "not the router",
+            &routed,
+            &[(PORT, "10.0.0.1", Neighbour::Usable(OTHER)), (PORT, "192.0.2.9", usable)],
+            ask,
+            false,
+        ),
         ("another link", &elsewhere, &[(5, "192.0.2.9", usable), (PORT, "192.0.2.9", usable)], ask, false),
         ("its VLAN", &over_vlan, &[(VLAN, "192.0.2.9", usable)], tagged, true),
         ("another VLAN", &on_link, &[(PORT, "192.0.2.9", usable)], tagged, false),
