@@ -208,8 +208,12 @@ impl<C: Channel> Agent<'_, C> {
                 if let Stage::Working(work) = &engaged.stage
                     && work.is_over()
                 {
+                    // A refusal is in the log already.
+                    let began = work.began();
                     self.release();
-                    (self.log)(Event::Delivered);
+                    if began {
+                        (self.log)(Event::Delivered);
+                    }
                 }
             }
         }

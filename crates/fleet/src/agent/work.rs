@@ -72,6 +72,11 @@ impl Work {
         self.said.is_some()
     }
 
+    /// Whether there ever was a thread.
+    pub(super) const fn began(&self) -> bool {
+        self.done.is_some()
+    }
+
     /// Once per turn: how the run ended, if it just did; and the time limit.
     pub(super) fn tend(&mut self, now: Instant) -> Option<String> {
         if now >= self.deadline {
