@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 use udpath_rig::{TIMEOUT, awaited};
@@ -175,51 +175,6 @@ fn with_systemd_the_revert_outlives_the_cgroup_and_a_kill() {
     awaited("its unit to go", TIMEOUT, || systemd.units().is_empty().then_some(()));
     assert!(place.rps().ends_with('3'));
     place.run(&["undo"]).fine();
-}
-
-/// The real systemd's stop: SIGTERM and SIGHUP to every process of the unit.
-#[test]
-fn a_unit_that_is_stopped_leaves_no_lab() {
-    udpath_lab::needs_root!();
-    let place = Place::new("stopped");
-    let systemd = Systemd::start(&place);
-    let left = || {
-        let folders = ["/run/netns", "/run/udpath/lab"];
-        let found = systemd.command("find").args(folders).args(["-type", "f"]).output().unwrap();
-        String::from_utf8(found.stdout).unwrap()
-    };
-    let rounds = udpath_rig::campaign::rounds(2, 50);
-    for round in 0..rounds {
-        let mut unit = systemd.command("systemd-run");
-        unit.args(["--quiet", "--collect", "--wait", "--pipe", "--unit=climb", "--service-type=exec"]);
-        unit.args(["-p", "SendSIGHUP=yes", "-p", "TimeoutStopSec=60"]).arg(udpath_rig::program());
-        unit.args([
-            "boost",
-            "--lab",
-            "--queues",
-            "2",
-            "--seconds",
-            "0.05",
-            "--blocks",
-            "500",
-            "--bound",
-            "0.1",
-        ]);
-        unit.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
-        let unit = unit.spawn().unwrap();
-        awaited("its lab", TIMEOUT, || left().contains("/run/netns/udpath-").then_some(()));
-        // While it is built, while servers start, and in trials.
-        std::thread::sleep(Duration::from_millis(u64::from(round) * 1_237 % 2_500));
-        assert!(systemd.command("systemctl").args(["stop", "climb.service"]).status().unwrap().success());
-        let said = udpath_rig::Said::from(unit.wait_with_output().unwrap());
-        assert_eq!(said.code, Some(3), "{}", said.err);
-        assert!(said.err.ends_with("udpath: interrupted; the lab has been removed\n"), "{}", said.err);
-        assert_eq!(left(), "", "{}", said.err);
-    }
-    udpath_rig::campaign::record(
-        "climbs in units that are stopped",
-        &format!("{rounds}, leaving anything: 0"),
-    );
 }
 
 /// A signal that arrives during the first of many changes.

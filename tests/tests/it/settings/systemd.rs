@@ -68,7 +68,7 @@ impl<'a> Systemd<'a> {
     }
 
     /// A command that runs `program` in the container.
-    pub(crate) fn command(&self, program: &str) -> Command {
+    fn command(&self, program: &str) -> Command {
         let mut command = self.place.command("nsenter");
         command.args(["-t", &self.pid.to_string(), "-m", "-p", "-C", "-u", program]);
         command
