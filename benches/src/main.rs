@@ -45,7 +45,6 @@
 //! | `testpmd_xdp` | `serve --io xdp` serves 1.05 x what testpmd answers on the same queue and core |
 
 #![allow(clippy::disallowed_methods, reason = "a program of tests")]
-
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program of measurements")]
 
 mod agreement;

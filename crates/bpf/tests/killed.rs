@@ -3,7 +3,6 @@
 //! A test without the standard harness, so that the child does nothing but trace.
 
 #![allow(clippy::disallowed_methods, reason = "tests open their own files")]
-
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a test says what it did")]
 
 use std::collections::BTreeSet;

@@ -21,8 +21,8 @@
 
 mod beneath;
 pub mod kernel;
-pub mod own;
 pub mod output;
+pub mod own;
 pub mod owners;
 mod private;
 mod read;

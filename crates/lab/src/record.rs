@@ -295,13 +295,7 @@ mod tests {
     fn programs_that_list_at_the_same_time_are_no_owners() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("7-x.record");
-        let open = || {
-            let options = &mut OpenOptions::new();
-            Record {
-                path: path.clone(),
-                file: options.create(true).read(true).append(true).open(&path).unwrap(),
-            }
-        };
+        let open = || Record { path: path.clone(), file: own::open_or_create(&path).unwrap() };
         let (one, other, owner) = (open(), open(), open());
         rustix::fs::flock(&one.file, FlockOperation::NonBlockingLockShared).unwrap();
         assert!(!other.is_locked().unwrap(), "one asks as well");

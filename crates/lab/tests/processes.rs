@@ -3,7 +3,6 @@
 //! tests below, one after the other. Needs root.
 
 #![allow(clippy::disallowed_methods, reason = "tests open their own files")]
-
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a test says what it did")]
 
 use std::collections::BTreeSet;

@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use rustix::fs::Mode;
 use crate::folder::{self, Claim, Folder};
 use crate::{Error, Status};
+use rustix::fs::Mode;
 
 /// Most bytes of a request or an answer. A status has some 200 bytes for each instance.
 const MAX_LINE: u64 = 1 << 20;

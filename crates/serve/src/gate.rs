@@ -66,8 +66,10 @@ mod tests {
         let (opened, ended) = (Gate::default(), Gate::default());
         std::thread::scope(|scope| {
             let threads = [&opened, &opened, &ended].map(|gate| scope.spawn(|| gate.pass()));
-            (opened.open(), opened.shut());
-            (ended.shut(), ended.open());
+            opened.open();
+            opened.shut();
+            ended.shut();
+            ended.open();
             assert_eq!(threads.map(|thread| thread.join().unwrap()), [true, true, false]);
         });
     }

@@ -2,7 +2,6 @@
 
 use udpath_files::kernel;
 
-
 /// Names of a host and of its users.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Identity {

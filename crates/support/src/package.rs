@@ -12,8 +12,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use udpath_files::own;
 use super::manifest::MANIFEST;
+use udpath_files::own;
 
 /// The target of a capture.
 #[derive(Debug, Clone)]

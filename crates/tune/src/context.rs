@@ -71,7 +71,8 @@ pub(crate) fn find(namespace: &Namespace) -> Option<Place> {
         file && inside(place, self::namespace)
             .map_or(true, |there| there.is_ok_and(|there| there.is(namespace)))
     };
-    let names = |folder: &str| udpath_files::names(folder, udpath_files::MAX_NAMES).unwrap_or_default().into_iter();
+    let names =
+        |folder: &str| udpath_files::names(folder, udpath_files::MAX_NAMES).unwrap_or_default().into_iter();
     let named = names(NAMED).find_map(|name| {
         let place = Place::Named(name.to_str()?.to_owned());
         is(&Path::new(NAMED).join(&name), &place).then_some(place)

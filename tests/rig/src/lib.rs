@@ -30,7 +30,6 @@
 //! processes*: names contain their owner's pid, and processes carry the run's mark.
 
 #![allow(clippy::disallowed_methods, reason = "tests open their own files")]
-
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a test says what it did")]
 
 mod answer;

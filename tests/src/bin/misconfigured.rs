@@ -7,7 +7,6 @@
 //! stderr: `ready`, or an error.
 
 #![allow(clippy::disallowed_methods, reason = "a program of tests")]
-
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program of tests")]
 
 use std::hint::black_box;

@@ -5,7 +5,6 @@
 //! ```
 
 #![allow(clippy::disallowed_methods, reason = "a program of tests")]
-
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program of tests")]
 
 #[path = "../../../crates/netlink/tests/recording/mod.rs"]

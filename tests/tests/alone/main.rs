@@ -2,7 +2,6 @@
 //! measure, or check that nothing is left on it. Those of `bad_input` run with each other (`udpath_rig::together`).
 
 #![allow(clippy::disallowed_methods, reason = "tests open their own files")]
-
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a test says what it did")]
 
 mod accounting;

@@ -17,6 +17,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 use udpath_rig::{Run, Running, TIMEOUT, program};
 
+/// Puts something else in the place of a zone's file.
+type Replacement<'a> = &'a dyn Fn(&Path);
+
 /// A zone that any user may read.
 struct Zone(TempDir);
 
@@ -224,7 +227,7 @@ fn a_zone_that_is_no_file_is_refused_and_the_next_reload_works() {
         fs::remove_file(zone.path()).unwrap();
         make(&zone.path());
     };
-    let cases: [(&dyn Fn(&Path), &str); 4] = [
+    let cases: [(Replacement<'_>, &str); 4] = [
         (
             &|path| {
                 mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();

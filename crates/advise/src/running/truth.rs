@@ -48,9 +48,8 @@ impl Counters {
         let names = udpath_files::names(INTERFACES, udpath_files::MAX_NAMES).unwrap_or_default().into_iter();
         let packets = names.filter_map(|interface| {
             let folder = Path::new(INTERFACES).join(&interface).join("statistics");
-            let count = |name: &str| -> Option<u64> {
-                kernel::text(folder.join(name)).ok()?.trim().parse().ok()
-            };
+            let count =
+                |name: &str| -> Option<u64> { kernel::text(folder.join(name)).ok()?.trim().parse().ok() };
             let packets = Packets { received: count("rx_packets")?, sent: count("tx_packets")? };
             Some((interface.into_string().ok()?, packets))
         });

@@ -3,7 +3,6 @@
 //! With systemd, it is a transient unit: it outlives the session, its cgroup and its container, and is restarted if it
 //! is killed. Without systemd, it is a process in its own session, and ends with its cgroup: a note warns the caller.
 
-use std::fs;
 use std::io::{Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};

@@ -7,8 +7,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags};
 use serde::{Deserialize, Serialize};
 
-use udpath_files::kernel;
 use super::{Error, sys};
+use udpath_files::kernel;
 
 /// The capability to duplicate another process's descriptors.
 const NEEDS: &str = "CAP_SYS_PTRACE";

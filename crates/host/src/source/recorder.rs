@@ -94,7 +94,10 @@ impl<'a> Recorder<'a> {
     ///
     /// # Errors
     /// The folder or a file in it cannot be created.
-    #[allow(clippy::disallowed_methods, reason = "the folder is the caller's own, and the capture's names are new in it")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the folder is the caller's own, and the capture's names are new in it"
+    )]
     pub fn write(&self, folder: &Path) -> io::Result<()> {
         for (path, text) in self.seen().files()? {
             let path = folder.join(path);

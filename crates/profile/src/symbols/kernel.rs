@@ -8,8 +8,8 @@ use std::io::{self, BufRead as _, BufReader};
 
 use thiserror::Error;
 
-use udpath_files::kernel;
 use super::Frame;
+use udpath_files::kernel;
 
 /// Path of the kernel's symbol table.
 const PATH: &str = "/proc/kallsyms";

@@ -159,7 +159,8 @@ impl Capture {
             if std::fs::metadata(to).is_ok_and(|meta| (meta.dev(), meta.ino()) == identity) {
                 return Err(Error::SameFile { name });
             }
-            let file = udpath_files::output::stream(to).map_err(|cause| Error::Create { name: name.clone(), cause })?;
+            let file = udpath_files::output::stream(to)
+                .map_err(|cause| Error::Create { name: name.clone(), cause })?;
             capture.replies = Some(Sink::new(name, file)?);
         }
         Ok(capture)

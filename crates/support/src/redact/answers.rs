@@ -80,7 +80,6 @@ impl Redactor {
             | Answer::Napis(_)
             | Answer::Neighbours(_)
             | Answer::QueueCounters(_)
-            | Answer::Neighbours(_)
             | Answer::XdpFeatures(_)
             | Answer::ReuseportGroups(_)
             | Answer::AuditStatus(_)

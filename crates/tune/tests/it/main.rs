@@ -1,7 +1,6 @@
 //! The tests of this crate from outside, in one program.
 
 #![allow(clippy::disallowed_methods, reason = "tests open their own files")]
-
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a test says what it did")]
 
 mod apply;

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::collections::btree_map::BTreeMap;
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 

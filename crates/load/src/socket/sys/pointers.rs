@@ -41,7 +41,7 @@ fn what_is_pushed_is_read_through_the_headers() {
                 let hdr = &raw const (*first.add(i)).msg_hdr;
                 let part = (*hdr).msg_iov;
                 let bytes = std::slice::from_raw_parts((*part).iov_base.cast::<u8>(), (*part).iov_len);
-                (bytes.to_vec(), (*hdr).msg_controllen as usize > 0)
+                (bytes.to_vec(), (*hdr).msg_controllen > 0)
             }
         };
         let [a, b, c] = [3, 2, 7].map(|len| len + round);

@@ -43,7 +43,7 @@ fn collect(burst: &Burst) -> Vec<(Vec<u8>, usize, Vec<u8>)> {
             let payload = std::slice::from_raw_parts((*part).iov_base.cast::<u8>(), (*part).iov_len);
             let mut control = Vec::new();
             if !(*hdr).msg_control.is_null() {
-                control.resize((*hdr).msg_controllen as usize, 0_u8);
+                control.resize((*hdr).msg_controllen, 0_u8);
                 control.as_mut_ptr().copy_from((*hdr).msg_control.cast(), control.len());
             }
             (name.to_vec(), control.len(), payload.to_vec())
