@@ -214,7 +214,7 @@ fn call(bus: &Bus, run: &str, call: &Call) -> Result<Outcome, Error> {
 /// A call in a thread, for tests in which it might never end.
 fn called(bus: &Bus, run: &'static str, wanted: Call) -> Receiver<Result<Outcome, Error>> {
     let ((sender, receiver), bus) = (channel(), bus.clone());
-    thread::spawn(move || sender.send(call(&bus, run, &wanted)));
+    thread::spawn(move || drop(sender.send(call(&bus, run, &wanted))));
     receiver
 }
 

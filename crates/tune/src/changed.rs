@@ -9,7 +9,8 @@ use std::fmt::Write as _;
 use std::ops::Range;
 
 use sha2::{Digest, Sha256};
-use similar::{Algorithm, DiffOp, capture_diff_slices};
+use similar::DiffOp;
+use similar::algorithms::{Capture, Replace, myers};
 
 use crate::settings::quoted;
 
@@ -93,6 +94,8 @@ pub(crate) fn printed(text: &str) -> String {
     let mut format = String::new();
     for letter in text.chars() {
         match letter {
+            // At the beginning, an option.
+            '-' if format.is_empty() => format += "\\055",
             '%' => format += "%%",
             '\\' => format += "\\\\",
             letter if plain(letter) => format.push(letter),
@@ -115,42 +118,100 @@ fn pieces(old: &str, new: &str) -> Vec<Piece> {
         Some(*at)
     }));
     let mut pieces = Vec::new();
-    for change in capture_diff_slices(Algorithm::Myers, &before, &after) {
+    for change in changes(&before, &after) {
         if matches!(change, DiffOp::Equal { .. }) {
             continue;
         }
         let (from, to) = (change.old_range(), change.new_range());
-        let both = from.len().min(to.len());
-        for (line, other) in from.clone().zip(to.clone()) {
-            pieces.push(within(starts[line], (line, before[line]), (other, after[other])));
-        }
-        let (from, to) = (from.start + both..from.end, to.start + both..to.end);
-        if !to.is_empty() {
-            let lines: Vec<String> = after[to.clone()].iter().map(ToString::to_string).collect();
-            let (at, text) = match starts[from.start] {
-                at if at <= old.len() => (at, lines.join("\n") + "\n"),
-                _ => (old.len(), format!("\n{}", lines.join("\n"))),
-            };
-            // The text ends with a newline, not with an empty line.
-            let shown = lines
-                .iter()
-                .enumerate()
-                .filter(|(at, line)| to.start + at + 1 < after.len() || !line.is_empty());
-            let added = (to.start, shown.map(|(_, line)| line.clone()).collect());
-            pieces.push(Piece { at: at..at, text, removed: (from.start, Vec::new()), added });
-        }
-        if !from.is_empty() {
-            let at = match starts[from.end] {
-                end if end <= old.len() => starts[from.start]..end,
-                // The last lines, with the newline before them.
-                _ => starts[from.start].saturating_sub(1)..old.len(),
-            };
-            // Lines that udpath wrote when something is undone; whose they are is not known here.
-            let removed = (from.start, vec![ELLIPSIS.to_owned(); from.len()]);
-            pieces.push(Piece { at, text: String::new(), removed, added: (to.start, Vec::new()) });
+        let pairs = paired(&before[from.clone()], &after[to.clone()]);
+        let ends = pairs.iter().map(|(one, other)| (from.start + one, to.start + other));
+        let (mut line, mut other) = (from.start, to.start);
+        for (next, next_other) in ends.chain([(from.end, to.end)]) {
+            pieces.extend(inserted(old, &starts, line, &after, other..next_other));
+            pieces.extend(removed(old, &starts, line..next, other));
+            if next < from.end && next_other < to.end {
+                pieces.push(within(starts[next], (next, before[next]), (next_other, after[next_other])));
+            }
+            (line, other) = (next + 1, next_other + 1);
         }
     }
     pieces
+}
+
+/// Which lines differ. Without the step of `similar` that moves changes for the eye: the places that it leaves are not always
+/// those of the lines.
+fn changes(before: &[&str], after: &[&str]) -> Vec<DiffOp> {
+    let mut found = Replace::new(Capture::new());
+    let Ok(()) = myers::diff(&mut found, before, 0..before.len(), after, 0..after.len());
+    found.into_inner().into_ops()
+}
+
+/// New lines, before the old line `line`.
+fn inserted(old: &str, starts: &[usize], line: usize, after: &[&str], to: Range<usize>) -> Option<Piece> {
+    let lines: Vec<String> = after.get(to.clone())?.iter().map(ToString::to_string).collect();
+    let (at, text) = match starts[line] {
+        _ if lines.is_empty() => return None,
+        at if at <= old.len() => (at, lines.join("\n") + "\n"),
+        _ => (old.len(), format!("\n{}", lines.join("\n"))),
+    };
+    // A text ends with a newline, not with an empty line.
+    let is_line = |(at, line): &(usize, &String)| to.start + at + 1 < after.len() || !line.is_empty();
+    let shown = lines.iter().enumerate().filter(is_line).map(|(_, line)| line.clone());
+    Some(Piece { at: at..at, text, removed: (line, Vec::new()), added: (to.start, shown.collect()) })
+}
+
+/// Old lines that are gone: udpath wrote them, when something is undone; whose they are is not known here.
+fn removed(old: &str, starts: &[usize], from: Range<usize>, other: usize) -> Option<Piece> {
+    let at = match starts.get(from.end)? {
+        _ if from.is_empty() => return None,
+        end if *end <= old.len() => starts[from.start]..*end,
+        // The last lines, with the newline before them.
+        _ => starts[from.start].saturating_sub(1)..old.len(),
+    };
+    let shown = vec![ELLIPSIS.to_owned(); from.len()];
+    Some(Piece { at, text: String::new(), removed: (from.start, shown), added: (other, Vec::new()) })
+}
+
+/// Most pairs of lines that are compared. Lower: in a large change, lines may be taken for others. Higher: it takes longer.
+const COMPARED: usize = 1 << 14;
+
+/// Which lines stand for each other, in order: as many as the shorter side has, and those that have most in common. What is
+/// left over on the longer side is new, or gone.
+fn paired(old: &[&str], new: &[&str]) -> Vec<(usize, usize)> {
+    if old.len() > new.len() {
+        return paired(new, old).into_iter().map(|(one, other)| (other, one)).collect();
+    }
+    if old.len() * new.len() > COMPARED || old.len() == new.len() {
+        return (0..old.len()).map(|at| (at, at)).collect();
+    }
+    // best[i][j]: what the first i old lines have in common with i of the first j new ones.
+    let mut best = vec![vec![0; new.len() + 1]; old.len() + 1];
+    let with =
+        |best: &[Vec<usize>], i: usize, j: usize| best[i - 1][j - 1] + 1 + common(old[i - 1], new[j - 1]);
+    for i in 1..=old.len() {
+        for j in i..=new.len() {
+            let without = if j > i { best[i][j - 1] } else { 0 };
+            best[i][j] = without.max(with(&best, i, j));
+        }
+    }
+    let (mut pairs, mut j) = (Vec::new(), new.len());
+    for i in (1..=old.len()).rev() {
+        while best[i][j] != with(&best, i, j) {
+            j -= 1;
+        }
+        j -= 1;
+        pairs.push((i - 1, j));
+    }
+    pairs.reverse();
+    pairs
+}
+
+/// How many bytes two lines have in common at their beginning and end.
+fn common(one: &str, other: &str) -> usize {
+    let same = |pairs: &mut dyn Iterator<Item = (u8, u8)>| pairs.take_while(|(a, b)| a == b).count();
+    let head = same(&mut one.bytes().zip(other.bytes()));
+    let rest = one.len().min(other.len()) - head;
+    head + same(&mut one.bytes().rev().zip(other.bytes().rev())).min(rest)
 }
 
 /// What differs between two lines that stand for each other; the old one begins at `start`.

@@ -177,7 +177,7 @@ pub enum ServiceError {
     },
     /// The server's own checker refuses the new configuration.
     #[error(
-        "{checker}, run as user {user} without capabilities and network, refuses the new configuration; nothing was changed: {said}"
+        "{checker}, run as user {user} without capabilities, refuses the new configuration; nothing was changed: {said}"
     )]
     Refused {
         /// The checker.

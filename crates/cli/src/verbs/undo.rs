@@ -144,6 +144,9 @@ fn print(journal: &Journal, id: Option<u64>) -> Done {
         }
     }
     changes.reverse();
+    // As undo does: a restart reads the files that are back.
+    changes
+        .sort_by_key(|(name, ..)| setting(name).is_ok_and(|setting| matches!(setting, Setting::Restart(_))));
     let machine = Live::new();
     let shell = |setting: &Setting, from: Option<&Value>, to: &Value| match machine.irq(setting) {
         Ok(irq) => Setting::Irq(irq).shell(to),

@@ -36,6 +36,12 @@ fn of_a_changed_line_only_key_and_value_are_shown() {
         ("OPTIONS=\"-k s3cret -n 2\"\n", "OPTIONS=\"-k s3cret -n 4\"\n", "@@ -1 +1 @@\n-…-n 2\"\n+…-n 4\"\n"),
         ("r = \"1\"\n", "r = \"12\"\n", "@@ -1 +1 @@\n-r = \"1\"\n+r = \"12\"\n"),
         ("", "a\n", "@@ -0,0 +1 @@\n+a\n"),
+        // New lines around one that changes.
+        (
+            "s:\n  n: 1 # s3cret\n",
+            "s:\n  r: yes\n  n: 2 # s3cret\n  b: 4\n",
+            "@@ -1,0 +2 @@\n+  r: yes\n@@ -2 +3 @@\n-  n: 1…\n+  n: 2…\n@@ -2,0 +4 @@\n+  b: 4\n",
+        ),
     ];
     for (old, new, shown_as) in cases {
         assert_eq!(shown(old, new), shown_as, "{old:?}");
@@ -70,6 +76,7 @@ fn texts() -> impl Strategy<Value = String> {
         Just("$(touch pwned)`touch pwned`".to_owned()),
         Just("\\' \\\\ %s %n \\0".to_owned()),
         Just("a: 1".to_owned()),
+        Just("-n\r".to_owned()),
         Just(String::new()),
         "[ -~]{0,12}",
         "\\PC{0,8}",

@@ -38,7 +38,13 @@ impl Service {
             seen.push((new, self.here(&file.path)));
         }
         let command: Vec<String> = std::iter::once(checker.display().to_string()).chain(arguments).collect();
-        let confined = Confined { rights: &self.rights, copies: &copies, files: &seen, command: &command };
+        let confined = Confined {
+            rights: &self.rights,
+            copies: &copies,
+            files: &seen,
+            command: &command,
+            sees_network: self.profile.check_sees_network,
+        };
         let (status, said) = confined.run(LIMIT).map_err(failed(format!("run the checker {name}")))?;
         let said = match status {
             Some(status) if status.success() => return Ok(()),

@@ -91,6 +91,8 @@ pub(super) struct Confined<'a> {
     pub(super) files: &'a [(PathBuf, String)],
     /// The program and its arguments.
     pub(super) command: &'a [String],
+    /// Whether it sees the machine's interfaces, instead of none.
+    pub(super) sees_network: bool,
 }
 
 impl Confined<'_> {
@@ -139,7 +141,8 @@ impl Confined<'_> {
         // Nothing of root's environment.
         command.env_clear().env("PATH", FOLDERS.join(":")).env("LC_ALL", "C.UTF-8");
         command.args(["--pdeathsig", "KILL", "--"]).arg(tool("unshare")?);
-        command.args(["--mount", "--propagation", "private", "--net", "--ipc", "--uts"]);
+        command.args(["--mount", "--propagation", "private", "--ipc", "--uts"]);
+        command.args((!self.sees_network).then_some("--net"));
         command.args(["--pid", "--fork", "--kill-child=KILL", "--mount-proc", "--"]);
         command.args(["/bin/sh", "-c", SCRIPT, "sh"]).arg(self.copies).arg(COPY);
         command.arg(self.files.len().to_string());
@@ -199,7 +202,13 @@ mod tests {
         let shown = old.display().to_string();
         let command = ["/bin/sh", "-c", script, "sh", &shown].map(str::to_owned);
         let files = [(new, shown)];
-        let confined = Confined { rights: &rights, copies: &copies, files: &files, command: &command };
+        let confined = Confined {
+            rights: &rights,
+            copies: &copies,
+            files: &files,
+            command: &command,
+            sees_network: false,
+        };
         let ended = confined.run(limit).unwrap();
         assert_eq!(fs::read_to_string(&old).unwrap(), "old", "everybody else's");
         Some(ended)

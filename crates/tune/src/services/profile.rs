@@ -40,6 +40,9 @@ pub struct Profile {
     /// What the checker has after its name for a server whose root is a folder, `{root}`. Empty: it cannot check such a server.
     #[serde(default)]
     pub(super) check_root: Vec<String>,
+    /// The checker looks at the machine's interfaces, and loads nothing that the server's user could write.
+    #[serde(default)]
+    pub(super) check_sees_network: bool,
     /// How to find out that it serves.
     pub(super) probe: Probe,
     /// Options that name its port.

@@ -92,7 +92,9 @@ fn a_line_of_a_file_ends_no_shell_line() {
     assert_eq!(fs::read_to_string(nsd.path("etc/nsd.conf")).unwrap(), after);
     fs::write(nsd.path("etc/nsd.conf"), &before).unwrap();
     ended(&nsd.run(&apply_with(&restart)), 0, "applied and verified");
-    typed(&nsd, &nsd.run(&["undo", "--print"]).out);
+    let undo = nsd.run(&["undo", "--print"]);
+    ended(&undo, 0, "");
+    typed(&nsd, &undo.out);
     assert_eq!(fs::read_to_string(nsd.path("etc/nsd.conf")).unwrap(), before);
     assert!(!pwned.exists());
 }

@@ -72,8 +72,12 @@ impl Place {
 
     /// A process of the user's that looks like chronyd with this configuration.
     fn chronyd(&self, config: &Path) -> Fake {
-        let program = self.theirs("chronyd");
-        fs::copy("/bin/sh", &program).unwrap();
+        // Each its own: a running program cannot be replaced. Copied by another program: a descriptor that is open for writing
+        // here would be inherited by the children of other tests, and keep it from being started.
+        let folder = tempfile::tempdir_in(self.theirs.path()).unwrap().keep();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+        let program = folder.join("chronyd");
+        assert!(Command::new("cp").arg("/bin/sh").arg(&program).status().unwrap().success());
         let mut command = self.lab.machine("server").unwrap().command("setpriv");
         command.args([&format!("--reuid={USER}"), &format!("--regid={USER}"), "--clear-groups", "--"]);
         command.arg(&program).args(["-c", "sleep 300; :", "chronyd", "-f"]).arg(config);
