@@ -216,8 +216,9 @@ fn the_pods_of_the_daemon_sets_start() {
     environment.insert("NATS".to_owned(), "nats://".to_owned());
     let words = arguments(&agent, &environment);
     let ended = Run::new(&words.iter().map(String::as_str).collect::<Vec<_>>()).finish();
-    // Its own complaint about the server, not one about arguments.
-    assert!(ended.err.contains("nats://") && !ended.err.contains("argument"), "{}", ended.err);
+    // Its own complaint about the Secret that is not there, not one about arguments.
+    let secret = "cannot read /etc/udpath/nats/agent.creds: No such file";
+    assert!(ended.err.contains(secret) && !ended.err.contains("argument"), "{}", ended.err);
 }
 
 /// With the Secret's files, a server that has TLS and users, and the name that a node has in most clouds.
