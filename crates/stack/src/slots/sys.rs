@@ -156,6 +156,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "outside the array")]
     fn pointers_stay_inside() {
-        Slots::new(2, |_| 0_u8).pointer(2);
+        let _ = Slots::new(2, |_| 0_u8).pointer(2);
     }
 }
