@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Checks five rules that no compiler checks: unsafe code only in modules named sys; no file over 600 lines (most stay
-# under 400); replaced names do not return; tests compare documents with their schemas; and only the sink writes to stdout
-# and stderr.
+# Checks six rules that no compiler checks: unsafe code only in modules named sys; no file over 600 lines (most stay
+# under 400); replaced names do not return; tests compare documents with their schemas; only the sink writes to stdout
+# and stderr; and no shell runs text of others.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 status=0
@@ -47,11 +47,19 @@ if git grep -nE 'from_(slice|str)(::<[^>]*>)?\(&?\w+\.stdout' -- tests crates/cl
     status=1
 fi
 # Clippy finds println and eprintln, not handles. What asks only whether a stream is a terminal, or hands on its descriptor, prints
-# nothing. The alternate screen of `top` is ratatui's; `revert` writes one constant to a pipe; the lab's line is the tests'.
+# nothing. The alternate screen of `top` is ratatui's; `revert` writes one constant to a pipe; a signal's handler writes prepared text
+# to the descriptor; the lab's line is the tests'.
 if git grep -nE '\bstd(out|err)\(\)' -- 'crates/*/src/*.rs' ':!crates/cli/src/terminal/sink.rs' ':!crates/cli/src/verbs/top/screen.rs' \
-    ':!crates/cli/src/verbs/revert.rs' ':!crates/lab/src/needs_root.rs' \
+    ':!crates/cli/src/verbs/revert.rs' ':!crates/cli/src/signals.rs' ':!crates/lab/src/needs_root.rs' \
     | grep -vE 'std(out|err)\(\)(\.is_terminal|\.as_fd)|tcgetwinsize'; then
     echo "print with crates/cli/src/terminal/sink.rs: foreign text must not drive a terminal" >&2
+    status=1
+fi
+# Only the operator's own --restart is a shell's; a checker's shell has a constant script. Names from /proc, control groups and
+# configurations go into argument lists.
+if git grep -nE 'Command::new\("[^"]*\b(ba|da)?sh"|\b(ba|da)?sh", *"-c"' -- 'crates/*/src/*.rs' \
+    | grep -vE '^crates/tune/src/(services/(restart|confined)|changed/tests)\.rs'; then
+    echo "no shell for text of others: pass arguments, as crates/tune/src/services/restart.rs does" >&2
     status=1
 fi
 exit $status

@@ -15,7 +15,7 @@ pub(super) const RULES: &[Rule] = &[Rule {
     severity: Severity::Loss,
     look: Look::Map(unresolved),
     cause: "replies to hosts that do not answer ARP or IPv6 neighbour discovery wait for up to 3 s and fill the send buffer: the \
-            server waits for them in its send call, and reads nothing meanwhile",
+            server waits in its send call and reads nothing until it returns",
     fix: &[
         "`ip neigh show nud incomplete nud failed` lists the addresses; if the requests are forged, filter them; if one is \
          a router, repair it",
