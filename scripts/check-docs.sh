@@ -5,7 +5,7 @@
 #   transcripts  a block that shows a shell prompt has a marker for scripts/transcripts.sh
 #   figures      the blocks of scripts/figures.sh are those of the newest results of make bench
 #   experiments  the pages that `make experiment-docs` writes name the digest of the committed result
-#   tests        a test that a page names as `path/file.rs::name` exists; each promise of a section "Promises" names one
+#   tests        a test that a page names as `path/file.rs::name` exists; each row of a section "Promises" or "Attackers" names one
 #   words        no word that hides who does what (see CONTRIBUTING.md, English)
 #
 #     scripts/check-docs.sh          this tree; first proves on small broken trees that each check can fail
@@ -92,16 +92,18 @@ tests() {
     done < <(grep -noE '`[a-z0-9_/]+\.rs::[a-z0-9_]+`' "$1" || true)
 }
 
-# Every row of the table below a heading "Promises" names a test; pages that promise have that section.
+# Every row of the table below a heading "Promises" or "Attackers" names a test; pages that promise have the first section, and
+# SECURITY.md the second.
 promises() {
     case $1 in
         SECURITY.md | docs/production-safety.md)
             grep -qx '## Promises' "$1" || complain "$1: there is no section Promises" ;;
     esac
+    [ "$1" != SECURITY.md ] || grep -qx '## Attackers' "$1" || complain "$1: there is no section Attackers"
     awk -v page="$1" '
-        /^## / { inside = $0 == "## Promises"; rows = 0 }
+        /^## / { inside = $0 == "## Promises" || $0 == "## Attackers"; rows = 0 }
         inside && /^\|/ && ++rows > 2 && !/`[a-z0-9_\/]+\.rs::[a-z0-9_]+`/ {
-            printf "check-docs: %s:%d: this promise names no test\n", page, FNR
+            printf "check-docs: %s:%d: this row names no test\n", page, FNR
             bad = 1
         }
         END { exit bad }' "$1" >&2 || status=1

@@ -13,10 +13,13 @@ use crate::process::Chosen;
 use crate::settings::{Access, Phase, Setting, Value, ValueKind, sysctl};
 use udpath_host::Source;
 
+/// Allows every setting of the plan that is not known to be harmless.
+const INSECURE: &str = "insecure";
+
 /// What the caller has explicitly allowed.
 #[derive(Debug, Clone, Default)]
 pub struct Consent {
-    /// Settings that may be changed even though that may lower security: what is not known to be harmless.
+    /// Settings that may be changed even though that may lower security: what is not known to be harmless. `insecure`: all.
     pub insecure: BTreeSet<String>,
     /// Conflicts to ignore.
     pub ignore_conflicts: BTreeSet<String>,
@@ -101,6 +104,7 @@ impl Plan {
                 || [&setting.to_string(), &asked_for].iter().any(|name| consent.insecure.contains(*name));
             if let Some(why) = setting.lowers_security(from.as_ref(), &to)
                 && !is_allowed()
+                && !consent.insecure.contains(INSECURE)
             {
                 return Err(PlanError::Insecure { setting: setting.to_string(), value: to.to_string(), why });
             }

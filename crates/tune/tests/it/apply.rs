@@ -289,6 +289,8 @@ fn plan_errors_are_found_before_anything_is_written() {
     let consent =
         Consent { insecure: ["sysctl:net.ipv4.conf.all.rp_filter".to_owned()].into(), ..Consent::default() };
     assert_eq!(resolve(&rp_filter, &consent).unwrap().changes.len(), 1);
+    let every = Consent { insecure: ["insecure".to_owned()].into(), ..Consent::default() };
+    assert_eq!(resolve(&rp_filter, &every).unwrap().changes.len(), 1);
     // Every queue, and values that are already set.
     let all = resolve(&["eth0:rps/rx-*=1"], &Consent::default()).unwrap();
     assert_eq!((all.changes.len(), all.already.len()), (3, 1));
