@@ -12,6 +12,9 @@ use udpath_serve::{Config, Io, IoChoice, Outcome, Reply, Request, Server, Servic
 /// How long to wait for anything that must happen.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Most attempts to bind a port, 10 ms apart.
+const BINDS: u32 = 200;
+
 pub(crate) struct Echo;
 
 impl Service for Echo {
@@ -132,8 +135,19 @@ where
     S: Service + 'static,
     F: Fn(WorkerId) -> S + Send + Sync + 'static,
 {
-    let started = lab.machine("server").unwrap().run(|| Server::start(config, factory)).unwrap();
-    started.unwrap_or_else(|error| panic!("{}: {error}", config.io))
+    let (machine, factory) = (lab.machine("server").unwrap(), Arc::new(factory));
+    let mut tries = 0;
+    loop {
+        let factory = Arc::clone(&factory);
+        match machine.run(|| Server::start(config, move |worker| factory(worker))).unwrap() {
+            // A program that another test starts has copies of the last server's sockets until it is executed.
+            Err(error) if tries < BINDS && error.to_string().contains("cannot bind") => {
+                tries += 1;
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            started => return started.unwrap_or_else(|error| panic!("{}: {error}", config.io)),
+        }
+    }
 }
 
 /// Runs `ip` in a machine of a lab.
