@@ -131,7 +131,21 @@ pub fn changeable(about: &std::fs::Metadata) -> Option<String> {
 /// # Errors
 /// The first part of the path for which that is not so, beginning with the folder.
 pub fn only_mine(path: &Path) -> Result<(), Changeable> {
-    for (depth, part) in path.ancestors().enumerate() {
+    mine(path, 0)
+}
+
+/// The same for a folder in which one of this user's own is about to be made: that it is sticky is enough, since nobody else
+/// can then rename or remove what is made there.
+///
+/// # Errors
+/// As [`only_mine`].
+pub(crate) fn only_mine_within(path: &Path) -> Result<(), Changeable> {
+    mine(path, 1)
+}
+
+/// `depth`: how many folders the path is above the one that is this user's own.
+fn mine(path: &Path, depth: usize) -> Result<(), Changeable> {
+    for (depth, part) in (depth..).zip(path.ancestors()) {
         let about = std::fs::symlink_metadata(part)
             .map_err(|error| Changeable { part: part.to_owned(), why: format!("cannot be read: {error}") })?;
         let (owner, mode) = (about.uid(), about.mode());

@@ -101,7 +101,7 @@ impl Private {
             found => found?,
         };
         // Before anything is created: only there does it stay as it is made.
-        owners::only_mine(&found.path).map_err(NotPrivate::Changeable)?;
+        owners::only_mine_within(&found.path).map_err(NotPrivate::Changeable)?;
         match mkdirat(&found.folder, &found.name, Mode::RWXU) {
             // Another process of this user was faster, or somebody else, which is found out next.
             Ok(()) | Err(Errno::EXIST) => {}

@@ -123,7 +123,9 @@ pub enum PlanError {
         expected: String,
     },
     /// It is not known to be harmless, and was not allowed.
-    #[error("{setting}={value} may lower security: {why}; allow it with --allow {setting}, or all such changes with --allow insecure")]
+    #[error(
+        "{setting}={value} may lower security: {why}; allow it with --allow {setting}, or all such changes with --allow insecure"
+    )]
     Insecure {
         /// The setting.
         setting: String,

@@ -210,7 +210,8 @@ fn a_server_and_an_exporter() {
 
 /// A climb whose servers hang takes seconds to end: time for more signals.
 fn hanging() -> (Running, String) {
-    let mut running = Run::new(&CLIMB).within(END).start();
+    // It waits for each stopped server as long as servers may take, some 30 s in all.
+    let mut running = Run::new(&CLIMB).within(END * 3).start();
     running.says("first rung");
     let own = running.pid();
     let children = || {

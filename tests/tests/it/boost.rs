@@ -220,7 +220,7 @@ fn wrong_arguments_are_named() {
     for (server, says) in [
         (["--port", "9"], "no UDP socket is bound to port 9"),
         (["--pid", "4194000"], "4194000"),
-        (["--unit", "no-such"], "no process of unit no-such has a UDP socket"),
+        (["--unit", "no-such"], "systemd, which would know no-such.service, is not running"),
     ] {
         let line = [&["boost"], &server[..], &["--state", state, "--load", "echo", "127.0.0.1:9"]].concat();
         let ended = Run::new(&line).finish();

@@ -114,7 +114,6 @@ fn invalid_input_is_a_usage_error_and_changes_nothing() {
         (&["--set", "sysctl:net.ipv4.udp_rmem_min=8MB"], "with K, M or G, as in 8M"),
         (&["--set", "sysctl:net.ipv4.conf.eth0.log_martians=8M"], "it is a number, now 0"),
         (&["--set", "eth0:qdisc=no-such"], "one of default, mq, fq"),
-        (&["--set", "eth0:feature/loopback=on"], "--allow eth0:feature/loopback"),
         (&["--set", RPS, "--confirm", "soon"], "such as 5s"),
         (&["--set", RPS, "--confirm", "60s", "--persist"], "cannot be used with"),
         (&["--set", RPS, "--ignore-conflict", "gravity"], "irqbalance, tuned"),
@@ -125,6 +124,7 @@ fn invalid_input_is_a_usage_error_and_changes_nothing() {
     }
     place.run(&["apply", "/no/such/plan"]).refused(3, "/no/such/plan");
     place.run(&["apply", "--set", "eth9:rps/rx-0=0"]).refused(3, "no such interface");
+    place.run(&["apply", "--set", "eth0:feature/loopback=on"]).refused(3, "has it off and cannot change it");
     let allowed = ["--allow", "sysctl:net.ipv4.conf.eth0.accept_local"];
     place
         .run(&[&["apply", "--set", "sysctl:net.ipv4.conf.eth0.accept_local=1"], &allowed[..]].concat())

@@ -147,7 +147,7 @@ fn names_that_are_not_text_hide_no_process() {
     let server = Pretended::nsd("untrusted-name", lines, &[], "/etc/nsd/nsd.conf");
     let show = server.run(&["show", "--json"]);
     assert!(show.code() == Some(0), "{}", show.err);
-    assert!(show.out.contains(&format!("\"pid\": {}", server.process.id())), "{}", show.out);
+    assert!(show.out.contains(&format!("\"pid\":{},", server.process.id())), "{}", show.out);
     let plan = server.run(&["plan", "--set", &format!("port:{PORT}:receive-buffer=50000")]);
     assert!(plan.code() == Some(0) && plan.out.contains("socket:"), "{}{}", plan.out, plan.err);
 }

@@ -40,9 +40,8 @@ fn sampled_waits_agree_with_the_kernels_count() {
     let _turn = udpath_rig::alone();
     let counted = count_runs().unwrap();
     let mut waits = LockWaits::attach(&mut Loader::default()).unwrap();
-    let runs_of = |waits: &LockWaits| {
-        waits.runs().into_iter().find(|run| run.at == "contention_begin").unwrap().runs
-    };
+    let runs_of =
+        |waits: &LockWaits| waits.runs().into_iter().find(|run| run.at == "contention_begin").unwrap().runs;
     for _ in 0..TIMES {
         contend(2 * thread::available_parallelism().unwrap().get());
         if runs_of(&waits) >= FEWEST {

@@ -116,3 +116,22 @@ fn limit(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offloads_that_change_more_than_a_packets_cost_need_consent() {
+        for (name, needed) in [
+            ("loopback", true),
+            ("rx-all", true),
+            ("rx-fcs", true),
+            ("gro", false),
+            ("tx-udp-segmentation", false),
+        ] {
+            let setting: Setting = format!("eth0:feature/{name}").parse().unwrap();
+            assert_eq!(setting.lowers_security(None, &Value::Switch(true)).is_some(), needed, "{name}");
+        }
+    }
+}

@@ -70,7 +70,9 @@ pub(crate) fn write(
     let before = file::read_whole(path).map_err(failed)?;
     let text = options.map(|options| text(source, unit, options)).transpose()?;
     let runs = source.names("/run/systemd/system").is_ok() && is_active(source, unit)?;
-    if text == before && (!runs || instances(source, unit, 1).is_ok_and(|now| (now == 1) == text.is_some())) {
+    // One that cannot be multiplied has no instances.
+    let as_wanted = || instances(source, unit, 1).map_or(text.is_none(), |now| (now == 1) == text.is_some());
+    if text == before && (!runs || as_wanted()) {
         return file::write_whole(path, text.as_deref()).map_err(failed);
     }
     let put = |text: Option<&str>| {
