@@ -18,7 +18,7 @@
 //! - [`watch`]: repeated snapshots of one machine, at low cost.
 //! - [`map`]: the path of a datagram through the machine, stage by stage, and the parts of it to show.
 //! - [`tables`], [`receivers`]: inputs of predictions: an interface's tables, and the sockets that a flow may reach.
-//! - [`unit`]: names of services of systemd, as far as a control group's path proves one.
+//! - [`mod@unit`]: names of services of systemd, as far as a control group's path proves one.
 //! - [`process`]: a running server's sockets and threads, seen from outside.
 //! - [`filters`]: packet filter rules that would have applied to datagrams that bypass them.
 //! - [`drivers`]: driver names of interrupts and counters, as data.
