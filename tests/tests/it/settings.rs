@@ -187,7 +187,8 @@ fn without_rights_on_read_only_files_or_a_full_disk_nothing_is_half_done() {
     // Pages of a journal: one for the lock, one for the beginning, and then the disk is full.
     let many =
         "--set eth0:rps/rx-*=0-1 --set eth0:rfs/rx-*=64 --set eth0:xps/tx-*=0 --reason $(printf %0400d 0)";
-    let full = format!("mount -t tmpfs -o size=8k,mode=700 none $S; set -f; $U apply --state $S {many} || code=$?");
+    let full =
+        format!("mount -t tmpfs -o size=8k,mode=700 none $S; set -f; $U apply --state $S {many} || code=$?");
     // The next apply is not blocked.
     let next = format!("{full}; $U apply --state $S --set {RPS}; $U undo --state $S 2>&1; exit $code");
     let said = place.shell(&next);
