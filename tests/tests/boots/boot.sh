@@ -42,8 +42,9 @@ files() {
 begin() {
     [ ! -e /out/kept.tar ] || tar -xf /out/kept.tar -C /
     rm -rf $steps
-    # The kernel makes the root of an initramfs world-writable.
-    chmod 755 / /usr /usr/sbin
+    # The kernel makes folders of an initramfs world-writable, and starts its programs with no umask.
+    umask 022
+    find / -xdev -type d -perm -0002 ! -perm -1000 -exec chmod go-w {} +
     mkdir -p $steps /etc/systemd/system /etc/systemd/network/99-default.link.d /etc/sysctl.d /var/lib/udpath /usr/lib/udev
     echo "$1" > /tmp/name
     # Like Debian's.

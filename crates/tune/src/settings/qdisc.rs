@@ -29,6 +29,7 @@ const KINDS: &[&str] = &[
     "fq_pie",
     "cake",
     "sfq",
+    "blackhole",
 ];
 
 /// The root qdisc. Only the kind is known, so a configured qdisc is not replaced: undo could not restore its
