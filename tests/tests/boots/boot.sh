@@ -44,6 +44,7 @@ begin() {
     rm -rf $steps
     # The kernel makes folders of an initramfs world-writable, and starts its programs with no umask.
     umask 022
+    chmod 755 / /usr /usr/sbin
     find / -xdev -type d -perm -0002 ! -perm -1000 -exec chmod go-w {} +
     mkdir -p $steps /etc/systemd/system /etc/systemd/network/99-default.link.d /etc/sysctl.d /var/lib/udpath /usr/lib/udev
     echo "$1" > /tmp/name
