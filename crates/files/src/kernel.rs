@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, fstatfs, openat, openat2};
+use rustix::io::Errno;
 
 use crate::read::{Listing, cut, folder, utf8, whole};
 
@@ -133,12 +134,26 @@ pub fn namespace(path: impl AsRef<Path>) -> io::Result<File> {
 
 fn open(path: &Path, access: OFlags) -> io::Result<File> {
     let flags = access | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = File::from(openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS)?);
+    let file = match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS) {
+        Err(Errno::NOSYS) => without_openat2(path, flags)?,
+        file => File::from(file?),
+    };
     match FileType::from_raw_mode(fstat(&file)?.st_mode) {
         FileType::RegularFile => Ok(file),
         FileType::Directory => Err(io::ErrorKind::IsADirectory.into()),
         _ => Err(io::Error::other("is not a file of the kernel")),
     }
+}
+
+/// Where openat2(2) is filtered, as by `RestrictSUIDSGID` of systemd: looked at before it is opened, and only a file of the
+/// kernel's own file systems is.
+fn without_openat2(path: &Path, flags: OFlags) -> io::Result<File> {
+    let found = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    if !makes_up(&found)? || FileType::from_raw_mode(fstat(&found)?.st_mode) != FileType::RegularFile {
+        return Err(io::Error::other("is not a file of the kernel"));
+    }
+    let path = format!("/proc/self/fd/{}", found.as_raw_fd());
+    Ok(File::from(openat(CWD, path, flags, Mode::empty())?))
 }
 
 #[cfg(test)]
@@ -154,6 +169,11 @@ mod tests {
             assert!(bytes(path).is_err(), "{path}");
         }
         assert!(bytes("/dev/zero").is_err() && bytes("/proc/self").is_err());
+        let filtered = |path: &str| without_openat2(Path::new(path), OFlags::RDONLY | OFlags::CLOEXEC);
+        assert!(filtered("/proc/self/status").is_ok() && filtered("/sys/class/net/lo/ifindex").is_ok());
+        for path in ["/proc/self/root/etc/passwd", "/proc/self/exe", "/dev/zero", "/proc/self"] {
+            assert!(filtered(path).is_err(), "{path}");
+        }
         assert!(write("/proc/self/status", "x").is_err());
         assert!(numbers("/proc").unwrap().contains(&std::process::id()));
         assert!(namespace("/proc/thread-self/ns/net").is_ok());
