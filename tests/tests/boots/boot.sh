@@ -223,7 +223,8 @@ policy_removed() {
 # journal is its own, so that the numbers of other entries do not depend on it.
 spread_state=/var/lib/udpath/spread
 spread_over() {
-    udpath load echo 127.0.0.1:2055 --flows 1 -d 1s > /dev/null
+    # The server may have been started just now.
+    udpath load echo 127.0.0.1:2055 --flows 1 -d 4s > /dev/null
     systemctl stop collector.service
     cat /tmp/collected
     systemctl start collector.service

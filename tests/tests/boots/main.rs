@@ -118,6 +118,9 @@ fn boot(folder: &Path, name: &str) {
     let export = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/systemd/udpath-export.service");
     spec.files.push((export, "/usr/lib/systemd/system/udpath-export.service".into()));
     spec.files.push((PathBuf::from(CHRONYD), "/usr/sbin/chronyd".into()));
+    // What a server's checker is run with; busybox's have fewer options.
+    let tools = ["setpriv", "unshare", "mount", "chown", "chmod"].map(|tool| format!("/usr/bin/{tool}"));
+    spec.files.extend(tools.into_iter().map(|path| (fs::canonicalize(&path).unwrap(), path)));
     let vm = spec.boot(&["sh".into(), "/files/boot.sh".into(), name.into()]).unwrap();
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let code = vm.finish(&mut out, &mut err, &AtomicBool::new(false));
