@@ -44,7 +44,7 @@
 //! | `testpmd_null` | one core serves 14.88 million 64-byte transactions a second, and 0.45 of what testpmd forwards unread |
 //! | `testpmd_xdp` | `serve --io xdp` serves 1.05 x what testpmd answers on the same queue and core |
 
-#![allow(clippy::disallowed_methods, reason = "a program of tests")]
+#![allow(clippy::disallowed_methods, reason = "a program of measurements")]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program of measurements")]
 
 mod agreement;
