@@ -69,8 +69,10 @@ int closed_loop(struct xdp_md *ctx)
 	struct flow *flow;
 	__u32 *header;
 
-	if (!parse(data, data_end, &f) || f.udp->source != bpf_htons(server_port))
+	if (!parse(data, data_end, &f))
 		return XDP_PASS;
+	if (!from_server(&f))
+		return not_from_server(&f);
 	if (cpu >= cpus_len)
 		return XDP_PASS;
 	n = bpf_map_lookup_elem(&counts, &cpu);
@@ -95,17 +97,17 @@ int closed_loop(struct xdp_md *ctx)
 		goto corrupt;
 	if (!body(f.payload))
 		goto corrupt;
-	if (f.udp->dest != slot->port) {
+	index = slot->flow;
+	flow = bpf_map_lookup_elem(&flows, &index);
+	if (!flow)
+		goto corrupt;
+	if (f.udp->dest != slot->port || !same_address(&f, destination(&f), flow->local)) {
 		n->wrong_flow++;
 		return XDP_DROP;
 	}
 
 	if (seq > slot->seq)
 		goto corrupt; /* a number that was never sent */
-	index = slot->flow;
-	flow = bpf_map_lookup_elem(&flows, &index);
-	if (!flow)
-		goto corrupt;
 	now = clock(n, shared);
 	if (!take(slot, seq, state)) {
 		if (given_up(slot, seq))

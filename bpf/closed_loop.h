@@ -35,6 +35,8 @@
 /* Fixed before loading, so that the verifier knows the values and every branch on them is free. */
 const volatile __u64 timeout;     /* ns: a reply after this is late, whether or not its request was given up */
 const volatile __u16 server_port; /* host byte order */
+const volatile int server_ipv6; /* else the address is the first word */
+const volatile __u32 server_address[4]; /* network byte order */
 const volatile __u32 cpus_len;
 
 #define REMEMBERED 4 /* lost requests per slot whose late replies are still distinguished from duplicates */
@@ -51,7 +53,8 @@ struct slot {
 
 struct flow {
 	__u64 answered;  /* send time of its latest answered request: an older one is reordered */
-	__u64 pad[7];
+	__u32 local[4];  /* its own address, as server_address */
+	__u64 pad[5];
 };
 
 struct counters { /* one per CPU */
@@ -70,7 +73,7 @@ struct counters { /* one per CPU */
 	__u64 refused_late; /* the same, to requests that were given up */
 	__u64 unsent;    /* next requests that did not fit the reply's frame */
 	__u64 sampled;   /* replies copied for user space */
-	__u64 pad;
+	__u64 elsewhere; /* datagrams to the flows' ports that the server did not send: not received */
 	__u64 latency[BUCKETS];
 };
 
@@ -91,6 +94,16 @@ SHARED_ARRAY(control, 1, struct control);
 
 /* By UDP port: which of our flows has it, plus one; 0 if none has. */
 SHARED_ARRAY(ports, 65536, __u64);
+
+/* Who else sends to the flows' ports: the first of them. A server with several addresses may answer from another one. */
+struct stranger {
+	__u64 state;   /* 0: none, 1: being written, 2: complete */
+	__u32 address[4]; /* as server_address, of the same family */
+	__u64 port;    /* host byte order */
+	__u64 pad[4];
+};
+
+SHARED_ARRAY(stranger, 1, struct stranger);
 
 /* The bucket of a latency: see BUCKETS. No loop, and this instruction set has no count-leading-zeros. */
 static __always_inline __u32 bucket(__u64 ns)
@@ -143,6 +156,61 @@ static __always_inline __u32 receiver(struct frame *f)
 	__u64 *flow = bpf_map_lookup_elem(&ports, &port);
 
 	return flow ? *flow : 0;
+}
+
+/* Is it the address `of`, in the family of the server? */
+static __always_inline int same_address(struct frame *f, __u32 *address, const volatile __u32 *of)
+{
+	if (address[0] != of[0])
+		return 0;
+	return !f->ipv6 || (address[1] == of[1] && address[2] == of[2] && address[3] == of[3]);
+}
+
+static __always_inline __u32 *source(struct frame *f)
+{
+	return f->ipv6 ? (void *)&((struct ipv6hdr *)f->ip)->saddr : (void *)&((struct iphdr *)f->ip)->saddr;
+}
+
+static __always_inline __u32 *destination(struct frame *f)
+{
+	return f->ipv6 ? (void *)&((struct ipv6hdr *)f->ip)->daddr : (void *)&((struct iphdr *)f->ip)->daddr;
+}
+
+/* Did the server send it? No socket of a client would take what came from another address or port. */
+static __always_inline int from_server(struct frame *f)
+{
+	return f->udp->source == bpf_htons(server_port) && f->ipv6 == server_ipv6 &&
+	       same_address(f, source(f), server_address);
+}
+
+/* Counts a datagram to one of our ports that the server did not send, and keeps who sent the first. The kernel answers it as
+ * it would a client's. */
+static __always_inline int not_from_server(struct frame *f)
+{
+	__u32 cpu = bpf_get_smp_processor_id(), zero = 0;
+	struct stranger *first;
+	struct counters *n;
+
+	if (!receiver(f) || cpu >= cpus_len || f->ipv6 != server_ipv6)
+		return XDP_PASS;
+	n = bpf_map_lookup_elem(&counts, &cpu);
+	first = bpf_map_lookup_elem(&stranger, &zero);
+	if (!n || !first)
+		return XDP_PASS;
+	n->elsewhere++;
+	if (!first->state && __sync_val_compare_and_swap(&first->state, 0, 1) == 0) {
+		__u32 *from = source(f);
+
+		first->address[0] = from[0];
+		if (f->ipv6) {
+			first->address[1] = from[1];
+			first->address[2] = from[2];
+			first->address[3] = from[3];
+		}
+		first->port = bpf_ntohs(f->udp->source);
+		__sync_lock_test_and_set(&first->state, 2);
+	}
+	return XDP_PASS;
 }
 
 static __always_inline __u64 read_clock(struct counters *n)

@@ -251,8 +251,10 @@ int prebuilt_loop(struct xdp_md *ctx)
 	struct flow *flow;
 	void *fields;
 
-	if (!parse(data, data_end, &f) || f.udp->source != bpf_htons(server_port))
+	if (!parse(data, data_end, &f))
 		return XDP_PASS;
+	if (!from_server(&f))
+		return not_from_server(&f);
 	if (cpu >= cpus_len)
 		return XDP_PASS;
 	owner = receiver(&f);
@@ -293,7 +295,11 @@ int prebuilt_loop(struct xdp_md *ctx)
 	behind = (number - (code >> number_shift)) & number_mask;
 	if (behind > number)
 		goto corrupt; /* a number that was never sent */
-	if (f.udp->dest != slot->port) {
+	index = slot->flow;
+	flow = bpf_map_lookup_elem(&flows, &index);
+	if (!flow)
+		goto corrupt;
+	if (f.udp->dest != slot->port || !same_address(&f, destination(&f), flow->local)) {
 		if (behind >= RECENT)
 			goto corrupt;
 		n->wrong_flow++;
@@ -302,10 +308,6 @@ int prebuilt_loop(struct xdp_md *ctx)
 	sent = slot->sent;
 	if (!behind && !sent)
 		goto corrupt; /* not sent yet */
-	index = slot->flow;
-	flow = bpf_map_lookup_elem(&flows, &index);
-	if (!flow)
-		goto corrupt;
 	seq = number - behind;
 	now = clock(n, shared);
 	if (behind || !take(slot, seq, state)) {

@@ -12,6 +12,7 @@ mod mixed;
 mod prebuilt;
 mod samples;
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use aya::programs::XdpMode;
@@ -60,8 +61,8 @@ pub fn bucket_value(bucket: usize) -> u64 {
 pub struct Layout<'a> {
     /// What is sent, and so which program it is.
     pub requests: Requests<'a>,
-    /// The server's UDP port.
-    pub server_port: u16,
+    /// The server: what comes from anywhere else is no reply.
+    pub server: SocketAddr,
     /// A reply later than this after its request is late, nanoseconds.
     pub timeout: u64,
     /// Transactions in flight, over all flows.
@@ -99,6 +100,12 @@ impl Requests<'_> {
 
 /// Words of a CPU's counters before its latency buckets.
 const COUNTERS: usize = 16;
+
+/// Words of a flow, and of the first other sender.
+const FLOW_WORDS: usize = 8;
+const STRANGER_WORDS: usize = 8;
+/// The other sender is complete: its state in closed_loop.h.
+const COMPLETE: u64 = 2;
 
 /// Bits of the program's state, as in its source.
 const RUNNING: u64 = 1;
@@ -139,6 +146,8 @@ pub struct Counters {
     pub refused_late: u64,
     /// Next requests that were not sent, because the driver left no room in the reply's frame.
     pub unsent: u64,
+    /// Datagrams to the flows' ports that the server did not send, of its family; not `received`. See [`Memory::stranger`].
+    pub elsewhere: u64,
     /// Requests the program sent: one for each of `ok`, `overdue` and `refused`, except those that ended the loop.
     pub sent: u64,
 }
@@ -169,8 +178,12 @@ pub struct Memory {
     counts: SharedArray,
     control: SharedArray,
     ports: SharedArray,
+    flows: SharedArray,
+    stranger: SharedArray,
     /// Prebuilt requests: their order, and copies of replies.
     prebuilt: Option<(Order, SharedArray)>,
+    /// The server's family.
+    ipv6: bool,
     /// Of several loops: whose port each is, and which loop this is.
     mixed: Option<mixed::Owners>,
     cpus: usize,
@@ -192,7 +205,10 @@ impl Memory {
             counts: map("counts", cpus, COUNTERS + BUCKETS)?,
             control: map("control", 1, 2)?,
             ports: map("ports", 65_536, 1)?,
+            flows: map("flows", layout.flows as usize, FLOW_WORDS)?,
+            stranger: map("stranger", 1, STRANGER_WORDS)?,
             prebuilt,
+            ipv6: layout.server.is_ipv6(),
             mixed: None,
             cpus,
         };
@@ -204,6 +220,20 @@ impl Memory {
     }
 }
 
+/// An address as the program compares it: words in network byte order, IPv4 in the first.
+fn address_words(address: IpAddr) -> [u32; 4] {
+    match address {
+        IpAddr::V4(address) => [u32::from_ne_bytes(address.octets()), 0, 0, 0],
+        IpAddr::V6(address) => {
+            let mut words = [0; 4];
+            for (word, bytes) in words.iter_mut().zip(address.octets().as_chunks().0) {
+                *word = u32::from_ne_bytes(*bytes);
+            }
+            words
+        }
+    }
+}
+
 /// Calls `load` with the loader, with everything of `layout` filled in, and the number of CPUs.
 fn with_loader<T>(
     layout: &Layout<'_>,
@@ -212,6 +242,8 @@ fn with_loader<T>(
     let program = layout.requests.program();
     let cpus = aya::util::nr_cpus().map_err(|(_, cause)| Error::NotPermitted { program, cause })?;
     let cpus_len = cpus as u32;
+    let (server_port, server_ipv6) = (layout.server.port(), i32::from(layout.server.is_ipv6()));
+    let server_address = address_words(layout.server.ip());
     let (of_echo, of_table);
     let mut loader = EbpfLoader::new();
     match layout.requests {
@@ -229,7 +261,9 @@ fn with_loader<T>(
     }
     loader
         .override_global("timeout", &layout.timeout, true)
-        .override_global("server_port", &layout.server_port, true)
+        .override_global("server_port", &server_port, true)
+        .override_global("server_ipv6", &server_ipv6, true)
+        .override_global("server_address", &server_address, true)
         .override_global("cpus_len", &cpus_len, true)
         .map_max_entries("slots", layout.slots)
         .map_max_entries("flows", layout.flows)
@@ -301,8 +335,13 @@ impl Memory {
         self.control.element(0)[1].store(if share { READERS } else { 0 }, Release);
     }
 
-    /// Assigns `slot` to `flow`, whose socket is bound to `port`. Before the slot's first launch.
-    pub fn assign(&self, slot: usize, flow: u32, port: u16) {
+    /// Assigns `slot` to `flow`, whose socket is bound to `local`. Before the slot's first launch.
+    pub fn assign(&self, slot: usize, flow: u32, local: SocketAddr) {
+        let port = local.port();
+        let [a, b, c, d] = address_words(local.ip()).map(u64::from);
+        let its = self.flows.element(flow as usize);
+        its[1].store(a | b << 32, Release);
+        its[2].store(c | d << 32, Release);
         let packed = u64::from(flow) | u64::from(port.to_be()) << 32;
         let words = self.slots.element(slot);
         words[2].store(packed, Release);
@@ -402,7 +441,24 @@ impl Memory {
             refused: word(11),
             refused_late: word(12),
             unsent: word(13),
+            elsewhere: word(15),
         }
+    }
+
+    /// Who sent the first of the datagrams that are [`Counters::elsewhere`].
+    #[must_use]
+    pub fn stranger(&self) -> Option<SocketAddr> {
+        let words = self.stranger.element(0);
+        if words[0].load(Acquire) != COMPLETE {
+            return None;
+        }
+        let bytes: Vec<u8> = words[1..3].iter().flat_map(|word| word.load(Relaxed).to_ne_bytes()).collect();
+        let address = if self.ipv6 {
+            IpAddr::from(*bytes.first_chunk::<16>()?)
+        } else {
+            IpAddr::from(*bytes.first_chunk::<4>()?)
+        };
+        Some(SocketAddr::new(address, words[3].load(Relaxed) as u16))
     }
 
     /// Adds the latency buckets of all CPUs to `sum`, which has [`BUCKETS`] elements.

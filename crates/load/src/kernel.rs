@@ -151,12 +151,14 @@ pub fn run(
         return Err(crate::Error::NoAnswer {
             target: targets.join(", "),
             sent: counts.sent,
-            more: (ended.account.last_send_error.as_ref())
-                .map_or_else(String::new, |e| format!(" The last send failed: {e}.")),
+            more: (ended.account.elsewhere.iter().map(|elsewhere| format!(" {elsewhere}.")))
+                .chain(ended.account.last_send_error.iter().map(|e| format!(" The last send failed: {e}.")))
+                .collect(),
         });
     }
     let mut result =
         measured.into_result(plan, protocol.name(), inflight, &interface, &ended.account, start_skew);
+    result.warnings.extend(ended.account.elsewhere.iter().map(ToString::to_string));
     result.warnings.extend(ended.remembered(&loops, result.tps));
     result.kinds = ended.kinds;
     result.generator.notes.extend(ended.note);

@@ -20,6 +20,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open their own files"))]
 
 pub mod cpu;
+mod elsewhere;
 mod error;
 mod flows;
 pub mod kernel;

@@ -17,7 +17,7 @@ use crate::record::Outcome;
 use crate::template::Protocol;
 use crate::threads::{self, Clock, Poller, Report, Shared};
 use crate::transmit::{self, Ledger};
-use crate::{Error, Progress, start};
+use crate::{Error, Progress, elsewhere, start};
 
 /// The input of one thread.
 struct Task<'a> {
@@ -58,6 +58,10 @@ pub(crate) fn run(
     let (mut outcome, cut) = threads::conclude("socket", plan, protocol, reports, cpus);
     outcome.evidence.notes.extend(granted.note);
     outcome.warnings.extend(granted.warnings);
+    let counts = &outcome.counts;
+    if (plan.transport, plan.mode) == (Transport::Udp, Mode::Rr) && counts.lost > counts.sent / 2 {
+        outcome.warnings.extend(elsewhere::probe(plan, protocol).iter().map(ToString::to_string));
+    }
     Ok((outcome, cut))
 }
 

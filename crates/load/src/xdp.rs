@@ -47,6 +47,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 use udpath_stack::wire;
 
+use crate::elsewhere::Elsewhere;
 use crate::plan::{Mode, Plan, PlanError, Transport};
 use crate::record::Outcome;
 use crate::template::Protocol;
@@ -72,8 +73,9 @@ struct Sums {
     waiting: AtomicUsize,
     /// Replies received by another thread than their flow's.
     handed_over: AtomicU64,
-    /// Datagrams to a flow's port that its target did not send.
+    /// Datagrams to a flow's port that its target did not send, and the first of them with its sender.
     strangers: AtomicU64,
+    stranger: OnceLock<Elsewhere>,
     /// Datagrams with a wrong checksum.
     damaged: AtomicU64,
     /// Requests that the device's queue dropped.
@@ -246,9 +248,10 @@ fn warn(warnings: &mut Vec<String>, sums: &Sums, device: &Device, sockets: &[Own
     warn(refused as u64, "flow(s) received an ICMP port unreachable: nothing listens on the port");
     warn(Sums::of(&sums.dropped), "requests were dropped by the interface's queue; they count as lost");
     warn(Sums::of(&sums.damaged), "replies had a wrong checksum and were dropped, as the kernel drops them");
-    warn(Sums::of(&sums.strangers), "datagrams to the flows' ports came from other hosts than their targets");
     warn(
         device.to_the_kernel(),
         "replies were too long for a frame, or arrived on a queue added after the start; they count as lost",
     );
+    let count = Some(Sums::of(&sums.strangers));
+    warnings.extend(sums.stranger.get().map(|first| Elsewhere { count, ..*first }.to_string()));
 }

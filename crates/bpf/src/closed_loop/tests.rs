@@ -26,8 +26,10 @@ pub(super) struct Loaded {
 
 impl Loaded {
     /// Two flows with two slots each: slots 0 and 1 belong to flow 0, 2 and 3 to flow 1.
-    pub(super) fn new(requests: Requests<'_>, timeout: u64) -> Self {
-        let layout = Layout { requests, server_port: SERVER, timeout, slots: 4, flows: 2 };
+    pub(super) fn new(ipv6: bool, requests: Requests<'_>, timeout: u64) -> Self {
+        let [server, client] = addresses(ipv6);
+        let layout =
+            Layout { requests, server: SocketAddr::new(server, SERVER), timeout, slots: 4, flows: 2 };
         let program = requests.program();
         let (object, memory) = with_loader(&layout, |loader, cpus| {
             let object = attach::load_xdp(program, loader, requests.object())?;
@@ -36,7 +38,7 @@ impl Loaded {
         })
         .unwrap_or_else(|error| panic!("the program loads (needs CAP_BPF): {error:?}"));
         for slot in 0..4 {
-            memory.assign(slot, slot as u32 / 2, PORTS[slot / 2]);
+            memory.assign(slot, slot as u32 / 2, SocketAddr::new(client, PORTS[slot / 2]));
         }
         memory.set_running(true);
         Self { object, program, memory }
@@ -76,6 +78,7 @@ impl Loaded {
                 unsent: a.unsent + b.unsent,
                 sent: a.sent + b.sent,
                 overdue: a.overdue + b.overdue,
+                elsewhere: a.elsewhere + b.elsewhere,
             }
         })
     }
@@ -97,14 +100,14 @@ impl Deref for Bench {
 
 impl Bench {
     fn new() -> Self {
-        Self::with_timeout(1_000_000_000)
+        Self::of(false, 1_000_000_000)
     }
 
-    fn with_timeout(timeout: u64) -> Self {
+    fn of(ipv6: bool, timeout: u64) -> Self {
         let mut request: Vec<u8> = (0..SIZE).map(|i| (i * 7 + 3) as u8).collect();
         request[0..4].copy_from_slice(&MAGIC.to_le_bytes());
         request[16..20].copy_from_slice(&RUN.to_le_bytes());
-        Self { loaded: Loaded::new(Requests::Echo(&request), timeout), request }
+        Self { loaded: Loaded::new(ipv6, Requests::Echo(&request), timeout), request }
     }
 
     /// The payload of the reply to request `seq` of `slot`.
@@ -115,6 +118,26 @@ impl Bench {
         payload[20..24].copy_from_slice(&header_check(slot, seq, RUN).to_le_bytes());
         payload
     }
+}
+
+/// Of the server and of the client, as [`frame`] has them.
+fn addresses(ipv6: bool) -> [IpAddr; 2] {
+    let of = |last: u8| {
+        if ipv6 {
+            IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, last.into()])
+        } else {
+            IpAddr::from([10, 0, 0, last])
+        }
+    };
+    [of(2), of(1)]
+}
+
+/// `reply` as from another address (`at` 0), from another port (1), to another address (2).
+pub(super) fn with_other(ipv6: bool, at: usize, mut reply: Vec<u8>) -> Vec<u8> {
+    // The last byte of each.
+    let last = if ipv6 { [37, 55, 53] } else { [29, 35, 33] };
+    reply[last[at]] ^= 0x40;
+    reply
 }
 
 /// A frame from the server to `port`.
@@ -159,7 +182,7 @@ pub(super) fn ipv6_udp_residue(frame: &[u8]) -> u16 {
 fn a_reply_becomes_the_next_request() {
     udpath_lab::needs_root!();
     for ipv6 in [false, true] {
-        let bench = Bench::new();
+        let bench = Bench::of(ipv6, 1_000_000_000);
         let seq = bench.launch(1);
         let sent = bench.memory.slot(1).sent;
         let reply = frame(ipv6, PORTS[0], &bench.payload(1, seq));
@@ -220,7 +243,7 @@ fn a_reply_to_a_request_given_up_is_late_once() {
 #[test]
 fn a_reply_after_the_timeout_is_overdue_and_goes_on() {
     udpath_lab::needs_root!();
-    let bench = Bench::with_timeout(1_000_000);
+    let bench = Bench::of(false, 1_000_000);
     let seq = bench.memory.launch(0, monotonic() - 2_000_000);
     assert_eq!(bench.run(&frame(false, PORTS[0], &bench.payload(0, seq))).0, XDP_TX);
     assert_eq!(bench.counters(), Counters { overdue: 1, sent: 1, received: 1, ..Counters::default() });
@@ -361,7 +384,6 @@ fn everything_else_goes_to_the_kernel() {
         ("TCP", change(23, 6)),
         ("IP options", change(14, 0x46)),
         ("a fragment", change(20, 0x20)),
-        ("another port", change(35, 1)),
         ("another program's flow", frame(false, foreign_port, &[0; SIZE])),
         ("another program's short flow", frame(false, foreign_port, &payload[..10])),
         ("a short frame", reply[..30].to_vec()),
@@ -372,6 +394,30 @@ fn everything_else_goes_to_the_kernel() {
         assert_eq!(after, other, "{what} unchanged");
     }
     assert_eq!(bench.counters(), Counters::default());
+}
+
+#[test]
+fn only_the_server_answers_and_only_to_the_flows_own_address() {
+    udpath_lab::needs_root!();
+    for ipv6 in [false, true] {
+        let bench = Bench::of(ipv6, 1_000_000_000);
+        let reply = frame(ipv6, PORTS[0], &bench.payload(0, bench.launch(0)));
+        let [server, _] = addresses(ipv6);
+        assert_eq!(bench.memory.stranger(), None);
+        for at in [0, 1] {
+            let other = with_other(ipv6, at, reply.clone());
+            assert_eq!(bench.run(&other), (XDP_PASS, other), "the kernel answers it as a client's");
+        }
+        let first = bench.memory.stranger().unwrap();
+        assert_eq!(first.port(), SERVER);
+        assert_eq!(first.is_ipv6(), ipv6);
+        assert_ne!(first.ip(), server);
+        assert_eq!(first.to_string(), if ipv6 { "[fd00::42]:7777" } else { "10.0.0.66:7777" });
+        assert_eq!(bench.run(&with_other(ipv6, 2, reply.clone())).0, XDP_DROP);
+        let expected = Counters { elsewhere: 2, wrong_flow: 1, received: 1, ..Counters::default() };
+        assert_eq!(bench.counters(), expected);
+        assert_eq!(bench.run(&reply).0, XDP_TX, "the request is still in flight");
+    }
 }
 
 pub(super) fn monotonic() -> u64 {

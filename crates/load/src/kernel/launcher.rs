@@ -13,6 +13,7 @@ use udpath_bpf::Memory;
 use super::KernelError;
 use super::flows::Flows;
 use super::requests::Requests;
+use crate::elsewhere::Elsewhere;
 use crate::result::Counts;
 
 /// Nanoseconds of `CLOCK_MONOTONIC`: what `bpf_ktime_get_ns()` reads in the program.
@@ -27,6 +28,8 @@ pub(super) struct Account {
     pub(super) counts: Counts,
     /// Requests that the driver left no room for in the reply's frame; this side sent them.
     pub(super) unsent: u64,
+    /// Who answered instead of the targets.
+    pub(super) elsewhere: Vec<Elsewhere>,
     pub(super) last_send_error: Option<io::Error>,
 }
 
@@ -73,13 +76,12 @@ impl<'a> Launcher<'a> {
     /// Sends the first request of every slot, each flow's from its home CPU.
     pub(super) fn launch_all(&mut self, target: SocketAddr) -> Result<(), KernelError> {
         for flow in 0..self.flows.len() {
-            let port = self
+            let local = self
                 .flows
                 .local(flow)
-                .map_err(|source| KernelError::Read { what: "a flow's own port", source })?
-                .port();
+                .map_err(|source| KernelError::Read { what: "a flow's own address", source })?;
             for slot in self.slots_of(flow) {
-                self.in_kernel.assign(slot, flow as u32, port);
+                self.in_kernel.assign(slot, flow as u32, local);
             }
         }
         self.in_kernel.set_running(true);
@@ -153,9 +155,16 @@ impl<'a> Launcher<'a> {
     }
 
     /// The final account of the run.
-    pub(super) fn account(self) -> Account {
+    pub(super) fn account(self, asked: SocketAddr) -> Account {
         let unsent = (0..self.in_kernel.cpus()).map(|cpu| self.in_kernel.counters(cpu).unsent).sum();
-        Account { counts: self.counts(), unsent, last_send_error: self.last_send_error }
+        let count = (0..self.in_kernel.cpus()).map(|cpu| self.in_kernel.counters(cpu).elsewhere).sum();
+        let elsewhere = self.in_kernel.stranger().map(|from| Elsewhere { asked, from, count: Some(count) });
+        Account {
+            counts: self.counts(),
+            unsent,
+            elsewhere: Vec::from_iter(elsewhere),
+            last_send_error: self.last_send_error,
+        }
     }
 
     fn slots_of(&self, flow: usize) -> std::ops::Range<usize> {

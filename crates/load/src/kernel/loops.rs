@@ -127,7 +127,7 @@ impl Loop<'_> {
     pub(super) fn layout(&self, inflight: u32) -> Layout<'_> {
         Layout {
             requests: self.requests.in_kernel(),
-            server_port: self.target().port(),
+            server: self.target(),
             timeout: self.plan.timeout.as_nanos() as u64,
             slots: self.plan.own_flows() * inflight,
             flows: self.plan.own_flows(),
@@ -207,7 +207,7 @@ impl<'a> Running<'a> {
         let mut ended = Ended::default();
         let mut sampled = None::<(Found, u64)>;
         for One { its, launcher, sample } in self.all {
-            let mut account = launcher.account();
+            let mut account = launcher.account(its.target());
             let mut kinds = Vec::new();
             if let Some(sample) = sample {
                 let found = sample.found();
@@ -272,6 +272,7 @@ impl Account {
     fn add(&mut self, other: Self) {
         self.counts.add(&other.counts);
         self.unsent += other.unsent;
+        self.elsewhere.extend(other.elsewhere);
         self.last_send_error = self.last_send_error.take().or(other.last_send_error);
     }
 }

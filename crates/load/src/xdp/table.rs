@@ -64,14 +64,19 @@ impl Table {
     /// The flow whose target sent this datagram, with its number in the plan; none if another host sent it.
     #[inline]
     pub(super) fn find(&self, headers: &Headers) -> Option<(u32, &Entry)> {
-        let local = headers.destination();
+        self.receiver(headers.destination()).filter(|(_, entry)| entry.remote == headers.source())
+    }
+
+    /// The flow with this address and port, with its number in the plan.
+    #[inline]
+    pub(super) fn receiver(&self, local: SocketAddr) -> Option<(u32, &Entry)> {
         let mut place = self.place(&local);
         loop {
             let flow = *self.places.get(place)?;
             // An empty place ends the search; the table is never full.
             let entry = self.entries.get(flow as usize)?;
             if entry.local == local {
-                return (entry.remote == headers.source()).then(|| (self.segment.flow(flow), entry));
+                return Some((self.segment.flow(flow), entry));
             }
             place = (place + 1) & (self.places.len() - 1);
         }

@@ -22,7 +22,7 @@ const RUNS: u32 = 3;
 
 /// A client and a server whose end of the link takes frames sent by XDP.
 pub(crate) struct Bed {
-    lab: Lab,
+    pub(crate) lab: Lab,
     _napi: NapiGuard,
 }
 

@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a test says what it did")]
 
 mod delay_line;
+mod elsewhere;
 mod faults;
 mod find_max;
 mod impaired;

@@ -8,7 +8,9 @@
 
 use std::borrow::Cow;
 
-use super::super::tests::{Loaded, PORTS, XDP_DROP, XDP_PASS, XDP_TX, frame, ipv6_udp_residue, monotonic};
+use super::super::tests::{
+    Loaded, PORTS, XDP_DROP, XDP_PASS, XDP_TX, frame, ipv6_udp_residue, monotonic, with_other,
+};
 use super::super::{Counters, Judged, Requests, Sample};
 use super::*;
 
@@ -42,8 +44,12 @@ struct Bench {
 
 impl Bench {
     fn of(lengths: &[usize], id: Id, timeout: u64) -> Self {
+        Self::over(false, lengths, id, timeout)
+    }
+
+    fn over(ipv6: bool, lengths: &[usize], id: Id, timeout: u64) -> Self {
         let table = RequestTable::new(requests(lengths), id, REPLY, (2, 2), 0x0123_4567_89ab_cdef).unwrap();
-        let loaded = Loaded::new(Requests::Prebuilt(&table), timeout);
+        let loaded = Loaded::new(ipv6, Requests::Prebuilt(&table), timeout);
         Self { table, loaded }
     }
 
@@ -99,7 +105,7 @@ fn ones_complement(bytes: &[u8]) -> u16 {
 fn a_reply_becomes_the_next_request() {
     udpath_lab::needs_root!();
     for ipv6 in [false, true] {
-        let bench = Bench::new();
+        let bench = Bench::over(ipv6, &LENGTHS, SHORT, SECOND);
         let memory = &bench.loaded.memory;
         let mut seq = bench.launch(1);
         let lengths = [12, 13, 40, 63, 200, 1400];
@@ -181,7 +187,7 @@ fn every_width_and_offset_of_an_identifier() {
             // Without rules: the identifier may lie anywhere.
             let reply = ReplyRules { min: 12, max: 100, within: Vec::new(), rules: Cow::Borrowed(&[]) };
             let table = RequestTable::new(requests(&[41, 60]), id, reply, (2, 2), u64::MAX / 3).unwrap();
-            let loaded = Loaded::new(Requests::Prebuilt(&table), SECOND);
+            let loaded = Loaded::new(ipv6, Requests::Prebuilt(&table), SECOND);
             let bench = Bench { table, loaded };
             for slot in 0..4 {
                 let seq = bench.launch(slot);
@@ -354,15 +360,27 @@ fn everything_else_goes_to_the_kernel() {
     udpath_lab::needs_root!();
     let bench = Bench::new();
     let payload = bench.reply(0, bench.launch(0), 40);
-    let mut from_elsewhere = frame(false, PORTS[0], &payload);
-    from_elsewhere[35] ^= 1;
     for (what, other) in [
         ("another program's flow", frame(false, PORTS[1] + 1, &payload)),
-        ("another server", from_elsewhere),
         ("a short frame", frame(false, PORTS[0], &payload)[..30].to_vec()),
     ] {
         let (action, after) = bench.loaded.run(&other);
         assert_eq!((action, &after), (XDP_PASS, &other), "{what}");
     }
     assert_eq!(bench.counters(), Counters::default());
+}
+
+#[test]
+fn only_the_server_answers_and_only_to_the_flows_own_address() {
+    udpath_lab::needs_root!();
+    for ipv6 in [false, true] {
+        let bench = Bench::over(ipv6, &LENGTHS, SHORT, SECOND);
+        let reply = frame(ipv6, PORTS[0], &bench.reply(0, bench.launch(0), 40));
+        for (at, action) in [(0, XDP_PASS), (1, XDP_PASS), (2, XDP_DROP)] {
+            assert_eq!(bench.loaded.run(&with_other(ipv6, at, reply.clone())).0, action);
+        }
+        let expected = Counters { elsewhere: 2, wrong_flow: 1, received: 1, ..Counters::default() };
+        assert_eq!(bench.counters(), expected);
+        assert_eq!(bench.loaded.run(&reply).0, XDP_TX, "the request is still in flight");
+    }
 }

@@ -1,10 +1,11 @@
 //! Receives replies: parses, verifies and judges them, here or for another thread.
 
 use udpath_stack::port::{Checksums, Port};
-use udpath_stack::wire::Packet;
+use udpath_stack::wire::{Headers, Packet};
 
 use super::super::mailbox::JudgedReply;
 use super::Frames;
+use crate::elsewhere::Elsewhere;
 use crate::transmit::Ledger;
 
 /// Bursts taken from one port, and from other threads, in one turn.
@@ -66,7 +67,7 @@ impl Frames<'_> {
             return;
         }
         let Some((flow, entry)) = self.table.find(&headers) else {
-            self.strangers += 1;
+            self.stranger(&headers);
             return;
         };
         let judgement = ledger.check(flow, headers.payload(bytes));
@@ -74,6 +75,17 @@ impl Frames<'_> {
             ledger.count(entry.index as usize, judgement, now);
         } else {
             self.mailboxes.hand_over(entry.thread, JudgedReply { index: entry.index, judgement, at: now });
+        }
+    }
+
+    /// Counts a datagram that no flow's target sent; of those to a flow, the first sender is kept.
+    #[cold]
+    fn stranger(&mut self, headers: &Headers) {
+        self.strangers += 1;
+        if let Some((_, entry)) = self.table.receiver(headers.destination()) {
+            let first = Elsewhere { asked: entry.remote, from: headers.source(), count: None };
+            // The first of all threads' stays.
+            let _ = self.sums.stranger.set(first);
         }
     }
 }

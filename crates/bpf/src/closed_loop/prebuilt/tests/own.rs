@@ -29,7 +29,7 @@ impl Own {
     /// Two flows of two slots, in which two or more requests have each identifier.
     fn new() -> Self {
         let table = RequestTable::of_slots(ID, reply_rules(), (2, 2), 0x5a, 2, written).unwrap();
-        let loaded = Loaded::new(Requests::Prebuilt(&table), SECOND);
+        let loaded = Loaded::new(false, Requests::Prebuilt(&table), SECOND);
         Self { table, loaded }
     }
 
