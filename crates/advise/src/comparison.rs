@@ -185,7 +185,7 @@ impl Figure {
     /// verdict.
     fn loss(group: &str, a: &Counts, b: &Counts) -> Self {
         let known = |counts: &Counts| (counts.sent > 0).then(|| counts.loss());
-        let mut figure = Self::new(group, "not answered in time", Unit::Share, known(a), known(b));
+        let mut figure = Self::new(group, "lost, late, refused", Unit::Share, known(a), known(b));
         if let (Some(loss_a), Some(loss_b)) = (figure.a, figure.b) {
             let variance = |loss: f64, sent: u64| loss * (1.0 - loss) / sent.max(1) as f64;
             let error = (variance(loss_a, a.sent) + variance(loss_b, b.sent)).sqrt();

@@ -168,10 +168,27 @@ impl Counts {
         self.lost = self.sent - self.ok;
     }
 
-    /// Share of sent requests that never got a valid reply in time, 0..=1.
+    /// Share of sent requests that never got a valid reply in time, 0..=1: those that were refused among them.
     #[must_use]
     pub fn loss(&self) -> f64 {
-        if self.sent == 0 { 0.0 } else { (self.sent - self.ok.min(self.sent)) as f64 / self.sent as f64 }
+        self.share(self.sent.saturating_sub(self.ok))
+    }
+
+    /// Share of sent requests that the server refused with its first reply, 0..=1.
+    #[must_use]
+    pub fn refusals(&self) -> f64 {
+        self.share(self.refused)
+    }
+
+    /// Share of sent requests to which nothing valid came in time, not even a refusal, 0..=1.
+    #[must_use]
+    pub fn not_in_time(&self) -> f64 {
+        self.share(self.late.saturating_add(self.lost))
+    }
+
+    /// `part` of the sent requests. A file may contain any numbers.
+    fn share(&self, part: u64) -> f64 {
+        if self.sent == 0 { 0.0 } else { part.min(self.sent) as f64 / self.sent as f64 }
     }
 
     /// Checks that the counts of an `rr` run satisfy `sent = ok + late + refused + lost` and

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::plan::{Arrivals, Plan, PlanError, Process};
-use crate::result::LoadResult;
+use crate::result::{Counts, LoadResult};
 
 pub use bracket::{End, RateVerdict, Search};
 
@@ -73,7 +73,7 @@ impl Limits {
         };
         let loss = counts.loss();
         if loss > self.loss {
-            return exceeded(format!("{:.3} % lost or late", loss * 100.0));
+            return exceeded(missed(counts));
         }
         if let Some(waiting) = fell_behind(rate, result, self.loss) {
             return exceeded(format!("{waiting:.1} % unanswered at the end: replies did not keep up"));
@@ -81,7 +81,7 @@ impl Limits {
         let p99 = result.intended_latency.as_ref().map_or(Duration::MAX, |l| Duration::from_nanos(l.p99));
         match self.p99 {
             Some(limit) if p99 > limit => exceeded(format!("p99 {p99:.1?}")),
-            _ => (RateVerdict::Held, format!("{:.3} % lost or late, p99 {p99:.1?}", loss * 100.0)),
+            _ => (RateVerdict::Held, format!("{}, p99 {p99:.1?}", missed(counts))),
         }
     }
 }
@@ -93,13 +93,22 @@ impl Limits {
         // Without any reply there is no latency.
         let p99 = p99.map_or(Duration::MAX, Duration::from_nanos);
         let within = loss <= self.loss && self.p99.is_none_or(|limit| p99 <= limit);
-        let seen = format!("{:.3} % lost or late, p99 {p99:.1?}", loss * 100.0);
+        let seen = format!("{}, p99 {p99:.1?}", missed(&result.counts));
         match result.generator.reasons.first() {
             _ if within => (RateVerdict::Held, seen),
             Some(reason) => (RateVerdict::GeneratorLimited, format!("{seen}, but {reason}")),
             None => (RateVerdict::Exceeded, seen),
         }
     }
+}
+
+/// What share of the requests got no valid reply in time, and why.
+fn missed(counts: &Counts) -> String {
+    let mut said = format!("{:.3} % lost or late", counts.not_in_time() * 100.0);
+    if counts.refused > 0 {
+        said += &format!(", {:.3} % refused", counts.refusals() * 100.0);
+    }
+    said
 }
 
 /// The percentage of requests that waited in growing queues at the end of a run, if it is above the limit.

@@ -116,9 +116,20 @@ fn figures(result: &LoadResult) -> Vec<Figure> {
         let missed = result.counts.late.saturating_add(result.counts.lost);
         figures.push(Figure {
             what: "not answered in time",
-            value: units::loss(result.counts.loss()),
+            value: units::loss(result.counts.not_in_time()),
             note: format!("{} of {}", units::count(missed), units::count(result.counts.sent)),
         });
+        if result.counts.refused > 0 {
+            figures.push(Figure {
+                what: "refused",
+                value: units::loss(result.counts.refusals()),
+                note: format!(
+                    "{} of {}",
+                    units::count(result.counts.refused),
+                    units::count(result.counts.sent)
+                ),
+            });
+        }
     }
     if let Some(latency) = result.intended_latency.as_ref().or(result.sent_latency.as_ref()) {
         let (p50, p99) = (units::time(latency.p50 as f64), units::time(latency.p99 as f64));

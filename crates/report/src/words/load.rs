@@ -21,10 +21,7 @@ pub(crate) fn conclusion(result: &LoadResult) -> String {
         }
         sentence += " received";
     } else if result.mode == "rr" {
-        sentence += &match result.counts.loss() {
-            lost if lost > 0.0 => format!(", {} not answered in time", units::loss(lost)),
-            _ => ", none lost".to_owned(),
-        };
+        sentence += &outcome(result);
     }
     if let Some(latency) = result.intended_latency.as_ref().or(result.sent_latency.as_ref()) {
         let (p50, p99) = (units::time(latency.p50 as f64), units::time(latency.p99 as f64));
@@ -35,6 +32,29 @@ pub(crate) fn conclusion(result: &LoadResult) -> String {
         sentence.insert_str(0, "Limited by the generator, not the server: ");
     }
     sentence
+}
+
+/// What became of the requests that were not answered: those that the server refused have an answer, in time.
+fn outcome(result: &LoadResult) -> String {
+    let counts = &result.counts;
+    let mut said = String::new();
+    if counts.refused > 0 {
+        said += &format!(", {} refused", units::loss(counts.refusals()));
+        // With valid replies among them, which kinds refuse is the protocol's matter.
+        let kinds: Vec<_> = sorted_kinds(result).iter().map(|kind| kind.name.as_str()).collect();
+        if counts.ok == 0 && counts.late == 0 && !kinds.is_empty() {
+            said += &format!(" ({})", kinds.join(", "));
+        }
+    }
+    said += &match counts.not_in_time() {
+        share if share > 0.0 => format!(", {} not answered in time", units::loss(share)),
+        _ => ", none lost".to_owned(),
+    };
+    // They came, but are no answers.
+    if counts.corrupt > 0 && counts.corrupt >= counts.lost / 2 {
+        said += &format!(", though {} corrupt replies came", units::count(counts.corrupt));
+    }
+    said
 }
 
 /// Intact replies by what they say, most frequent first; none if they are all alike.
@@ -149,7 +169,7 @@ pub(crate) fn segment(row: &SegmentResult, of: u32) -> [String; 8] {
         format!("{}/{of}", row.segment),
         super::one_line(&row.name),
         units::tps(row.tps),
-        units::loss(row.counts.loss()),
+        units::loss(row.counts.not_in_time()),
         percentile(row.p50_p99.map(|(p50, _)| p50)),
         percentile(row.p50_p99.map(|(_, p99)| p99)),
         row.start.map_or_else(none, |start| signed(start.skew_ns)),

@@ -1,6 +1,7 @@
 //! The text renderings: whole screens compared with snapshots, and invariants.
 
 use udpath_advise::result::{BoostResult, LeftOut, Ratio, RungResult, Verdict};
+use udpath_load::result::{Counts, Kind, LoadResult};
 use udpath_profile::perf::Counter;
 use udpath_report::{Compared, Render, Style, boost_text};
 
@@ -107,6 +108,31 @@ fn a_load_on_eighty_columns() {
     let text = fixture::load().terminal(&Style::default());
     insta::assert_snapshot!("load_80", text);
     assert!(width(&text) <= 80, "{} columns", width(&text));
+}
+
+/// The counts of a run of 1,000 requests, and what the first line says of them.
+fn said(counts: &Counts, kinds: &[(&str, u64)]) -> String {
+    let kinds = kinds.iter().map(|(name, count)| Kind { name: (*name).to_owned(), count: *count }).collect();
+    let result = LoadResult { counts: *counts, kinds, ..fixture::load() };
+    let text = result.terminal(&Style { width: 400, ..Style::default() });
+    text.lines().next().unwrap().to_owned()
+}
+
+#[test]
+fn what_came_in_time_is_not_said_to_be_unanswered() {
+    let of = |ok: u64, refused: u64, lost: u64| Counts { sent: 1000, ok, refused, lost, ..Counts::default() };
+    let all = said(&of(0, 1000, 0), &[("SERVFAIL", 400), ("REFUSED", 600)]);
+    assert!(all.contains(", 100 % refused (REFUSED, SERVFAIL), none lost"), "{all}");
+    let some = said(&of(500, 400, 100), &[("NOERROR", 500), ("REFUSED", 400)]);
+    assert!(some.contains(", 40.0 % refused, 10.0 % not answered in time"), "{some}");
+    let radius = said(&of(0, 1000, 0), &[("Access-Reject", 1000)]);
+    assert!(radius.contains("100 % refused (Access-Reject)"), "{radius}");
+    let none = said(&of(0, 0, 1000), &[]);
+    assert!(none.contains("100 % not answered in time") && !none.contains("refused"), "{none}");
+    let corrupt = said(&Counts { corrupt: 990, ..of(0, 0, 1000) }, &[]);
+    assert!(corrupt.contains("100 % not answered in time, though 990 corrupt replies came"), "{corrupt}");
+    // What a file claims may be anything.
+    said(&Counts { sent: 1, refused: u64::MAX, late: u64::MAX, lost: u64::MAX, ..Counts::default() }, &[]);
 }
 
 #[test]
