@@ -16,6 +16,8 @@ pub enum Serves {
     Rx,
     /// The transmit queue.
     Tx,
+    /// The receive queue, and the only transmit queue.
+    RxAndOnlyTx,
     /// Transmit queues come first, receive queues from the middle of all such interrupts on.
     Halves,
 }
@@ -29,18 +31,31 @@ pub struct IrqName {
     pub name: &'static str,
     /// What the number refers to.
     pub serves: Serves,
+    /// The number of queue 0; lower ones belong to the device.
+    pub first: u32,
 }
 
 const fn irq(drivers: &'static [&'static str], name: &'static str, serves: Serves) -> IrqName {
-    IrqName { drivers, name, serves }
+    IrqName { drivers, name, serves, first: 0 }
 }
 
-/// Names of queues' interrupts.
+/// Queue 0 has number 1.
+const fn from_one(drivers: &'static [&'static str], name: &'static str, serves: Serves) -> IrqName {
+    IrqName { first: 1, ..irq(drivers, name, serves) }
+}
+
+/// Drivers that name interrupts of a receive and a transmit queue `TxRx`, or, apart, `rx` and `tx`.
+const INTELS: &[&str] = &[
+    "ixgbe", "ixgbevf", "igb", "igc", "bnxt_en", "hns3", "fm10k", "txgbe", "ngbe", "e1000e", "vmxnet3",
+    "tsnep",
+];
+
+/// Names of queues' interrupts. Of several that match one name, the first counts.
 pub const IRQ_NAMES: &[IrqName] = &[
-    // ixgbe_main.c, ixgbevf_main.c, igb_main.c, igc_main.c, bnxt.c, hns3_enet.c before 5.2
-    irq(&["ixgbe", "ixgbevf", "igb", "igc", "bnxt_en", "hns3"], "{dev}-TxRx-{n}", Serves::Both),
-    irq(&["ixgbe", "ixgbevf", "igb", "igc", "bnxt_en", "e1000e", "vmxnet3"], "{dev}-rx-{n}", Serves::Rx),
-    irq(&["ixgbe", "ixgbevf", "igb", "igc", "bnxt_en", "e1000e", "vmxnet3"], "{dev}-tx-{n}", Serves::Tx),
+    // ixgbe_main.c, ixgbevf_main.c, igb_main.c, igc_main.c, bnxt.c, hns3_enet.c before 5.2, fm10k_pci.c, txgbe_irq.c, ngbe_main.c
+    irq(INTELS, "{dev}-TxRx-{n}", Serves::Both),
+    irq(INTELS, "{dev}-rx-{n}", Serves::Rx),
+    irq(INTELS, "{dev}-tx-{n}", Serves::Tx),
     // i40e_main.c, iavf_main.c, ice_lib.c: prefixed with the driver's name
     irq(&["i40e"], "i40e-{dev}-TxRx-{n}", Serves::Both),
     irq(&["i40e"], "i40e-{dev}-rx-{n}", Serves::Rx),
@@ -51,9 +66,12 @@ pub const IRQ_NAMES: &[IrqName] = &[
     irq(&["ice"], "ice-{dev}-rx-{n}", Serves::Rx),
     irq(&["ice"], "ice-{dev}-tx-{n}", Serves::Tx),
     irq(&["idpf"], "idpf-{dev}-TxRx-{n}", Serves::Both),
-    // mlx5/core/pci_irq.c, mlx4/eq.c: named after the PCI device, not the interface
+    // mlx5/core/pci_irq.c, mlx4/eq.c: named after the PCI device, not the interface. In mlx4 event queue 0 is for events of the
+    // device since 4.2; before, its interrupts were `comp`, or in en_cq.c named after the interface.
     irq(&["mlx5_core"], "mlx5_comp{n}@pci:{bus}", Serves::Both),
-    irq(&["mlx4_en", "mlx4_core"], "mlx4-{n}@{bus}", Serves::Both),
+    from_one(&["mlx4_en", "mlx4_core"], "mlx4-{n}@{bus}", Serves::Both),
+    irq(&["mlx4_en", "mlx4_core"], "mlx4-comp-{n}@pci:{bus}", Serves::Both),
+    irq(&["mlx4_en", "mlx4_core"], "{dev}-{n}", Serves::Both),
     // virtio_net.c: virtqueues of the virtio device
     irq(&["virtio_net"], "{bus}-input.{n}", Serves::Rx),
     irq(&["virtio_net"], "{bus}-output.{n}", Serves::Tx),
@@ -64,10 +82,24 @@ pub const IRQ_NAMES: &[IrqName] = &[
     irq(&["gve"], "gve-ntfy-blk{n}@pci:{bus}", Serves::Halves),
     // vmxnet3_drv.c
     irq(&["vmxnet3"], "{dev}-rxtx-{n}", Serves::Both),
-    // gdma_main.c: queue 0 belongs to the device, see FIRST_QUEUE
-    irq(&["mana"], "mana_q{n}@pci:{bus}", Serves::Both),
-    // tg3.c, bnx2x_main.c, qede_main.c, cxgb4_main.c, nfp_net_common.c, hns3_enet.c, sfc/efx_common.c
-    irq(&["tg3"], "{dev}-txrx-{n}", Serves::Both),
+    // gdma_main.c: number 0 belongs to the device
+    from_one(&["mana"], "mana_q{n}@pci:{bus}", Serves::Both),
+    // tg3.c: vector 0 is the link's. With several transmit queues all have numbers from 1 on; with one, vector 0 is its as well.
+    from_one(&["tg3"], "{dev}-txrx-{n}", Serves::Both),
+    from_one(&["tg3"], "{dev}-rx-{n}", Serves::Rx),
+    from_one(&["tg3"], "{dev}-tx-{n}", Serves::Tx),
+    irq(&["tg3"], "{dev}-tx-{n}", Serves::Tx),
+    // tsnep_main.c
+    irq(&["tsnep"], "{dev}-txrx-{n}", Serves::Both),
+    // be_main.c, bnx2.c
+    irq(&["be2net"], "{dev}-q{n}", Serves::Both),
+    irq(&["bnx2"], "{dev}-{n}", Serves::Both),
+    // qlcnic_main.c, the last one before 3.10
+    irq(&["qlcnic"], "{dev}-tx-0-rx-{n}", Serves::RxAndOnlyTx),
+    irq(&["qlcnic"], "{dev}-rx-{n}", Serves::Rx),
+    irq(&["qlcnic"], "{dev}-tx-{n}", Serves::Tx),
+    irq(&["qlcnic"], "{dev}[{n}]", Serves::Both),
+    // bnx2x_main.c, qede_main.c, cxgb4_main.c, nfp_net_common.c, hns3_enet.c, sfc/efx_common.c
     irq(&["bnx2x", "qede"], "{dev}-fp-{n}", Serves::Both),
     irq(&["cxgb4"], "{dev}-Rx{n}", Serves::Rx),
     irq(&["nfp"], "{dev}-rxtx-{n}", Serves::Both),
@@ -75,15 +107,19 @@ pub const IRQ_NAMES: &[IrqName] = &[
     irq(&["sfc"], "{dev}-{n}", Serves::Both),
 ];
 
-/// Drivers whose first such interrupt does not belong to queue 0: the offset to subtract from its number.
-pub const FIRST_QUEUE: &[(&str, u32)] = &[("mana", 1), ("tg3", 1)];
-
 /// Drivers whose queues have no interrupts in the kernel: hypervisor channels take their place.
 pub const WITHOUT_IRQS: &[&str] = &["hv_netvsc", "xen_netfront"];
 
 /// Drivers that, from Linux 5.3 to 6.0, reported a second half of receive queues for AF_XDP alone (mlx5, en.h
 /// `mlx5e_params.xsk`, `num_rx_queues`).
 pub const DOUBLED_RX_QUEUES: &[&str] = &["mlx5_core"];
+
+/// The queue of the interrupt `name` of a driver's device, and what it serves. `dev` and `bus`: as for [`number`].
+#[must_use]
+pub fn queue_of(driver: &str, name: &str, dev: Option<&str>, bus: Option<&str>) -> Option<(Serves, u32)> {
+    let mut rows = IRQ_NAMES.iter().filter(|row| row.drivers.contains(&driver));
+    rows.find_map(|row| Some((row.serves, number(row.name, name, dev, bus)?.checked_sub(row.first)?)))
+}
 
 /// The number in a name that matches `template`. `dev` and `bus`: the values of `{dev}` and `{bus}`; `None` matches
 /// anything, for interrupts already known to belong to the device, because a renamed interface keeps its old name in
@@ -211,8 +247,7 @@ mod tests {
     use super::*;
 
     fn serves(driver: &str, name: &str, dev: &str, bus: &str) -> Option<(Serves, u32)> {
-        let mut rows = IRQ_NAMES.iter().filter(|row| row.drivers.contains(&driver));
-        rows.find_map(|row| Some((row.serves, number(row.name, name, Some(dev), Some(bus))?)))
+        queue_of(driver, name, Some(dev), Some(bus))
     }
 
     /// Names as found in /proc/interrupts of machines with these drivers.
@@ -234,7 +269,30 @@ mod tests {
             ("ena", "eth0-Tx-Rx-2", "eth0", "0000:00:05.0", Some((Serves::Both, 2))),
             ("ena", "ena-mgmnt@pci:0000:00:05.0", "eth0", "0000:00:05.0", None),
             ("gve", "gve-ntfy-blk5@pci:0000:00:04.0", "eth0", "0000:00:04.0", Some((Serves::Halves, 5))),
-            ("mana", "mana_q1@pci:7870:00:00.0", "eth1", "7870:00:00.0", Some((Serves::Both, 1))),
+            ("mana", "mana_q1@pci:7870:00:00.0", "eth1", "7870:00:00.0", Some((Serves::Both, 0))),
+            ("mana", "mana_q0@pci:7870:00:00.0", "eth1", "7870:00:00.0", None),
+            ("tg3", "eth0-tx-0", "eth0", "0000:02:00.0", Some((Serves::Tx, 0))),
+            ("tg3", "eth0-rx-1", "eth0", "0000:02:00.0", Some((Serves::Rx, 0))),
+            ("tg3", "eth0-rx-4", "eth0", "0000:02:00.0", Some((Serves::Rx, 3))),
+            ("tg3", "eth0-txrx-1", "eth0", "0000:02:00.0", Some((Serves::Both, 0))),
+            ("tg3", "eth0-tx-2", "eth0", "0000:02:00.0", Some((Serves::Tx, 1))),
+            ("tg3", "eth0-0", "eth0", "0000:02:00.0", None),
+            ("be2net", "eth4-q0", "eth4", "0000:04:00.0", Some((Serves::Both, 0))),
+            ("be2net", "eth4-q15", "eth4", "0000:04:00.0", Some((Serves::Both, 15))),
+            ("bnx2", "em1-3", "em1", "0000:01:00.0", Some((Serves::Both, 3))),
+            ("bnx2", "em1", "em1", "0000:01:00.0", None),
+            ("mlx4_en", "mlx4-1@0000:03:00.0", "eth2", "0000:03:00.0", Some((Serves::Both, 0))),
+            ("mlx4_en", "mlx4-16@0000:03:00.0", "eth2", "0000:03:00.0", Some((Serves::Both, 15))),
+            ("mlx4_en", "mlx4-async@pci:0000:03:00.0", "eth2", "0000:03:00.0", None),
+            ("mlx4_en", "mlx4-comp-0@pci:0000:03:00.0", "eth2", "0000:03:00.0", Some((Serves::Both, 0))),
+            ("mlx4_en", "eth2-7", "eth2", "0000:03:00.0", Some((Serves::Both, 7))),
+            ("qlcnic", "eth5-rx-2", "eth5", "0000:05:00.0", Some((Serves::Rx, 2))),
+            ("qlcnic", "eth5-tx-0", "eth5", "0000:05:00.0", Some((Serves::Tx, 0))),
+            ("qlcnic", "eth5-tx-0-rx-3", "eth5", "0000:05:00.0", Some((Serves::RxAndOnlyTx, 3))),
+            ("qlcnic", "eth5[1]", "eth5", "0000:05:00.0", Some((Serves::Both, 1))),
+            ("qlcnic", "qlcnic", "eth5", "0000:05:00.0", None),
+            ("fm10k", "eth6-TxRx-9", "eth6", "0000:06:00.0", Some((Serves::Both, 9))),
+            ("tsnep", "eth7-txrx-1", "eth7", "0000:07:00.0", Some((Serves::Both, 1))),
             ("e1000e", "eth1-rx-0", "eth1", "0000:00:19.0", Some((Serves::Rx, 0))),
             ("vmxnet3", "eth0-rxtx-4", "eth0", "0000:0b:00.0", Some((Serves::Both, 4))),
         ];

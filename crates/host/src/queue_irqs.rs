@@ -80,16 +80,11 @@ fn device_irqs(source: &dyn Source, interface: &str) -> Option<Vec<u32>> {
 }
 
 fn by_name(device: &Device<'_>, candidates: &[(u32, &str)], dev: Option<&str>) -> QueueIrqs {
-    let rows = || drivers::IRQ_NAMES.iter().filter(|row| row.drivers.contains(&device.driver));
-    let first = drivers::FIRST_QUEUE
-        .iter()
-        .find(|(driver, _)| *driver == device.driver)
-        .map_or(0, |(_, first)| *first);
     let known: Vec<(u32, Serves, u32)> = candidates
         .iter()
         .filter_map(|(irq, name)| {
-            let number = |template| drivers::number(template, name, dev, device.bus);
-            rows().find_map(|row| Some((*irq, row.serves, number(row.name)?.checked_sub(first)?)))
+            let (serves, number) = drivers::queue_of(device.driver, name, dev, device.bus)?;
+            Some((*irq, serves, number))
         })
         .collect();
     let half = u32::try_from(known.len() / 2).unwrap_or(0);
@@ -102,6 +97,10 @@ fn by_name(device: &Device<'_>, candidates: &[(u32, &str)], dev: Option<&str>) -
             Serves::Both => {
                 serve(Direction::Rx, number);
                 serve(Direction::Tx, number);
+            }
+            Serves::RxAndOnlyTx => {
+                serve(Direction::Rx, number);
+                serve(Direction::Tx, 0);
             }
             Serves::Rx => serve(Direction::Rx, number),
             Serves::Tx => serve(Direction::Tx, number),
