@@ -150,7 +150,8 @@ pub(crate) fn to(text: &str) -> Result<To, String> {
     if let Ok(address) = text.parse::<IpAddr>() {
         return Ok(To { address: Some(address.to_canonical()), port: None });
     }
-    let both = value::address(text).map_err(|_| {
+    // Only the address itself is compared: this may be the map of another machine, with other interfaces.
+    let (both, _zone) = value::without_zone(text).ok_or_else(|| {
         format!("`{text}` is neither a port nor an address: expected 53, 192.0.2.1, 192.0.2.1:53 or [2001:db8::1]:53")
     })?;
     Ok(To { address: Some(both.ip().to_canonical()), port: Some(both.port()) })
@@ -169,6 +170,7 @@ mod tests {
         for text in ["54", "192.0.2.2", "192.0.2.1:54", "::1"] {
             assert!(!to(text).unwrap().takes(&flow), "{text}");
         }
+        assert!(to("[fe80::2%eth0]:4000").is_ok() && to("[fe80::2%7]:4000").is_ok());
         assert!(to("dns").unwrap_err().contains("expected 53, 192.0.2.1"));
     }
 }

@@ -8,6 +8,7 @@ use udpath_load::plan::{Arrivals, Mode, Plan, PortRange, Process, SocketOptions,
 use udpath_load::search::Limits;
 use udpath_load::template::Protocol;
 
+use super::super::value;
 use super::{Args, LabArgs, Pattern};
 
 /// Most hosts on each side of a lab. All-to-all makes a link for every pair: 32 x 32 is a thousand.
@@ -281,6 +282,10 @@ fn targets(args: &Args, protocol: &dyn Protocol) -> Result<Vec<SocketAddr>, Stri
     names
         .iter()
         .map(|name| {
+            // Not a name to resolve, and what is wrong with it can be said.
+            if name.starts_with('[') {
+                return value::address(name);
+            }
             name.to_socket_addrs().ok().and_then(|mut found| found.next()).ok_or_else(|| {
                 format!("invalid target `{name}`: expected ADDR:PORT, such as 192.0.2.1:7 or [2001:db8::1]:7")
             })
