@@ -29,6 +29,16 @@ const STEAL: f64 = 0.02;
 /// The same during a profile: from here on every other figure is uncertain.
 const STEAL_SAMPLED: f64 = 0.03;
 
+/// Mean share of CPU time that the hypervisor took while the profile was sampled, 0 to 1; 0 if the kernel does not say.
+pub(super) fn stolen(profile: &Profile) -> f64 {
+    let shares = steal(profile);
+    shares.iter().sum::<f64>() / shares.len().max(1) as f64
+}
+
+fn steal(profile: &Profile) -> Vec<f64> {
+    profile.cpus.iter().filter_map(|line| Some(line.accounted?.steal)).collect()
+}
+
 /// The mean, if it is at least so much.
 fn mean(shares: &[f64], least: f64) -> Option<f64> {
     let mean = shares.iter().sum::<f64>() / shares.len().max(1) as f64;
@@ -46,8 +56,7 @@ fn of_map(on: Observed<'_>) -> Vec<Found> {
 }
 
 fn of_profile(profile: &Profile) -> Vec<Found> {
-    let shares: Vec<f64> = profile.cpus.iter().filter_map(|line| Some(line.accounted?.steal)).collect();
-    found(mean(&shares, STEAL_SAMPLED), "the CPU time")
+    found(mean(&steal(profile), STEAL_SAMPLED), "the CPU time")
 }
 
 #[cfg(test)]

@@ -1,5 +1,9 @@
 //! Locks: which ones cost time, whether that is waiting, and what they protect; for a socket's locks also which socket,
 //! and who reads it.
+//!
+//! A lock limits only those that compete for it: with one busy CPU, or one thread that reads the socket, nobody does, and what it
+//! costs to take is the price of the path. While the hypervisor takes CPU time, a holder that it stopped makes others wait: as much
+//! as it took is no finding.
 
 use udpath_profile::Profile;
 use udpath_profile::profile::ProcessShare;
@@ -28,6 +32,9 @@ pub(super) const RULES: &[Rule] = &[
 /// A lock's share. Taking locks without contention costs 2 to 4 % of a loaded UDP path, and the receive queue's up to 5 % of
 /// one that two CPUs read and still get by with.
 const LOCK: f64 = 0.06;
+/// Busy time from which on a CPU may compete for a lock. Lower: a CPU that only looks after itself counts; higher: one that a
+/// light load leaves mostly idle does not.
+const BUSY_CPU: f64 = 0.1;
 /// Locks of a socket, by their names in the class rules.
 const RECEIVE_QUEUE: &str = "socket-receive-queue";
 const WAIT_QUEUE: &str = "socket-wait-queue";
@@ -48,18 +55,30 @@ impl Held<'_> {
 
 /// Locks that take long, whose they are, and whether CPUs wait for them.
 fn held(profile: &Profile) -> impl Iterator<Item = Held<'_>> {
-    profile.locks.iter().filter_map(|lock| {
+    let (stolen, contended) = (super::hypervisor::stolen(profile), several_busy(profile));
+    profile.locks.iter().filter_map(move |lock| {
         let spun = spun(profile, &lock.of);
         // A waiter that is halted, as on a virtual CPU, is in no sample.
         let share = lock.share.max(spun as f64 / profile.busy() as f64);
         let waits = waits(profile, &lock.of) || spun * 2 > lock.ns;
-        (share >= LOCK).then_some(Held { name: &lock.of, share, waits })
+        (contended && share - stolen >= LOCK).then_some(Held { name: &lock.of, share, waits })
     })
+}
+
+/// Whether several CPUs were busy, as far as the kernel's accounting says.
+fn several_busy(profile: &Profile) -> bool {
+    let known: Vec<f64> = profile.cpus.iter().filter_map(|line| Some(1.0 - line.accounted?.idle)).collect();
+    known.is_empty() || known.iter().filter(|busy| **busy >= BUSY_CPU).count() > 1
+}
+
+/// Whether the socket's locks have one reader only: then no readers compete.
+fn one_reader(profile: &Profile) -> bool {
+    reader(profile).is_some_and(|(_, threads)| threads == 1)
 }
 
 fn receive_queue(profile: &Profile) -> Vec<Found> {
     let (socket, pid) = socket(profile);
-    let held = held(profile).filter(|lock| lock.name == RECEIVE_QUEUE);
+    let held = held(profile).filter(|lock| lock.name == RECEIVE_QUEUE && !one_reader(profile));
     held.map(|lock| {
         let does = format!("{} the receive-queue lock of {socket}", lock.does());
         Found::cpu_time(lock.share, &does).at_all(pid.map(Location::Process))
@@ -68,7 +87,10 @@ fn receive_queue(profile: &Profile) -> Vec<Found> {
 }
 
 fn others(profile: &Profile) -> Vec<Found> {
-    held(profile).filter(|lock| lock.name != RECEIVE_QUEUE).map(|lock| other(profile, &lock)).collect()
+    held(profile)
+        .filter(|lock| lock.name != RECEIVE_QUEUE && !(lock.name == WAIT_QUEUE && one_reader(profile)))
+        .map(|lock| other(profile, &lock))
+        .collect()
 }
 
 fn other(profile: &Profile, lock: &Held<'_>) -> Found {
@@ -201,6 +223,7 @@ mod tests {
     use udpath_profile::context::Context;
     use udpath_profile::facts::{BoundSocket, Focus};
     use udpath_profile::perf::Clock;
+    use udpath_profile::profile::Accounted;
     use udpath_profile::trace::locks::Contention;
     use udpath_profile::trace::{Locks, Times, Traces};
 
@@ -319,6 +342,44 @@ mod tests {
             evidence(&profile),
             format!("47 % of CPU time goes into waking the readers of {socket}, and into the lock for that")
         );
+    }
+
+    #[test]
+    fn one_reader_or_one_busy_cpu_does_not_compete() {
+        for lock in [RECEIVE_QUEUE, WAIT_QUEUE] {
+            let line = (Context::Softirq, Class::Lock, Some(lock), None, "x _raw_spin_lock_bh", 900);
+            let recv =
+                (Context::Syscall, Class::SocketRead, None, Some("knotd"), "worker@ udp_recvmsg", 1_000);
+            let mut profile = of(&[line, recv]);
+            assert_eq!(of_profile(&profile).len(), 1, "twenty threads read it");
+            let readers = profile.processes.iter_mut().find(|process| process.pid == 812).unwrap();
+            readers.threads.iter_mut().skip(1).for_each(|thread| thread.reads = false);
+            assert_eq!(of_profile(&profile), [], "{lock}: one does");
+        }
+        let line = (Context::Softirq, Class::Lock, Some("qdisc"), None, "x _raw_spin_unlock", 900);
+        let mut profile = of(&[line]);
+        let mut busy = |first: f64, second: f64| {
+            let lines = profile.cpus.iter_mut().zip([first, second]);
+            lines.for_each(|(line, busy)| {
+                line.accounted = Some(Accounted { idle: 1.0 - busy, ..Accounted::default() })
+            });
+            of_profile(&profile).iter().filter(|finding| finding.id == "lock").count()
+        };
+        assert_eq!((busy(0.9, 0.9), busy(0.9, 0.02)), (1, 0));
+    }
+
+    #[test]
+    fn what_the_hypervisor_took_is_no_locks() {
+        let mut profile = locked(&[("_raw_spin_lock_bh", 120)]);
+        let mut found = |steal: f64| {
+            profile
+                .cpus
+                .iter_mut()
+                .for_each(|line| line.accounted = Some(Accounted { steal, ..Accounted::default() }));
+            of_profile(&profile).iter().filter(|finding| finding.id == "receive-queue-lock").count()
+        };
+        // 11 % of the CPU time.
+        assert_eq!((found(0.0), found(0.04), found(0.08), found(0.3)), (1, 1, 0, 0));
     }
 
     #[test]
