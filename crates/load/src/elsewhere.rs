@@ -44,7 +44,7 @@ impl std::fmt::Display for Elsewhere {
         let what = if asked.ip() == from.ip() { "port" } else { "address" };
         write!(
             f,
-            ": clients drop that; let the server answer from the {what} that was asked ({})",
+            ": clients drop that; answers have to come from the {what} that was asked ({})",
             if what == "port" {
                 "with the socket it received on"
             } else {
