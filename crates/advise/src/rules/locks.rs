@@ -361,7 +361,7 @@ mod tests {
         let mut busy = |first: f64, second: f64| {
             let lines = profile.cpus.iter_mut().zip([first, second]);
             lines.for_each(|(line, busy)| {
-                line.accounted = Some(Accounted { idle: 1.0 - busy, ..Accounted::default() })
+                line.accounted = Some(Accounted { idle: 1.0 - busy, ..Accounted::default() });
             });
             of_profile(&profile).iter().filter(|finding| finding.id == "lock").count()
         };
