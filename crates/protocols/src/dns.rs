@@ -35,9 +35,9 @@ use crate::{OptionError, OptionSpec, Options, ProtocolEntry, ServerOption, Serve
 /// `--zone`.
 const ZONE: OptionSpec = OptionSpec {
     name: "zone",
-    value: Some("FILE"),
+    value: Some("[NAME=]FILE"),
     repeatable: true,
-    help: "master file (RFC 1035) of a zone to serve; SIGHUP loads all again",
+    help: "master file (RFC 1035) of a zone to serve, and the zone's name if the file does not say it; SIGHUP loads all again",
 };
 /// `--responses-per-second`.
 const RESPONSES_PER_SECOND: OptionSpec = OptionSpec {

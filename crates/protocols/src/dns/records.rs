@@ -71,15 +71,25 @@ impl Records {
         Ok(place)
     }
 
-    /// Sorts by key, type and data, and removes duplicates (RFC 2181, 5). Frees what loading kept in reserve.
+    /// Sorts by key, type and data. Of records that are equal but for the letters of names and the TTL, the first one stays (RFC 2181, 5),
+    /// and all of a set get the TTL of its first record (5.2), as in BIND. Frees what loading kept in reserve.
     pub(super) fn sort(&mut self) {
         let mut list = std::mem::take(&mut self.list);
-        let order = |a: &Record, b: &Record| {
-            let data = || self.data(a).cmp(self.data(b));
-            self.key(a).cmp(self.key(b)).then(a.rtype.cmp(&b.rtype)).then(a.zone.cmp(&b.zone)).then_with(data)
+        let set = |a: &Record, b: &Record| {
+            self.key(a).cmp(self.key(b)).then(a.rtype.cmp(&b.rtype)).then(a.zone.cmp(&b.zone))
         };
-        list.sort_unstable_by(order);
+        let order = |a: &Record, b: &Record| {
+            set(a, b).then_with(|| canonical_order(a.rtype, self.data(a), self.data(b)))
+        };
+        let defined = |record: &Record| (record.file, record.line);
+        list.sort_unstable_by(|a, b| order(a, b).then(defined(a).cmp(&defined(b))));
         list.dedup_by(|a, b| order(a, b).is_eq());
+        // The TTL of a signature is that of what it signs (RFC 4034, 3).
+        for set in list.chunk_by_mut(|a, b| a.rtype != rtype::RRSIG && set(a, b).is_eq()) {
+            if let Some(first) = set.iter().min_by_key(|record| defined(record)).copied() {
+                set.iter_mut().for_each(|record| record.ttl = first.ttl);
+            }
+        }
         list.shrink_to_fit();
         self.list = list;
         self.bytes.shrink_to_fit();
@@ -96,6 +106,34 @@ impl Records {
         let at = record.data as usize;
         let len = u16::from_be_bytes([self.bytes[at], self.bytes[at + 1]]);
         &self.bytes[at + 2..][..usize::from(len)]
+    }
+}
+
+/// The order of a set's records: names by their letters in any case, where only names follow (RFC 4034, 6.2).
+fn canonical_order(rtype: u16, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+    // RP, AFSDB, RT, PX, KX
+    let before_names = match rtype {
+        rtype::DNAME | 17 => Some(0),
+        18 | 21 | 26 | 36 => Some(2),
+        rtype::SRV => Some(6),
+        rtype::SOA => None,
+        _ => match names_in(rtype) {
+            (_, 0) => None,
+            (before, _) => Some(before),
+        },
+    };
+    match before_names.map(|before| (a.split_at_checked(before), b.split_at_checked(before))) {
+        Some((Some((fixed_a, names_a)), Some((fixed_b, names_b)))) => {
+            let lower = |names: &[u8]| names.iter().map(u8::to_ascii_lowercase).collect::<Vec<_>>();
+            fixed_a.cmp(fixed_b).then_with(|| {
+                if names_a.eq_ignore_ascii_case(names_b) {
+                    std::cmp::Ordering::Equal
+                } else {
+                    lower(names_a).cmp(&lower(names_b))
+                }
+            })
+        }
+        _ => a.cmp(b),
     }
 }
 

@@ -1,24 +1,38 @@
-//! Loads zones from master files (RFC 1035, 5): NLnet Labs' `domain` reads them, [`Records`] keeps what they say.
+//! Loads zones from master files (RFC 1035, 5): NLnet Labs' `domain` reads the records, [`Records`] keeps what they say.
+//!
+//! ```text
+//! file ─ text: entries ─ entry: directives, owners, TTLs ─▸ lines of one form ─ domain ─▸ data: well-formed? ─▸ Records
+//!                          └ generate: $GENERATE                                    every fault with its line ─▸ error
+//! ```
+
+mod data;
+mod entry;
+mod fields;
+mod generate;
+mod text;
+mod types;
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use domain::base::iana::Class;
+use domain::base::iana::{Class, Rtype};
 use domain::base::name::ToName;
 use domain::base::rdata::ComposeRecordData;
 use domain::zonefile::inplace::{Entry, ScannedRecord, Zonefile};
 
+use self::entry::{Said, State};
+use self::generate::Template;
+use self::text::{Scanner, Token};
 use super::name;
 use super::records::{Record, Records, TooLarge, Unplaced, Zone};
 use super::wire::rtype;
 
 /// Deepest `$INCLUDE`. Higher: a file that includes itself is read more often before the error. Lower: valid nesting may be refused.
 const MAX_INCLUDE: usize = 8;
-/// Longest TTL in seconds; a greater one counts as 0 (RFC 2181, 8).
-const MAX_TTL: u32 = i32::MAX as u32;
-
-/// Bytes of a file read at once. Fewer: more system calls; more: nothing gained.
-const READ_LEN: usize = 1 << 16;
+/// Bytes of records read at once. Fewer: more readers are made; more: more memory beside the file.
+const LINES: usize = 1 << 16;
+/// Most faults named. Fewer: a file takes more rounds to mend; more: nobody reads them.
+const MAX_FAULTS: usize = 50;
 
 /// Longest master file, in bytes: some 25 million names. Lower: large zones are refused; higher: a wrong file, such as an endless
 /// log, takes as much memory before it is refused.
@@ -52,6 +66,9 @@ pub enum ZoneError {
         /// What is wrong, and what would be right.
         reason: String,
     },
+    /// The same of all lines that have faults, a line each.
+    #[error("{0}")]
+    Faults(String),
     /// A file without the record that names its zone.
     #[error("{}: no SOA record: a zone has one, and its owner is the zone's name", file.display())]
     NoSoa {
@@ -79,11 +96,20 @@ pub(super) fn load(files: &[PathBuf]) -> Result<Records, ZoneError> {
         let number = records.zones.len();
         let zone = u16::try_from(number).map_err(|_| ZoneError::TooMany(files.len()))?;
         let first = records.list.len();
-        let mut loader =
-            Loader { records: &mut records, zone, soa: None, owner: Vec::new(), data: Vec::new() };
-        let source = Source::read(file)?;
-        loader.scan(source, 0)?;
-        let soa = loader.soa.ok_or_else(|| ZoneError::NoSoa { file: file.clone() })?;
+        let mut loader = Loader {
+            records: &mut records,
+            zone,
+            soa: None,
+            lines: Vec::new(),
+            places: Vec::new(),
+            owner: Vec::new(),
+            data: Vec::new(),
+            faults: Vec::new(),
+            more_faults: 0,
+        };
+        let (origin, file) = named(file);
+        loader.scan(&file, &read(&file)?, State::new(origin), 0)?;
+        let soa = loader.faults()?.ok_or_else(|| ZoneError::NoSoa { file: file.clone() })?;
         check_owners(&records, first, &soa)?;
         let apex = records.key(&soa).to_vec();
         if let Some(same) = records.zones.iter().find(|zone| zone.apex == apex) {
@@ -124,99 +150,193 @@ impl Records {
     }
 }
 
-/// A file that is being read.
-struct Source {
-    path: PathBuf,
-    zonefile: Zonefile,
-    /// Where lines end, so that a record's line is known: `domain` reports it for its own errors only.
-    line_ends: Vec<u32>,
-}
-
-impl Source {
-    /// Reads a regular file piece by piece: it is in memory once. Anything else, such as a FIFO that never has a writer, is refused
-    /// without waiting: it would hold up this reload and all later ones.
-    fn read(path: &Path) -> Result<Self, ZoneError> {
-        let failed = |source| ZoneError::Read { file: path.to_owned(), source };
-        let too_long = || ZoneError::TooLong { file: path.to_owned() };
-        let mut file = udpath_files::open(path).map_err(failed)?;
-        let size = file.metadata().map_err(failed)?.len();
-        if size > MAX_FILE {
-            return Err(too_long());
+/// The option's value `NAME=FILE`: the zone's name, which is the file's first origin, and the file. A file whose own name has such a
+/// form is taken as one.
+fn named(option: &Path) -> (Option<Vec<u8>>, PathBuf) {
+    let text = option.to_str().and_then(|text| text.split_once('='));
+    match text {
+        Some((name, file)) if is_name(name) && !option.exists() => {
+            let mut origin = name.trim_end_matches('.').as_bytes().to_vec();
+            origin.push(b'.');
+            (Some(origin), file.into())
         }
-        let mut zonefile = Zonefile::with_capacity(usize::try_from(size).map_err(|_| ZoneError::TooLarge)?);
-        let mut line_ends = Vec::new();
-        let mut piece = vec![0; READ_LEN];
-        let mut read = 0_usize;
-        loop {
-            let len = file.read(&mut piece).map_err(failed)?;
-            if len == 0 {
-                break;
-            }
-            for (at, _) in piece[..len].iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
-                line_ends.push(u32::try_from(read + at).map_err(|_| ZoneError::TooLarge)?);
-            }
-            read += len;
-            // It grows while it is read.
-            if read as u64 > MAX_FILE {
-                return Err(too_long());
-            }
-            zonefile.extend_from_slice(&piece[..len]);
-        }
-        // The last line may lack its end.
-        zonefile.extend_from_slice(b"\n");
-        zonefile.set_default_class(Class::IN);
-        Ok(Self { path: path.to_owned(), zonefile, line_ends })
+        _ => (None, option.to_owned()),
     }
 }
 
-/// Loads one zone.
+/// Whether it may be a zone's name: no path.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && !text.contains('/') && text.parse::<domain::base::Name<Vec<u8>>>().is_ok()
+}
+
+/// Reads a regular file piece by piece: it is in memory once. Anything else, such as a FIFO that never has a writer, is refused
+/// without waiting: it would hold up this reload and all later ones.
+fn read(path: &Path) -> Result<Vec<u8>, ZoneError> {
+    let failed = |source| ZoneError::Read { file: path.to_owned(), source };
+    let too_long = || ZoneError::TooLong { file: path.to_owned() };
+    let mut file = udpath_files::open(path).map_err(failed)?;
+    let size = file.metadata().map_err(failed)?.len();
+    if size > MAX_FILE {
+        return Err(too_long());
+    }
+    let mut text = Vec::with_capacity(usize::try_from(size).map_err(|_| ZoneError::TooLarge)?);
+    // It may grow while it is read.
+    file.by_ref().take(MAX_FILE + 1).read_to_end(&mut text).map_err(failed)?;
+    if text.len() as u64 > MAX_FILE { Err(too_long()) } else { Ok(text) }
+}
+
+/// Something wrong in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Fault {
+    line: u32,
+    /// What is wrong, and what would be right.
+    reason: String,
+}
+
+impl Fault {
+    fn new(line: u32, reason: impl Into<String>) -> Self {
+        Self { line, reason: reason.into() }
+    }
+}
+
+/// Loads one zone: records of the files become lines of one form, and `domain` reads those.
 struct Loader<'a> {
     records: &'a mut Records,
     zone: u16,
     soa: Option<Record>,
+    /// Lines not read yet, and of each where it begins and the line of the file that it came from.
+    lines: Vec<u8>,
+    places: Vec<(usize, u32)>,
+    /// Of the record that is added.
     owner: Vec<u8>,
     data: Vec<u8>,
+    faults: Vec<String>,
+    /// Beyond those.
+    more_faults: usize,
 }
 
 impl Loader<'_> {
     /// Takes all records of a file and of those it includes.
-    fn scan(&mut self, mut source: Source, depth: usize) -> Result<(), ZoneError> {
+    fn scan(&mut self, path: &Path, text: &[u8], mut state: State, depth: usize) -> Result<(), ZoneError> {
         let files = self.records.files.len();
         let file = u16::try_from(files).map_err(|_| ZoneError::TooMany(files))?;
-        self.records.files.push(source.path.clone());
-        let mut lines = 0;
-        loop {
-            let entry = source
-                .zonefile
-                .next_entry()
-                .map_err(|error| syntax_error(&source.path, &error.to_string()))?;
-            // The scanner's text begins one byte ahead.
-            let offset = source.zonefile.current_offset().saturating_sub(1);
-            while source.line_ends.get(lines).is_some_and(|end| (*end as usize) < offset) {
-                lines += 1;
-            }
-            let line = u32::try_from(lines).unwrap_or(u32::MAX).saturating_add(1);
-            match entry {
-                None => return Ok(()),
-                Some(Entry::Record(record)) => self.add(&record, file, line)?,
-                Some(Entry::Include { path, origin }) => {
-                    let included = source.path.parent().unwrap_or(Path::new("")).join(&*path);
+        self.records.files.push(path.to_owned());
+        let mut scanner = Scanner::new(text, 1);
+        let mut tokens = Vec::new();
+        while let Some(entry) = scanner.next(&mut tokens) {
+            let place = match entry {
+                Ok(place) => place,
+                Err(fault) => {
+                    self.fault(file, &fault);
+                    continue;
+                }
+            };
+            let start = self.lines.len();
+            match state.read(place, &tokens, &mut self.lines) {
+                Ok(Said::Nothing) => {}
+                Ok(Said::Record) => self.places.push((start, place.line)),
+                Ok(Said::Generate) => self.generate(file, place.line, &tokens[1..], &mut state)?,
+                Ok(Said::Include { file: name, origin }) => {
+                    self.flush(file)?;
+                    let included = path.parent().unwrap_or(Path::new("")).join(name);
                     if depth == MAX_INCLUDE {
                         let reason = format!(
                             "$INCLUDE of {}: more than {MAX_INCLUDE} files inside each other",
                             included.display()
                         );
-                        return Err(ZoneError::Record { file: source.path, line, reason });
+                        self.fault(file, &Fault::new(place.line, reason));
+                        continue;
                     }
-                    let mut inner = Source::read(&included)?;
-                    // Without an origin of its own it has that of the line (RFC 1035, 5.1).
-                    if let Some(origin) = origin.or_else(|| source.zonefile.origin().ok()) {
-                        inner.zonefile.set_origin(origin);
-                    }
-                    self.scan(inner, depth + 1)?;
+                    let inner = state.inside(origin);
+                    self.scan(&included, &read(&included)?, inner, depth + 1)?;
                 }
+                Err(fault) => self.fault(file, &fault),
+            }
+            if self.lines.len() > LINES {
+                self.flush(file)?;
             }
         }
+        self.flush(file)
+    }
+
+    /// The records of a `$GENERATE`.
+    fn generate(
+        &mut self,
+        file: u16,
+        line: u32,
+        tokens: &[Token<'_>],
+        state: &mut State,
+    ) -> Result<(), ZoneError> {
+        let template = match Template::new(tokens) {
+            Ok(template) => template,
+            Err(reason) => {
+                self.fault(file, &Fault::new(line, reason));
+                return Ok(());
+            }
+        };
+        for number in template.numbers() {
+            let text = template.text(number);
+            let mut tokens = Vec::new();
+            let start = self.lines.len();
+            let read = match Scanner::new(&text, line).next(&mut tokens) {
+                Some(Ok(place)) => state.read(place, &tokens, &mut self.lines),
+                Some(Err(fault)) => Err(fault),
+                None => Ok(Said::Nothing),
+            };
+            match read {
+                Ok(_) => self.places.push((start, line)),
+                Err(fault) => {
+                    self.fault(file, &fault);
+                    // The others would be wrong in the same way.
+                    break;
+                }
+            }
+            if self.lines.len() > LINES {
+                self.flush(file)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the lines read, and takes their records.
+    fn flush(&mut self, file: u16) -> Result<(), ZoneError> {
+        let (lines, places) = (std::mem::take(&mut self.lines), std::mem::take(&mut self.places));
+        let mut next = 0;
+        while let Some((start, _)) = places.get(next) {
+            let mut zonefile = Zonefile::with_capacity(lines.len() - start);
+            zonefile.extend_from_slice(&lines[*start..]);
+            zonefile.set_default_class(Class::IN);
+            // One entry for each line; after an error the reader begins again with the next.
+            loop {
+                let line = places.get(next).map_or(0, |(_, line)| *line);
+                match zonefile.next_entry() {
+                    Ok(Some(Entry::Record(record))) => self.add(&record, file, line)?,
+                    Ok(Some(Entry::Include { .. })) => {}
+                    Ok(None) => break,
+                    Err(error) => {
+                        let start = places.get(next).map_or(0, |(start, _)| *start);
+                        let reason = reason(&error.to_string(), &lines[start..]);
+                        self.fault(file, &Fault::new(line, reason));
+                        next += 1;
+                        break;
+                    }
+                }
+                next += 1;
+            }
+        }
+        (self.lines, self.places) = (lines, places);
+        self.lines.clear();
+        self.places.clear();
+        Ok(())
+    }
+
+    fn fault(&mut self, file: u16, fault: &Fault) {
+        if self.faults.len() == MAX_FAULTS {
+            self.more_faults += 1;
+            return;
+        }
+        let file = self.records.files.get(usize::from(file)).map_or(Path::new(""), PathBuf::as_path);
+        self.faults.push(format!("{}:{}: {}", file.display(), fault.line, fault.reason));
     }
 
     fn add(&mut self, record: &ScannedRecord, file: u16, line: u32) -> Result<(), ZoneError> {
@@ -226,14 +346,17 @@ impl Loader<'_> {
         // Appending to a vector cannot fail.
         let _ = record.owner().compose_canonical(&mut self.owner);
         let _ = record.data().compose_rdata(&mut self.data);
-        let ttl = record.ttl().as_secs();
-        let numbers =
-            Unplaced { ttl: if ttl > MAX_TTL { 0 } else { ttl }, line, rtype, zone: self.zone, file };
-        let added = self.records.push(&self.owner, &self.data, numbers)?;
         if rtype == 0 || rtype == rtype::OPT || (rtype::FIRST_META..=rtype::ANY).contains(&rtype) {
             let reason = format!("{} is a type of queries, not of records: remove it", record.rtype());
-            return Err(self.records.error(&added, reason));
+            self.fault(file, &Fault::new(line, reason));
+            return Ok(());
         }
+        if let Err(reason) = data::check(record.rtype(), &self.data) {
+            self.fault(file, &Fault::new(line, reason));
+            return Ok(());
+        }
+        let numbers = Unplaced { ttl: record.ttl().as_secs(), line, rtype, zone: self.zone, file };
+        let added = self.records.push(&self.owner, &self.data, numbers)?;
         if rtype == rtype::SOA {
             if let Some(first) = &self.soa {
                 let reason = format!(
@@ -241,28 +364,40 @@ impl Loader<'_> {
                     self.records.name(first),
                     first.line
                 );
-                return Err(self.records.error(&added, reason));
+                self.fault(file, &Fault::new(line, reason));
+                return Ok(());
             }
             self.soa = Some(added);
         }
         Ok(())
     }
+
+    /// All that was wrong, if anything was.
+    fn faults(self) -> Result<Option<Record>, ZoneError> {
+        match (self.faults.len(), self.more_faults) {
+            (0, _) => Ok(self.soa),
+            (_, 0) => Err(ZoneError::Faults(self.faults.join("\n"))),
+            (_, more) => Err(ZoneError::Faults(format!("{}\nand {more} more", self.faults.join("\n")))),
+        }
+    }
 }
 
-/// An error of `domain`, which it writes as `line:column: reason`, with what would be right where it does not say that.
-fn syntax_error(file: &Path, error: &str) -> ZoneError {
-    let mut parts = error.splitn(3, ':');
-    let mut number = || parts.next().and_then(|part| part.parse::<u32>().ok());
-    let (line, column) = (number().unwrap_or(1), number());
-    let reason = parts.next().unwrap_or(error).trim();
-    // It has read on to the beginning of the next token, which may be on the next line.
-    let line = if column == Some(1) && line > 1 { line - 1 } else { line };
-    let hint = if reason.contains("missing origin") {
-        " (a relative name needs a line `$ORIGIN example.org.` before it)"
-    } else {
-        ""
-    };
-    ZoneError::Record { file: file.to_owned(), line, reason: format!("{reason}{hint}") }
+/// What an error of `domain`, which it writes as `line:column: reason`, says, with what would be right where it does not say that.
+/// `line` begins with the line.
+fn reason(error: &str, line: &[u8]) -> String {
+    let reason = error.splitn(3, ':').last().unwrap_or(error).trim();
+    let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let rtype = line.split(|byte| *byte == b' ').nth(3).map(String::from_utf8_lossy).unwrap_or_default();
+    let generic = rtype.parse::<Rtype>().ok().filter(|rtype| !data::has_text(*rtype));
+    match generic {
+        Some(number) => {
+            format!(
+                "type {rtype} is read in the generic form only: write `TYPE{} \\# LENGTH HEX`",
+                number.to_int()
+            )
+        }
+        None => format!("{rtype}: {reason}"),
+    }
 }
 
 /// Whether a zone of this name is loaded.

@@ -85,7 +85,7 @@ exists.wild TXT here
 sub NS ns.sub
 sub NS ns1
 ns.sub A 192.0.2.99
-sub DS 1 8 2 00ff
+sub DS 1 8 9 00ff
 hidden.sub A 192.0.2.98
 away2 NS ns.elsewhere.net.
 _s._udp SRV 1 2 3 mail
@@ -202,7 +202,7 @@ fn wildcards_delegations_and_dname_records_cover_what_is_below_them() {
         says(name, rtype::ANY, referral);
     }
     says("x.sub.example.org", rtype::DS, referral);
-    says("sub.example.org", rtype::DS, "noerror aa\nanswer: sub.example.org 300 ds 1 8 2 00ff");
+    says("sub.example.org", rtype::DS, "noerror aa\nanswer: sub.example.org 300 ds 1 8 9 00ff");
     says("away2.example.org", rtype::DS, "noerror aa$SOA");
     says("x.away2.example.org", rtype::A, "noerror\nauthority: away2.example.org 300 ns ns.elsewhere.net.");
     let dname = "\nanswer: old.example.org 300 dname new.example.org.";
@@ -234,14 +234,14 @@ fn a_dname_record_may_make_a_name_too_long() {
 /// A loaded zone below another one: its names are its own, and DS records at its apex are those of the zone above.
 #[test]
 fn nested_zones_answer_for_themselves() {
-    let upper = "$ORIGIN x.\n@ 1 SOA . . 1 1 1 1 1\nsub NS ns.sub\nsub DS 1 8 2 00ff\nns.sub A 192.0.2.1\nold.sub A 192.0.2.2\n\
+    let upper = "$ORIGIN x.\n@ 1 SOA . . 1 1 1 1 1\nsub NS ns.sub\nsub DS 1 8 9 00ff\nns.sub A 192.0.2.1\nold.sub A 192.0.2.2\n\
                  cut NS ns.far.away.\n";
     let lower = "$ORIGIN sub.x.\n@ 2 SOA . . 2 2 2 2 2\n@ NS ns\nns A 192.0.2.3\n";
     let below_cut = "$ORIGIN deep.down.cut.x.\n@ 3 SOA . . 3 3 3 3 3\na A 192.0.2.4\n";
     let index = index(&[upper, lower, below_cut]);
     assert_eq!(ask(&index, "ns.sub.x", rtype::A), "noerror aa\nanswer: ns.sub.x 2 a 192.0.2.3");
     assert_eq!(ask(&index, "old.sub.x", rtype::A), "nxdomain aa\nauthority: sub.x 2 soa . . 2 2 2 2 2");
-    assert_eq!(ask(&index, "sub.x", rtype::DS), "noerror aa\nanswer: sub.x 1 ds 1 8 2 00ff");
+    assert_eq!(ask(&index, "sub.x", rtype::DS), "noerror aa\nanswer: sub.x 1 ds 1 8 9 00ff");
     assert_eq!(
         ask(&index, "a.deep.down.cut.x", rtype::A),
         "noerror aa\nanswer: a.deep.down.cut.x 3 a 192.0.2.4"

@@ -30,7 +30,7 @@ fn records_have_owner_type_ttl_data_and_line() {
 fn all_types_are_taken() {
     let text = "$ORIGIN x.\n@ 1 SOA . . 1 1 1 1 1\na MX 5 b\na TXT \"two\" strings\na SRV 1 2 3 b\n\
                 a CAA 0 issue \"ca\"\na TLSA 3 1 1 00ff\na SSHFP 1 1 00ff\na NAPTR 1 2 \"u\" \"s\" \"\" .\n\
-                a DS 1 8 2 00ff\na DNSKEY 256 3 8 AAAA\na HTTPS 1 . alpn=h2\na TYPE4711 \\# 2 abcd\n";
+                a DS 1 8 9 00ff\na DNSKEY 256 3 8 AAAA\na HTTPS 1 . alpn=h2\na TYPE4711 \\# 2 abcd\n";
     let records = loaded(text).unwrap();
     let types: Vec<u16> = records.list.iter().map(|record| record.rtype).collect();
     assert_eq!(types, [6, 15, 16, 33, 35, 43, 44, 48, 52, 65, 257, 4711]);
@@ -43,8 +43,8 @@ fn errors_name_file_line_and_reason() {
     for (text, expected) in [
         ("", "FILE: no SOA record"),
         ("@ 1 SOA . . 1 1 1 1 1\n", "FILE:1: missing origin"),
-        (&format!("{soa}a A (\n 192.0.2.300 )\n"), "FILE:4: expected IPv4 address"),
-        (&format!("{soa}a A 192.0.2.300\n"), "FILE:3: expected IPv4 address"),
+        (&format!("{soa}a A (\n 192.0.2.300 )\n"), "FILE:3: A: expected IPv4 address"),
+        (&format!("{soa}a A 192.0.2.300\n"), "FILE:3: A: expected IPv4 address"),
         (&format!("{soa}a A 192.0.2.1\na FROB x\n"), "FILE:4:"),
         (&format!("{soa}a CH A 192.0.2.1\n"), "FILE:3:"),
         (&format!("{soa}$FROB\n"), "FILE:3:"),
@@ -86,4 +86,264 @@ fn includes_keep_or_change_the_origin_and_end_somewhere() {
     let error = load(&[path]).map(|_| ()).unwrap_err().to_string();
     // It says the same as the first time: a second SOA comes first.
     assert!(error.contains("a second SOA record"), "{error}");
+}
+
+/// `NAME TTL TYPE DATA`, the data in hexadecimal digits and lower case, sorted.
+fn shown(records: &Records) -> Vec<String> {
+    let line = |record: &Record| {
+        let data: String =
+            records.data(record).iter().map(|byte| format!("{:02x}", byte.to_ascii_lowercase())).collect();
+        format!("{} {} {} {data}", records.name(record), record.ttl, record.rtype)
+    };
+    records.list.iter().map(line).collect()
+}
+
+/// The zone as BIND reads it.
+fn of_bind(folder: &Path, file: &str, origin: &str) -> Vec<String> {
+    let mut command = std::process::Command::new("named-compilezone");
+    command.args(["-q", "-i", "none", "-F", "text", "-s", "full", "-o", "-"]);
+    for check in ["-k", "-m", "-M", "-n", "-r", "-S", "-T", "-W"] {
+        command.args([check, "ignore"]);
+    }
+    let output =
+        command.args([origin, file]).current_dir(folder).output().expect("scripts/setup.sh installs bind9");
+    assert!(output.status.success(), "{file}: {}", String::from_utf8_lossy(&output.stderr));
+    shown(&loaded(&String::from_utf8(output.stdout).unwrap()).unwrap())
+}
+
+/// Whether BIND is installed; where everything is required it has to be.
+fn bind_is_here() -> bool {
+    let here = std::process::Command::new("named-compilezone").arg("-v").output().is_ok();
+    assert!(
+        here || std::env::var_os("UDPATH_REQUIRE_ALL").is_none(),
+        "no named-compilezone: `scripts/setup.sh test` installs bind9"
+    );
+    here
+}
+
+/// Files in a folder, of which the first is loaded, with the origin that a server's configuration gives.
+fn as_bind_reads(origin: &str, files: &[(&str, &str)]) {
+    if !bind_is_here() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    let path = folder.path().join(files[0].0);
+    let option = PathBuf::from(format!("{origin}={}", path.display()));
+    let records = load(&[option]).unwrap_or_else(|error| panic!("{error}\n{}", files[0].1));
+    assert_eq!(shown(&records), of_bind(folder.path(), files[0].0, origin), "{}", files[0].1);
+}
+
+const SOA: &str = "@ 60 SOA ns host 1 7200 3600 1209600 300\n@ 60 NS ns\nns 60 A 192.0.2.53\n";
+
+#[test]
+fn an_at_sign_in_data_is_the_origin_in_every_type_with_names() {
+    let data = [
+        "NS @",
+        "PTR @",
+        "MX 10 @",
+        "SRV 0 5 5060 @",
+        "HTTPS 0 @",
+        "SVCB 1 @ alpn=h2",
+        "RP @ @",
+        "MINFO @ @",
+        "MB @",
+        "MG @",
+        "MR @",
+        "NAPTR 1 2 \"u\" \"s\" \"\" @",
+        "NSEC @ A NS",
+        "IPSECKEY 10 3 2 @ AQID",
+        "IPSECKEY 10 3 2 gw AQID",
+        "IPSECKEY 10 1 2 192.0.2.1 AQID",
+        "AFSDB 1 @",
+        "DNAME @",
+        "CNAME @",
+        "TXT @ \"@\"",
+        "HINFO @ @",
+        "CAA 0 issue \"@\"",
+    ];
+    let lines = data.iter().enumerate().map(|(at, data)| format!("n{at} 60 IN {data}\n"));
+    as_bind_reads("example.org", &[("zone", &format!("{SOA}{}", lines.collect::<String>()))]);
+}
+
+#[test]
+fn what_bind_reads_is_read_the_same_way() {
+    let texts = [
+        // TTLs: units, defaults, classes and TTLs in either order.
+        "$TTL 1d12h\n@ 1W IN SOA ns1 host ( 1 3H 1h30m 4W 5M )\n  NS ns1\nns1 1h A 192.0.2.53\nwww IN 10m A 192.0.2.80\na 60 IN A 192.0.2.1\n \
+         A 192.0.2.2\n$TTL 5\nb A 192.0.2.3\n",
+        "@ SOA ns host 1 60 60 60 77\n@ NS ns\nns A 192.0.2.53\na 5 A 192.0.2.1\nb A 192.0.2.2\n",
+        // One set, one TTL; one record in two spellings.
+        "@ 60 SOA ns host 1 60 60 60 60\n@ 60 NS ns\n@ 50 NS NS\nns 60 A 192.0.2.53\nm 300 A 192.0.2.9\nm 60 A 192.0.2.2\nd 300 A 192.0.2.4\n\
+         d 60 A 192.0.2.4\nx 60 MX 5 A.example.org.\nX 60 MX 5 a\n",
+        // Parentheses, comments, quotes, escapes, odd bytes, Windows' ends of lines.
+        "@ 60 SOA ns host (1\n 60 ; a ) comment\n 60 60 60)\r\n@ 60 NS ns\nns 60 A 192.0.2.53\r\nt 60 TXT ( \"a;b\"\n  c\\;d \"e\\\"f\" ) ; x\n\
+         u 60 TXT \"tab\there\" \"caf\u{e9}\" \"\\200\"\nw\\.x 60 A 192.0.2.1\n\\@ 60 A 192.0.2.2\n\\065b 60 A 192.0.2.3\n*.w 60 A 192.0.2.4\n",
+        // Mnemonics of algorithms and digests.
+        "@ 60 SOA ns host 1 60 60 60 60\n@ 60 NS ns\nns 60 A 192.0.2.53\nk 60 DNSKEY 256 3 RSASHA256 AwEAAQ==\n\
+         d 60 DS 1 ECDSAP256SHA256 SHA-256 e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\n",
+        // $GENERATE
+        "@ 60 SOA ns host 1 60 60 60 60\n@ 60 NS ns\nns 60 A 192.0.2.53\n$GENERATE 1-5/2 h-$ 60 A 192.0.2.${10,0,d}\n\
+         $GENERATE 7-9 h${0,3} CNAME ns\n",
+        // Data in the generic form.
+        "@ 60 SOA ns host 1 60 60 60 60\n@ 60 NS ns\nns 60 TYPE1 \\# 4 c0000235\ng 60 A \\# 4 ( c0 00\n 02 01 )\nh 60 CLASS1 TYPE65280 \\# 2 abcd\n",
+    ];
+    for text in texts {
+        as_bind_reads("example.org", &[("zone", text)]);
+    }
+}
+
+#[test]
+fn includes_are_read_as_bind_reads_them() {
+    let hosts = "h1 A 192.0.2.1\nh2 A 192.0.2.2\n  AAAA 2001:db8::2\n";
+    as_bind_reads(
+        "example.org",
+        &[
+            (
+                "zone",
+                "$TTL 300\n@ SOA ns1 host 1 7200 3600 1209600 60\n@ NS ns1\nns1 A 192.0.2.53\n$INCLUDE hosts\nafter A 192.0.2.9\n\
+             $INCLUDE \"with space\" sub\n$INCLUDE hosts q.example.org.\nb A 192.0.2.2\n",
+            ),
+            ("hosts", hosts),
+            ("with space", "x A 192.0.2.3\n"),
+        ],
+    );
+}
+
+#[test]
+fn data_that_its_type_does_not_allow_are_refused_with_all_their_lines() {
+    let lines = [
+        "A \\# 0",
+        "TYPE1 \\# 3 c00002",
+        "MX 10",
+        "MX \\# 4 000ac000",
+        "NS \\# 2 c00c",
+        "AAAA \\# 4 c0000201",
+        "TXT \\# 0",
+        "TXT \\# 2 0361",
+        "SOA \\# 1 00",
+        "SRV 0 0 1",
+        "CNAME",
+        "A",
+        "A 192.0.2.1 192.0.2.2",
+        "DS 1 8 2",
+        "TYPE33 \\# 3 000000",
+        "LOC \\# 3 000000",
+    ];
+    let text: String = lines.iter().map(|line| format!("n 60 IN {line}\n")).collect();
+    let error = loaded(&format!("$ORIGIN x.\n{SOA}{text}")).map(|_| ()).unwrap_err();
+    let said: Vec<&str> = error.lines().collect();
+    assert_eq!(said.len(), lines.len(), "{error}");
+    for (at, (said, line)) in said.iter().zip(lines).enumerate() {
+        assert!(said.starts_with(&format!("FILE:{}: ", at + 5)), "{line}: {said}");
+    }
+}
+
+/// The data of one record by BIND, in hexadecimal digits; `None` if BIND refuses it.
+fn data_of_bind(record: &str) -> Option<String> {
+    let mut command = std::process::Command::new("named-rrchecker");
+    command.args(["-u", "-o", "x."]).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+    let mut checker = command.stderr(std::process::Stdio::null()).spawn().unwrap();
+    checker.stdin.take().unwrap().write_all(format!("IN {record}\n").as_bytes()).unwrap();
+    let output = checker.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let data = text.split_once("\\# ").map(|(_, data)| data.split_whitespace().skip(1).collect::<String>());
+    data.filter(|_| output.status.success()).map(|data| data.to_ascii_lowercase())
+}
+
+#[test]
+fn types_that_are_read_here_are_those_of_bind() {
+    if !bind_is_here() {
+        return;
+    }
+    let records = [
+        "AFSDB 1 db",
+        "AFSDB 1 @",
+        "AFSDB 65536 db",
+        "AFSDB 1",
+        "RT 10 relay.net.",
+        "KX 5 kx",
+        "PX 10 a b.c.",
+        "PX 10 a",
+        "X25 311061700956",
+        "X25",
+        "ISDN \"150862028003217\" 004",
+        "ISDN",
+        "SPF \"v=spf1 -all\" x",
+        "GPOS -32.6882 116.8652 10.0",
+        "EUI48 00-00-5e-00-53-2a",
+        "EUI48 00-00-5e-00-53",
+        "EUI64 00-00-5e-ef-10-00-00-2a",
+        "NID 10 0014:4fff:ff20:ee64",
+        "NID 10 0014:4fff:ff20",
+        "L64 10 2001:db8:1140:1000",
+        "L32 10 10.1.2.0",
+        "L32 10 10.1.2",
+        "LP 10 l64",
+        "URI 10 1 \"https://example.org/\"",
+        "URI 10 1 \"\"",
+        "CERT PKIX 1 RSASHA256 AQID",
+        "CERT 254 0 0 AQ==",
+        "CERT 1 1 8",
+        "DHCID AAIBY2/AuCccgoJbsaxcQc9TUapptP69lOjxfNuVAA2kjEA=",
+        "SMIMEA 3 0 0 0123ab CDEF",
+        "SMIMEA 3 0 0",
+        "DLV 1 8 9 00ff",
+        "KEY 256 3 RSASHA1 AQID",
+        "NSAP 0x47.0005.80.005a00.0000.0001.e133.ffffff000161.00",
+        "NSAP 47",
+        "LOC 52 22 23.000 N 4 53 32.000 E -2.00m 0.00m 10000m 10m",
+        "LOC 42 21 54 N 71 06 18 W -24m 30m",
+        "LOC 52 14 05 N 00 08 50 E 10m",
+        "LOC 32 7 19 S 116 2 25 E 10m",
+        "LOC 42 21 28.764 N 71 00 51.617 W -44m 2000m",
+        "LOC 90 N 180 W 0",
+        "LOC 90 0 1 N 180 W 0",
+        "LOC 1 60 N 1 E 0",
+        "LOC 1 N 1 E",
+        "LOC 1 N 1 E 42849672.95m 90000000m",
+        "LOC 1 2 3.1234 N 1 E 0",
+        "APL 1:192.168.32.0/21 !1:192.168.38.0/28 2:2001:db8::/32",
+        "APL 1:0.0.0.0/0",
+        "APL",
+        "APL 1:192.0.2.0/33",
+        "APL 3:1/1",
+        "TALINK . a",
+    ];
+    let mut differ = Vec::new();
+    for record in records {
+        let ours = loaded(&format!("$ORIGIN x.\n{SOA}n 60 IN {record}\n"));
+        let data = ours.as_ref().ok().map(|records| {
+            let ours = records.list.iter().find(|record| records.name(record) == "n.x.").unwrap();
+            records.data(ours).iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+        });
+        let theirs = data_of_bind(record);
+        differ.extend(
+            (data != theirs).then(|| format!("{record}: {data:?} {theirs:?} {:?}", ours.map(|_| ()))),
+        );
+    }
+    assert!(differ.is_empty(), "{}", differ.join("\n"));
+}
+
+#[test]
+fn a_type_without_text_here_is_told_how_to_be_written() {
+    let error = loaded(&format!("$ORIGIN x.\n{SOA}l 60 HIP 2 200100107B1A74DF365639CC39F1D578 AwEAAbdx\n"))
+        .map(|_| ())
+        .unwrap_err();
+    assert!(error.contains("write `TYPE55 \\# LENGTH HEX`"), "{error}");
+}
+
+#[test]
+fn a_zone_may_be_named_beside_its_file() {
+    let file = file("@ 60 SOA ns host 1 60 60 60 60\nwww 60 A 192.0.2.1\n");
+    let path = file.path().display();
+    for name in ["example.org", "example.org."] {
+        let records = load(&[format!("{name}={path}").into()]).unwrap();
+        assert!(has_zone(&records, b"\x07example\x03org\0"), "{name}");
+    }
+    let error = load(&[file.path().into()]).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains(":1: missing origin for the relative name @"), "{error}");
+    assert!(error.contains("--zone"), "{error}");
 }

@@ -1,0 +1,290 @@
+//! What the entries of a master file say: directives change the state, records become lines of one form that `domain` reads.
+//!
+//! ```text
+//! $TTL 1d                          default TTL, in units               ─▸ state
+//! $ORIGIN example.org.             what relative names end with        ─▸ state
+//! www IN MX 10 @                   ─▸ www.example.org. 86400 IN MX 10 example.org.
+//! ```
+//! `domain` has gaps here (`@` in data, units, quoted file names, mnemonics), so that it gets absolute owners, a TTL in seconds, a class
+//! and names without `@`. What the data of each type may be remains its matter.
+//!
+//! A record without a TTL has that of `$TTL`, else of the record before it (RFC 1035, 5.1; RFC 2308, 4). If neither is there, an SOA's
+//! minimum becomes that of `$TTL` (as in BIND); before an SOA it is an hour (as in NSD). An included file begins with the includer's origin, owner and TTLs, and what it changes ends with
+//! it, as in NSD and Knot.
+
+use std::path::PathBuf;
+use std::str::FromStr as _;
+
+use domain::base::iana::Rtype;
+
+use super::Fault;
+use super::fields;
+use super::text::{Place, Token};
+use super::types;
+
+/// TTL of a record if nothing says one, seconds: NSD's. Shorter: caches ask more often; longer: a mistake lasts longer.
+const DEFAULT_TTL: u32 = 3_600;
+/// Longest TTL in seconds; a greater one counts as 0 (RFC 2181, 8).
+const MAX_TTL: u32 = i32::MAX as u32;
+
+/// What holds for the entries that follow.
+#[derive(Debug, Clone, Default)]
+pub(super) struct State {
+    /// An absolute name in text form.
+    origin: Option<Vec<u8>>,
+    /// Of `$TTL`.
+    default_ttl: Option<u32>,
+    /// Of the record before.
+    last_ttl: Option<u32>,
+    /// Of the record before, absolute.
+    owner: Option<Vec<u8>>,
+}
+
+/// What an entry says beyond the state.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    /// It changed the state.
+    Nothing,
+    /// A record, appended to the lines.
+    Record,
+    /// A file to read here, with an origin of its own.
+    Include { file: PathBuf, origin: Option<Vec<u8>> },
+    /// Records to be made of a template: the tokens after `$GENERATE`.
+    Generate,
+}
+
+impl State {
+    /// At the beginning of a zone, with its name if that is known.
+    pub(super) fn new(origin: Option<Vec<u8>>) -> Self {
+        Self { origin, ..Self::default() }
+    }
+
+    /// At the beginning of a file that is included here.
+    pub(super) fn inside(&self, origin: Option<Vec<u8>>) -> Self {
+        Self { origin: origin.or_else(|| self.origin.clone()), ..self.clone() }
+    }
+
+    /// Reads an entry; a record is appended to `lines` as one line.
+    pub(super) fn read(
+        &mut self,
+        place: Place,
+        tokens: &[Token<'_>],
+        lines: &mut Vec<u8>,
+    ) -> Result<Said, Fault> {
+        let fault = |reason: String| Fault::new(place.line, reason);
+        let Some((first, rest)) = tokens.split_first() else { return Ok(Said::Nothing) };
+        if !place.indented && !first.quoted && first.text.starts_with(b"$") {
+            return self.directive(first, rest).map_err(fault);
+        }
+        let (owner, rest) = if place.indented {
+            let owner = self.owner.clone();
+            (owner.ok_or_else(|| fault("a line without an owner, and no record before it".into()))?, tokens)
+        } else {
+            (self.absolute(first).map_err(fault)?, rest)
+        };
+        self.record(&owner, rest, lines).map_err(fault)?;
+        self.owner = Some(owner);
+        Ok(Said::Record)
+    }
+
+    fn directive(&mut self, name: &Token<'_>, rest: &[Token<'_>]) -> Result<Said, String> {
+        let shown = String::from_utf8_lossy(name.text).to_ascii_uppercase();
+        match (shown.as_str(), rest) {
+            ("$ORIGIN", [origin]) => self.origin = Some(self.absolute(origin)?),
+            ("$ORIGIN", _) => return Err("expected `$ORIGIN NAME`".into()),
+            ("$TTL", [ttl]) => {
+                let seconds = fields::seconds(ttl.text).ok_or("expected `$TTL TIME`, such as 3600 or 1h")?;
+                self.default_ttl = Some(limited(seconds));
+            }
+            ("$TTL", _) => return Err("expected `$TTL TIME`, such as 3600 or 1h".into()),
+            ("$INCLUDE", [file] | [file, _]) => {
+                let origin = rest.get(1).map(|origin| self.absolute(origin)).transpose()?;
+                return Ok(Said::Include { file: path(file.text), origin });
+            }
+            ("$INCLUDE", _) => return Err("expected `$INCLUDE FILE [ORIGIN]`".into()),
+            ("$GENERATE", _) => return Ok(Said::Generate),
+            _ => {
+                return Err(format!(
+                    "unknown directive {shown}: expected $ORIGIN, $TTL, $INCLUDE or $GENERATE"
+                ));
+            }
+        }
+        Ok(Said::Nothing)
+    }
+
+    /// Appends `OWNER TTL IN TYPE DATA`.
+    fn record(&mut self, owner: &[u8], rest: &[Token<'_>], lines: &mut Vec<u8>) -> Result<(), String> {
+        let (mut ttl, mut class, mut at) = (None, false, 0);
+        let rtype = loop {
+            let token = rest.get(at).ok_or("a record without a type: expected NAME [TTL] [IN] TYPE DATA")?;
+            at += 1;
+            if ttl.is_none() && !token.quoted && token.text.first().is_some_and(u8::is_ascii_digit) {
+                let seconds = fields::seconds(token.text);
+                ttl = Some(
+                    seconds.ok_or_else(|| format!("`{}` is no TTL: expected 3600 or 1h", token.shown()))?,
+                );
+            } else if !class && (token.is("IN") || token.is("CLASS1")) {
+                class = true;
+            } else if ["CH", "HS", "CS", "ANY", "NONE"].iter().any(|other| token.is(other)) || is_class(token)
+            {
+                return Err(format!("class {}: only IN is served", token.shown()));
+            } else {
+                break rtype_of(token)?;
+            }
+        };
+        let data = &rest[at..];
+        // The last field of an SOA.
+        let minimum = data.get(6).filter(|_| rtype == Rtype::SOA).and_then(|last| fields::seconds(last.text));
+        if ttl.or(self.default_ttl).or(self.last_ttl).is_none() {
+            self.default_ttl = minimum.map(limited);
+        }
+        let ttl = limited(ttl.or(self.default_ttl).or(self.last_ttl).unwrap_or(DEFAULT_TTL));
+        let start = lines.len();
+        lines.extend_from_slice(owner);
+        lines.extend_from_slice(format!(" {ttl} IN {rtype}").as_bytes());
+        if let Err(reason) = self.data(rtype, data, lines) {
+            lines.truncate(start);
+            return Err(reason);
+        }
+        lines.push(b'\n');
+        self.last_ttl = Some(ttl);
+        Ok(())
+    }
+
+    /// Appends the data.
+    fn data(&self, rtype: Rtype, data: &[Token<'_>], lines: &mut Vec<u8>) -> Result<(), String> {
+        let generic = data.first().is_some_and(|token| token.is("\\#"));
+        if !generic && types::is_read(rtype) {
+            let wire = types::wire(rtype, data, |token| self.absolute(token))?;
+            let digits: String = wire.iter().map(|byte| format!("{byte:02x}")).collect();
+            lines.extend_from_slice(format!(" \\# {} {digits}", wire.len()).as_bytes());
+            return Ok(());
+        }
+        let is = |places: &[usize], at: usize| !generic && places.contains(&at);
+        let names = match rtype {
+            // The gateway is a name if its type says so (RFC 4025, 2.5).
+            Rtype::IPSECKEY if data.get(1).is_none_or(|kind| kind.text != b"3") => &[],
+            _ => fields::names(rtype),
+        };
+        for (at, token) in data.iter().enumerate() {
+            // The value of a SvcParam follows its key (RFC 9460, 2.1); elsewhere a quote begins a word of its own.
+            let svcb = matches!(rtype, Rtype::SVCB | Rtype::HTTPS);
+            let value = svcb && token.quoted && at > 0 && data[at - 1].text.ends_with(b"=") && token.joined;
+            lines.extend((!value).then_some(b' '));
+            let number = if generic {
+                None
+            } else if fields::algorithm(rtype) == Some(at) {
+                fields::algorithm_number(token.text).map(u32::from)
+            } else if fields::digest(rtype) == Some(at) {
+                fields::digest_number(token.text).map(u32::from)
+            } else if is(fields::times(rtype), at) {
+                fields::seconds(token.text)
+            } else {
+                None
+            };
+            if let Some(number) = number {
+                lines.extend_from_slice(number.to_string().as_bytes());
+            } else if is(names, at) {
+                lines.extend_from_slice(&self.absolute(token)?);
+            } else {
+                token.append(lines);
+            }
+        }
+        Ok(())
+    }
+
+    /// A name as an absolute one.
+    fn absolute(&self, token: &Token<'_>) -> Result<Vec<u8>, String> {
+        let missing = || {
+            format!(
+                "missing origin for the relative name {}: begin with a line `$ORIGIN example.org.`, end the name with a dot, or load the file as `--zone \
+                 NAME=FILE`",
+                token.shown()
+            )
+        };
+        if token.is("@") {
+            return self.origin.clone().ok_or_else(missing);
+        }
+        let mut name = Vec::new();
+        let plain = Token { quoted: false, ..*token };
+        plain.append(&mut name);
+        if name.is_empty() {
+            return Err("an empty name".into());
+        }
+        if !ends_with_dot(&name) {
+            let origin = self.origin.as_ref().ok_or_else(missing)?;
+            name.push(b'.');
+            if origin != b"." {
+                name.extend_from_slice(origin);
+            }
+        }
+        Ok(name)
+    }
+}
+
+impl Token<'_> {
+    /// Appends it as `domain` reads it: what is not printable becomes `\DDD`.
+    pub(super) fn append(&self, line: &mut Vec<u8>) {
+        let quote = |line: &mut Vec<u8>| line.extend(self.quoted.then_some(b'"'));
+        quote(line);
+        let mut escaped = false;
+        for byte in self.text {
+            match byte {
+                // A letter after a backslash is itself.
+                0x21..=0x7e => line.push(*byte),
+                b' ' if self.quoted || escaped => line.push(*byte),
+                _ => {
+                    // The backslash before it is written anew.
+                    line.truncate(line.len() - usize::from(escaped));
+                    line.extend_from_slice(format!("\\{byte:03}").as_bytes());
+                }
+            }
+            escaped = *byte == b'\\' && !escaped;
+        }
+        quote(line);
+    }
+
+    /// For a message.
+    pub(super) fn shown(&self) -> String {
+        String::from_utf8_lossy(self.text).into_owned()
+    }
+}
+
+fn limited(seconds: u32) -> u32 {
+    if seconds > MAX_TTL { 0 } else { seconds }
+}
+
+/// Whether it is a class by number, `CLASS3`.
+fn is_class(token: &Token<'_>) -> bool {
+    let number =
+        token.text.get(5..).filter(|digits| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit));
+    !token.quoted && number.is_some() && token.text[..5].eq_ignore_ascii_case(b"CLASS")
+}
+
+fn rtype_of(token: &Token<'_>) -> Result<Rtype, String> {
+    let text = token.shown();
+    match Rtype::from_str(&text) {
+        Ok(rtype) if !token.quoted => Ok(rtype),
+        _ => Err(format!(
+            "unknown type {text}: types without a name here are written TYPE65280 \\# LENGTH HEX"
+        )),
+    }
+}
+
+/// Whether the last dot is not escaped.
+fn ends_with_dot(name: &[u8]) -> bool {
+    let before = name.iter().rev().skip(1).take_while(|byte| **byte == b'\\').count();
+    name.last() == Some(&b'.') && before % 2 == 0
+}
+
+/// A file's name: escapes stand for their byte.
+fn path(text: &[u8]) -> PathBuf {
+    use std::os::unix::ffi::OsStringExt as _;
+
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.iter();
+    while let Some(byte) = rest.next() {
+        bytes.extend(if *byte == b'\\' { rest.next().copied() } else { Some(*byte) });
+    }
+    std::ffi::OsString::from_vec(bytes).into()
+}
