@@ -57,7 +57,7 @@ impl<'a> Response<'a> {
             rtype::FIRST_META..rtype::ANY => return Self::error(rcode::NOTIMP),
             _ => {}
         }
-        match index.find(&query.name, query.qtype) {
+        let response = match index.find(&query.name, query.qtype) {
             Found::Section(section) => Self {
                 content: Content::Section(section),
                 authoritative: section.authoritative,
@@ -66,7 +66,9 @@ impl<'a> Response<'a> {
             Found::AnyType => Self::record(rtype::HINFO, class::IN, ANY_TTL, b"\x07RFC8482\0"),
             Found::Alias(section, labels) => Self::alias(query, section, labels),
             Found::NotOurs => Self::error(rcode::REFUSED),
-        }
+        };
+        // Of all classes there may be more (RFC 1035, 6.2).
+        Self { authoritative: response.authoritative && query.qclass == class::IN, ..response }
     }
 
     fn error(rcode: u16) -> Self {

@@ -104,6 +104,7 @@ pub(super) fn load(files: &[PathBuf]) -> Result<Records, ZoneError> {
             places: Vec::new(),
             owner: Vec::new(),
             data: Vec::new(),
+            signed: false,
             faults: Vec::new(),
             more_faults: 0,
         };
@@ -210,6 +211,8 @@ struct Loader<'a> {
     /// Of the record that is added.
     owner: Vec<u8>,
     data: Vec<u8>,
+    /// It has been said that there are signatures.
+    signed: bool,
     faults: Vec<String>,
     /// Beyond those.
     more_faults: usize,
@@ -350,6 +353,12 @@ impl Loader<'_> {
             let reason = format!("{} is a type of queries, not of records: remove it", record.rtype());
             self.fault(file, &Fault::new(line, reason));
             return Ok(());
+        }
+        if rtype == rtype::RRSIG && !self.signed {
+            self.signed = true;
+            let reason = "the zone is signed, but no signatures are sent: load it without RRSIG and NSEC records, or serve it \
+                          with a server that sends them (NSD, Knot)";
+            self.fault(file, &Fault::new(line, reason));
         }
         if let Err(reason) = data::check(record.rtype(), &self.data) {
             self.fault(file, &Fault::new(line, reason));

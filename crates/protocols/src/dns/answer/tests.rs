@@ -222,6 +222,28 @@ fn wildcards_delegations_and_dname_records_cover_what_is_below_them() {
 }
 
 #[test]
+fn names_below_a_dname_record_are_answered_by_it() {
+    let index = index(&[
+        "$ORIGIN x.\n@ 1 SOA . . 1 1 1 1 1\nd DNAME e\na.d A 192.0.2.1\nb.c.d A 192.0.2.2\nd A 192.0.2.3\ndd A 192.0.2.4\n",
+    ]);
+    for (name, target) in [("a.d.x", "a.e.x"), ("c.d.x", "c.e.x"), ("b.c.d.x", "b.c.e.x")] {
+        let expected = format!("noerror aa\nanswer: d.x 1 dname e.x.\nanswer: {name} 1 cname {target}.");
+        assert_eq!(ask(&index, name, rtype::A), expected);
+    }
+    assert_eq!(ask(&index, "d.x", rtype::A), "noerror aa\nanswer: d.x 1 a 192.0.2.3");
+    assert_eq!(ask(&index, "dd.x", rtype::A), "noerror aa\nanswer: dd.x 1 a 192.0.2.4");
+}
+
+#[test]
+fn answers_for_any_class_have_no_authority() {
+    let index = index(&[ORG]);
+    let mut message = query("www.example.org", rtype::A, (0, &[]));
+    *message.last_mut().unwrap() = 255;
+    let said = said(&reply(&index, &message, 512));
+    assert!(said.starts_with("noerror\nanswer: www.example.org 300 a 192.0.2.80"), "{said}");
+}
+
+#[test]
 fn a_dname_record_may_make_a_name_too_long() {
     let index = index(&["$ORIGIN x.\n@ 1 SOA . . 1 1 1 1 1\nd DNAME a.much.longer.target.than.before\n"]);
     let long = format!("{}.d.x", vec!["a".repeat(60); 4].join("."));

@@ -126,6 +126,8 @@ impl Builder<'_> {
             let (flags, cut) = self.sections_of(name, &wire)?;
             let at = self.node(&wire, flags, zone)?;
             self.mark_wildcard(key, path.last());
+            // What stands below a DNAME record is answered by that (RFC 6672, 2.4).
+            let cut = cut || flags & node_flag::ALIAS != 0;
             path.push(Step { end: key.len(), at, zone, cut });
             last = key;
         }

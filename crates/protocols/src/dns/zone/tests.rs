@@ -347,3 +347,11 @@ fn a_zone_may_be_named_beside_its_file() {
     assert!(error.contains(":1: missing origin for the relative name @"), "{error}");
     assert!(error.contains("--zone"), "{error}");
 }
+
+#[test]
+fn a_signed_zone_is_not_served_without_its_signatures() {
+    let signature = "RRSIG A 8 2 60 20260101000000 20250101000000 1 x. AQID";
+    let error =
+        loaded(&format!("$ORIGIN x.\n{SOA}a 60 {signature}\nb 60 {signature}\n")).map(|_| ()).unwrap_err();
+    assert!(error.starts_with("FILE:5: the zone is signed") && error.lines().count() == 1, "{error}");
+}
