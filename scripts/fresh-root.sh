@@ -87,4 +87,5 @@ done
 for fd in "${kept[@]}" "${originals[@]}"; do
     exec {fd}<&-
 done
-exec "$@"
+# Below nohup(1), SIGHUP would be ignored by all that tests start, and what they end with it would never end.
+exec env --default-signal=HUP "$@"

@@ -3,7 +3,7 @@
 //! ```text
 //!  text ─▸ Parsed ── directives: section, key, value, and the bytes where the value stands
 //!                ├── sections:   where a new line of the section goes, and how its lines are indented
-//!                └── includes:   other files, in the order in which they are read
+//!                └── includes:   other files, each with its place and section
 //! ```
 //! Nothing is ever written from a parsed form: an edit replaces or inserts a few bytes of the text, so that comments,
 //! order and layout stay. What a reader does not understand it skips.
@@ -51,8 +51,21 @@ pub(super) struct Parsed {
     pub(super) directives: Vec<Directive>,
     /// Its sections, in order.
     pub(super) sections: Vec<Section>,
-    /// Files that it includes, as written: a path, a pattern, or a folder.
-    pub(super) includes: Vec<String>,
+    /// Files that it includes, in order.
+    pub(super) includes: Vec<Include>,
+}
+
+/// Where a file includes others.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Include {
+    /// As written: a path, a pattern, or a folder.
+    pub(super) path: String,
+    /// Where it stands in the text, in bytes.
+    pub(super) at: usize,
+    /// The index of the section that it stands in.
+    pub(super) section: Option<usize>,
+    /// The server starts without it, too.
+    pub(super) optional: bool,
 }
 
 /// A key with its value.
@@ -73,6 +86,8 @@ pub(super) struct Directive {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Section {
     pub(super) name: String,
+    /// Where it begins in the text, in bytes.
+    pub(super) start: usize,
     /// Where a new line goes.
     at: usize,
     /// What its lines begin with.

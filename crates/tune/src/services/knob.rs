@@ -218,7 +218,11 @@ impl Service {
 
     /// The value that the server's arguments give a knob.
     fn argument(&self, knob: &KnobProfile) -> Option<&str> {
-        self.arguments.option(&[knob.flag.as_deref()?])
+        let flag = knob.flag.as_deref()?;
+        // coturn has a long option for each key of its file.
+        let long = format!("--{}", knob.key());
+        let names = [flag, &long];
+        self.arguments.option(if self.profile.format == Format::Pairs { &names } else { &names[..1] })
     }
 
     /// Where a knob stands, or would: a line of the configuration, or its absence. A knob for certain sections only has
@@ -226,12 +230,10 @@ impl Service {
     fn places(&self, knob: &KnobProfile) -> Vec<Place<'_>> {
         let found = self.config.find(&knob.section, knob.key());
         let Some(only) = &knob.only else {
-            return match found.is_empty() {
-                true => {
-                    vec![Place { section: self.config.sections(&knob.section).first().copied(), found: None }]
-                }
-                false => found.into_iter().map(|found| Place { section: None, found: Some(found) }).collect(),
-            };
+            return vec![match self.config.in_effect(&found) {
+                None => Place { section: self.config.sections(&knob.section).first().copied(), found: None },
+                found => Place { section: None, found },
+            }];
         };
         let selected = self.config.find(&knob.section, &only.key);
         let selected = selected.into_iter().filter(|found| only.values.contains(&found.directive.value));
@@ -239,7 +241,8 @@ impl Service {
             let same =
                 |one: &&Found<'_>| one.file == of.file && one.directive.section == of.directive.section;
             let section = Some((of.file, of.directive.section?));
-            Some(Place { section, found: found.iter().find(same).copied() })
+            let found: Vec<Found<'_>> = found.iter().filter(same).copied().collect();
+            Some(Place { section, found: self.config.in_effect(&found) })
         };
         selected.filter_map(place).collect()
     }

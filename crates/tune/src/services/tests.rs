@@ -268,3 +268,21 @@ fn a_knob_with_an_advisory_needs_consent_below_the_version_that_mends_it() {
     let nsd = service("nsd", "nsd");
     assert!(nsd.proposals(4, None).iter().all(|proposal| proposal.exposes().is_none()));
 }
+
+#[test]
+fn the_line_in_effect_is_judged_and_changed() {
+    let profile = Profile::named("nsd").unwrap();
+    let text = "server:\n  server-count: 1\n  receive-buffer-size: 1000\nserver:\n  server-count: 8\n  receive-buffer-size: 16777216\n";
+    let mut service = Service::of_text(profile, text);
+    service.cpus = CpuSet::from_list("0-1").unwrap();
+    let named = |name: &str| ids(&service.proposals(2, None)).into_iter().any(|id| id.starts_with(name));
+    assert!(
+        !named("server-count") && !named("receive-buffer-size"),
+        "{:?}",
+        ids(&service.proposals(2, None))
+    );
+    let knob = service.knobs().into_iter().find(|knob| knob.name == "server-count").unwrap();
+    assert_eq!(knob.value.as_deref(), Some("8"));
+    let changed = service.files(&[service.propose("server-count", "16").unwrap()]).unwrap();
+    assert_eq!(diff(&changed[0]), "-  server-count: 8\n+  server-count: 16\n");
+}

@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use super::{Directive, Parsed, Section, line_at, unquoted};
+use super::{Directive, Include, Parsed, Section, line_at, unquoted};
 
 /// Reads a file.
 pub(super) fn parse(text: &str) -> Parsed {
@@ -24,7 +24,8 @@ pub(super) fn parse(text: &str) -> Parsed {
                 let indent = if open.is_empty() { "\t" } else { "\t\t" };
                 let name = word(words.first()).to_owned();
                 open.push(parsed.sections.len());
-                parsed.sections.push(Section { name, at: token.end, indent: indent.to_owned() });
+                let start = token.start;
+                parsed.sections.push(Section { name, start, at: token.end, indent: indent.to_owned() });
                 words.clear();
             }
             "}" => {
@@ -34,7 +35,12 @@ pub(super) fn parse(text: &str) -> Parsed {
             ";" => {
                 let key = word(words.first());
                 if key == "include" && words.len() == 2 {
-                    parsed.includes.push(unquoted(word(words.get(1))).to_owned());
+                    parsed.includes.push(Include {
+                        path: unquoted(word(words.get(1))).to_owned(),
+                        at: words[1].start,
+                        section: open.last().copied(),
+                        optional: false,
+                    });
                 } else if let (Some(first), Some(last)) = (words.first(), words.last()) {
                     let span = words.get(1).map_or(first.end..first.end, |value| value.start..last.end);
                     parsed.directives.push(Directive {

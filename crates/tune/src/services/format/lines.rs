@@ -1,6 +1,6 @@
-//! One key on a line, without sections: chrony's `key value` and coturn's `key=value`.
+//! One key on a line, without sections: chrony's `key value` and coturn's `key=value` or `key value`.
 
-use super::{Directive, Parsed, numbered, span, unquoted};
+use super::{Directive, Include, Parsed, numbered, span, unquoted};
 
 /// Whose lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,13 +25,22 @@ pub(super) fn parse(text: &str, style: Style) -> Parsed {
         }
         let (key, value) = match style {
             Style::Chrony => line.split_once([' ', '\t']).unwrap_or((line, &line[line.len()..])),
-            Style::Coturn => line.split_once('=').unwrap_or((line, &line[line.len()..])),
+            // Blanks, tabs and `=` in any number separate them (mainrelay.c, parse_arg_string).
+            Style::Coturn => {
+                let end = line.find([' ', '\t', '=']).unwrap_or(line.len());
+                (&line[..end], line[end..].trim_start_matches([' ', '\t', '=']))
+            }
         };
         let (key, value) = (key.trim().to_ascii_lowercase(), value.trim());
+        let include = |path: String, optional| {
+            let at = span(text, value).start;
+            Include { path, at, section: None, optional }
+        };
         match (style, key.as_str()) {
-            (Style::Chrony, "include") => parsed.includes.push(value.to_owned()),
+            (Style::Chrony, "include") => parsed.includes.push(include(value.to_owned(), false)),
             (Style::Chrony, "confdir") => {
-                parsed.includes.extend(value.split_whitespace().map(|folder| format!("{folder}/*.conf")));
+                let folders = value.split_whitespace().map(|folder| format!("{folder}/*.conf"));
+                parsed.includes.extend(folders.map(|folder| include(folder, true)));
             }
             _ => {}
         }

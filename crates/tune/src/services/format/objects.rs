@@ -1,7 +1,7 @@
 //! rsyslog: the objects `module(...)`, `input(...)` and `include(...)`, and the directive `$IncludeConfig`. All else is
 //! skipped.
 
-use super::{Directive, Parsed, Section, line_at, numbered};
+use super::{Directive, Include, Parsed, Section, line_at, numbered, span};
 
 /// Reads a file.
 pub(super) fn parse(text: &str) -> Parsed {
@@ -14,7 +14,13 @@ pub(super) fn parse(text: &str) -> Parsed {
         }
         let trimmed = line.trim_start();
         if let Some(path) = trimmed.strip_prefix("$IncludeConfig") {
-            parsed.includes.push(path.trim().to_owned());
+            let at = span(text, path).start;
+            parsed.includes.push(Include {
+                path: path.trim().to_owned(),
+                at,
+                section: None,
+                optional: false,
+            });
             continue;
         }
         let Some((name, _)) = trimmed.split_once('(') else { continue };
@@ -53,11 +59,14 @@ fn object(text: &str, begin: usize, name: &str, parsed: &mut Parsed) -> usize {
         found.push((key.trim(), start..start + close));
         at = start + close;
     }
-    parsed.sections.push(Section { name: name.to_owned(), at, indent: String::new() });
+    parsed.sections.push(Section { name: name.to_owned(), start: begin, at, indent: String::new() });
+    let is = |key: &str, name: &str| key.eq_ignore_ascii_case(name);
+    let optional =
+        found.iter().any(|(key, span)| is(key, "mode") && &text[span.start + 1..span.end - 1] == "optional");
     for (key, span) in found {
         let value = text[span.start + 1..span.end - 1].to_owned();
-        if name == "include" && key.eq_ignore_ascii_case("file") {
-            parsed.includes.push(value.clone());
+        if name == "include" && is(key, "file") {
+            parsed.includes.push(Include { path: value.clone(), at: span.start, section: None, optional });
         }
         let line = line_at(text, span.start);
         parsed.directives.push(Directive { section: Some(section), key: key.to_owned(), value, span, line });

@@ -7,7 +7,7 @@
 //! $INCLUDE sites-enabled/
 //! ```
 
-use super::{Directive, Parsed, Section, numbered, span, unquoted};
+use super::{Directive, Include, Parsed, Section, numbered, span, unquoted};
 
 /// Reads a file.
 pub(super) fn parse(text: &str) -> Parsed {
@@ -15,8 +15,14 @@ pub(super) fn parse(text: &str) -> Parsed {
     let mut open: Vec<usize> = Vec::new();
     for (number, start, line) in numbered(text) {
         let trimmed = comment_cut(line).trim();
-        if let Some(path) = trimmed.strip_prefix("$INCLUDE").or_else(|| trimmed.strip_prefix("$-INCLUDE")) {
-            parsed.includes.push(unquoted(path).to_owned());
+        let always = trimmed.strip_prefix("$INCLUDE");
+        if let Some(path) = always.or_else(|| trimmed.strip_prefix("$-INCLUDE")) {
+            parsed.includes.push(Include {
+                path: unquoted(path).to_owned(),
+                at: span(text, path).start,
+                section: open.last().copied(),
+                optional: always.is_none(),
+            });
             continue;
         }
         if trimmed.starts_with('}') {
@@ -26,7 +32,8 @@ pub(super) fn parse(text: &str) -> Parsed {
             let name = head.trim_start_matches('}').split_whitespace().next().unwrap_or_default().to_owned();
             open.push(parsed.sections.len());
             let indent = &line[..line.len() - line.trim_start().len()];
-            parsed.sections.push(Section { name, at: start + line.len(), indent: format!("{indent}\t") });
+            let (at, indent) = (start + line.len(), format!("{indent}\t"));
+            parsed.sections.push(Section { name, start, at, indent });
             continue;
         }
         let Some((key, value)) = trimmed.split_once('=') else { continue };

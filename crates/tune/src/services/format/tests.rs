@@ -2,6 +2,10 @@ use proptest::prelude::*;
 
 use super::*;
 
+fn includes(format: Format, text: &str) -> Vec<String> {
+    format.parse(text).includes.into_iter().map(|include| include.path).collect()
+}
+
 const ALL: [Format; 9] = [
     Format::Clauses,
     Format::Indented,
@@ -31,7 +35,7 @@ fn clauses_ignore_indentation_and_knot_does_not() {
     let text = "# server:\nserver:\n\tserver-count: 2 # two\n  identity: \"a # b\"\nzone:\nname: x\ninclude: 'd/*.conf'\n";
     let expected = [("server", "server-count", "2"), ("server", "identity", "a # b"), ("zone", "name", "x")];
     assert_eq!(read(Format::Clauses, text), three(&expected));
-    assert_eq!(Format::Clauses.parse(text).includes, ["d/*.conf"]);
+    assert_eq!(includes(Format::Clauses, text), ["d/*.conf"]);
     let text =
         "server:\n  listen:\n  - 127.0.0.1@53\n  udp-workers: 2\nzone:\n  - domain: a.example\n    file: a\n";
     let expected = [("server", "udp-workers", "2"), ("zone", "domain", "a.example"), ("zone", "file", "a")];
@@ -43,7 +47,7 @@ fn braces_with_all_comments() {
     let text = "/* options { */ options { // a;\n  udp-receive-buffer 4194304; # b\n listen-on { any; };\n};\ninclude \"/x\";\n";
     let expected = [("options", "udp-receive-buffer", "4194304"), ("listen-on", "any", "")];
     assert_eq!(read(Format::Braces, text), three(&expected));
-    assert_eq!(Format::Braces.parse(text).includes, ["/x"]);
+    assert_eq!(includes(Format::Braces, text), ["/x"]);
 }
 
 #[test]
@@ -54,7 +58,7 @@ fn freeradius_sections_are_named_by_their_first_word() {
     let expected =
         [("", "max_requests", "16384"), ("thread", "max_servers", "32"), ("listen", "type", "auth")];
     assert_eq!(parsed, three(&expected));
-    assert_eq!(Format::Radius.parse(text).includes, ["sites-enabled/"]);
+    assert_eq!(includes(Format::Radius, text), ["sites-enabled/"]);
 }
 
 #[test]
@@ -62,7 +66,7 @@ fn chrony_coturn_and_shell_lines() {
     let text = "! no\n; no\nAllow 10.0.0.0/8\nnoclientlog\nconfdir /a /b\n";
     let expected = [("", "allow", "10.0.0.0/8"), ("", "noclientlog", ""), ("", "confdir", "/a /b")];
     assert_eq!(read(Format::Lines, text), three(&expected));
-    assert_eq!(Format::Lines.parse(text).includes, ["/a/*.conf", "/b/*.conf"]);
+    assert_eq!(includes(Format::Lines, text), ["/a/*.conf", "/b/*.conf"]);
     assert_eq!(
         read(Format::Pairs, "#a=1\nrelay-threads=4\nno-tls\n"),
         three(&[("", "relay-threads", "4"), ("", "no-tls", "")])
@@ -83,7 +87,7 @@ fn rsyslog_objects_may_span_lines() {
         ("include", "file", "/x"),
     ];
     assert_eq!(read(Format::Objects, text), three(&expected));
-    assert_eq!(Format::Objects.parse(text).includes, ["/etc/rsyslog.d/*.conf", "/x"]);
+    assert_eq!(includes(Format::Objects, text), ["/etc/rsyslog.d/*.conf", "/x"]);
 }
 
 #[test]
@@ -150,5 +154,42 @@ proptest! {
             prop_assert!(found.contains(&("server".into(), "the-key".into(), "7".into())), "{edited}");
             prop_assert_eq!(found.len(), parsed.directives.len() + 1, "{}", edited);
         }
+    }
+}
+
+#[test]
+fn clauses_and_keys_may_share_a_line() {
+    let parsed = Format::Clauses.parse("server: num-threads: 4 so-rcvbuf: \"8m\" # x: 1\n  interface: fe80::1 verbosity: 1\nremote-control:\n a: 2001:db8::1\n");
+    let lines: Vec<_> =
+        parsed.directives.iter().map(|one| (one.section, one.key.as_str(), one.value.as_str())).collect();
+    assert_eq!(
+        lines,
+        [
+            (Some(0), "num-threads", "4"),
+            (Some(0), "so-rcvbuf", "8m"),
+            (Some(0), "interface", "fe80::1"),
+            (Some(0), "verbosity", "1"),
+            (Some(1), "a", "2001:db8::1"),
+        ]
+    );
+    assert_eq!(parsed.sections[0].name, "server");
+}
+
+#[test]
+fn coturn_separates_by_blanks_tabs_or_equals_signs() {
+    for text in [
+        "relay-threads=8",
+        "relay-threads 8",
+        "relay-threads\t8",
+        "relay-threads = 8",
+        "  relay-threads  8  ",
+    ] {
+        let parsed = Format::Pairs.parse(text);
+        let [one] = &parsed.directives[..] else { panic!("{parsed:?}") };
+        assert_eq!(
+            (one.key.as_str(), one.value.as_str(), &text[one.span.clone()]),
+            ("relay-threads", "8", "8"),
+            "{text}"
+        );
     }
 }
