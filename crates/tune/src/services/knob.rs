@@ -140,7 +140,17 @@ impl Service {
                 wanted: knob.kind.wanted(),
             });
         }
-        let edits = self.edits(knob, value)?;
+        self.changed(knob, value, |_| true)
+    }
+
+    /// The change of a knob to a value that it can have, in the places where `wanted` says so of the value there.
+    fn changed(
+        &self,
+        knob: &'static KnobProfile,
+        value: &str,
+        wanted: impl Fn(Option<&str>) -> bool,
+    ) -> Result<Proposal, ServiceError> {
+        let edits = self.edits(knob, value, wanted)?;
         Ok(Proposal {
             knob: &knob.name,
             value: value.to_owned(),
@@ -161,7 +171,7 @@ impl Service {
             "cpus" => u64::try_from(self.cpus.len()).ok(),
             text => knob.kind.number(text),
         };
-        let now = |place: Place<'_>| number(place.found.map_or(&knob.default, |found| value(knob, found)));
+        let now = |place: Place<'_>| number(place.found.map_or(&knob.default, |found| value_of(knob, found)));
         let larger = |now: Option<u64>| number(wanted).is_none_or(|new| now.is_none_or(|now| new > now));
         let version = self.version.as_deref();
         match self.places(knob).into_iter().any(|place| larger(now(place))) {
@@ -182,7 +192,7 @@ impl Service {
             None => self
                 .places(knob)
                 .into_iter()
-                .map(|place| place.found.map(|found| value(knob, found)))
+                .map(|place| place.found.map(|found| value_of(knob, found)))
                 .collect(),
         };
         let better = |now: &Option<&str>| {
@@ -198,7 +208,8 @@ impl Service {
                 Kind::Text => false,
             }
         };
-        current.iter().any(better).then(|| self.propose(&knob.name, wanted).ok()).flatten()
+        // Of several places, those that have more already keep it.
+        current.iter().any(&better).then(|| self.changed(knob, wanted, |now| better(&now)).ok()).flatten()
     }
 
     fn knob(&self, knob: &'static KnobProfile) -> Knob {
@@ -208,7 +219,7 @@ impl Service {
             (Some(value), _) => (Some(value.to_owned()), Origin::Arguments),
             (None, Some(found)) => {
                 let path = self.config.files[found.file].path.clone();
-                (Some(value(knob, found).to_owned()), Origin::File(path, found.directive.line))
+                (Some(value_of(knob, found).to_owned()), Origin::File(path, found.directive.line))
             }
             (None, None) if places.is_empty() => (None, Origin::Unused),
             (None, None) => (None, Origin::Default),
@@ -247,8 +258,13 @@ impl Service {
         selected.filter_map(place).collect()
     }
 
-    /// What to change so that the knob has this value in every place.
-    fn edits(&self, knob: &KnobProfile, wanted: &str) -> Result<Vec<Edit>, ServiceError> {
+    /// What to change so that the knob has this value in every place where `change` says so of the value there.
+    fn edits(
+        &self,
+        knob: &KnobProfile,
+        wanted: &str,
+        change: impl Fn(Option<&str>) -> bool,
+    ) -> Result<Vec<Edit>, ServiceError> {
         let cannot = |why: String| ServiceError::Unsettable { knob: knob.name.clone(), why };
         let Config { files, .. } = &self.config;
         let places = self.places(knob);
@@ -294,6 +310,7 @@ impl Service {
         };
         places
             .into_iter()
+            .filter(|place| change(place.found.map(|found| value_of(knob, found))))
             .map(edit)
             .collect::<Option<Vec<_>>>()
             .ok_or_else(|| cannot(format!("there is no {} section to put it in", knob.section)))
@@ -301,6 +318,6 @@ impl Service {
 }
 
 /// The value of a line: of a flag, that it is there.
-fn value<'a>(knob: &KnobProfile, found: Found<'a>) -> &'a str {
+fn value_of<'a>(knob: &KnobProfile, found: Found<'a>) -> &'a str {
     if knob.kind == Kind::Flag { "yes" } else { &found.directive.value }
 }

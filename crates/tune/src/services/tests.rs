@@ -286,3 +286,24 @@ fn the_line_in_effect_is_judged_and_changed() {
     let changed = service.files(&[service.propose("server-count", "16").unwrap()]).unwrap();
     assert_eq!(diff(&changed[0]), "-  server-count: 8\n+  server-count: 16\n");
 }
+
+#[test]
+fn of_several_sockets_only_those_with_less_are_changed() {
+    let profile = Profile::named("rsyslog").unwrap();
+    let text = "module(load=\"imudp\" threads=\"4\")\ninput(type=\"imudp\" port=\"1\" rcvbufSize=\"16m\")\n\
+                input(type=\"imudp\" port=[\"2\", \"3\"] rcvbufSize=\"1m\")\ninput(type=\"imudp\" port=\"4\")\n";
+    let service = Service::of_text(profile, text);
+    let proposals = service.proposals(2, None);
+    assert!(!ids(&proposals).iter().any(|id| id.starts_with("threads")), "{:?}", ids(&proposals));
+    let buffers: Vec<_> = proposals.into_iter().filter(|one| one.knob == "rcvbufSize").collect();
+    let [changed] = &service.files(&buffers).unwrap()[..] else { panic!("{buffers:?}") };
+    let new: Vec<&str> = changed.new.lines().skip(1).collect();
+    assert_eq!(
+        new,
+        [
+            "input(type=\"imudp\" port=\"1\" rcvbufSize=\"16m\")",
+            "input(type=\"imudp\" port=[\"2\", \"3\"] rcvbufSize=\"4m\")",
+            "input(type=\"imudp\" port=\"4\" rcvbufSize=\"4m\")",
+        ]
+    );
+}

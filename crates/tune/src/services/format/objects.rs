@@ -1,87 +1,151 @@
 //! rsyslog: the objects `module(...)`, `input(...)` and `include(...)`, and the directive `$IncludeConfig`. All else is
 //! skipped.
+//!
+//! ```text
+//! module(load="imudp" threads="2") input(type="imudp"     several on a line, one over several
+//!        port=["514", "10514"])                           a value: a string, an array, the output of a command (`...`)
+//! # and /* comments */
+//! ```
 
-use super::{Directive, Include, Parsed, Section, line_at, numbered, span};
+use std::ops::Range;
+
+use super::{Directive, Include, Parsed, Section, line_at, span};
+
+/// The objects that are read.
+const OBJECTS: [&str; 3] = ["module", "input", "include"];
+const INCLUDE: &str = "$IncludeConfig";
 
 /// Reads a file.
 pub(super) fn parse(text: &str) -> Parsed {
     let mut parsed = Parsed::default();
-    let mut end = 0;
-    for (_, start, line) in numbered(text) {
-        // Still inside of an object that began on an earlier line.
-        if start < end {
-            continue;
-        }
-        let trimmed = line.trim_start();
-        if let Some(path) = trimmed.strip_prefix("$IncludeConfig") {
-            let at = span(text, path).start;
-            parsed.includes.push(Include {
-                path: path.trim().to_owned(),
-                at,
-                section: None,
-                optional: false,
-            });
-            continue;
-        }
-        let Some((name, _)) = trimmed.split_once('(') else { continue };
-        let name = name.trim().to_ascii_lowercase();
-        if matches!(name.as_str(), "module" | "input" | "include") {
-            let begin = start + line.find('(').unwrap_or_default() + 1;
-            end = object(text, begin, &name, &mut parsed);
+    let mut at = 0;
+    while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
+        if let Some(len) = blank(rest) {
+            at += len;
+        } else if rest.starts_with(INCLUDE) {
+            let line = rest.lines().next().unwrap_or_default();
+            let path = line[INCLUDE.len()..].trim();
+            let include =
+                Include { path: path.to_owned(), at: span(text, path).start, section: None, optional: false };
+            parsed.includes.push(include);
+            at += line.len();
+        } else if let Some(len) = on_one_line(rest) {
+            at += len;
+        } else if let Some((name, begin)) = opened(text, at) {
+            // What is no object after all is skipped up to there.
+            at = object(text, begin, &name, &mut parsed).unwrap_or(begin);
+        } else {
+            at += rest
+                .find(|letter: char| !is_word(letter))
+                .filter(|len| *len > 0)
+                .unwrap_or_else(|| first_len(rest));
         }
     }
     parsed
 }
 
-/// Reads the parameters of an object; returns where it ends.
-fn object(text: &str, begin: usize, name: &str, parsed: &mut Parsed) -> usize {
+/// The length of the white space or the comment that a text begins with.
+fn blank(text: &str) -> Option<usize> {
+    let space = text.len() - text.trim_start().len();
+    if space > 0 {
+        Some(space)
+    } else if text.starts_with('#') {
+        Some(text.find('\n').unwrap_or(text.len()))
+    } else {
+        let inside = text.strip_prefix("/*")?;
+        Some(inside.find("*/").map_or(text.len(), |end| end + 4))
+    }
+}
+
+/// The length of the string that a text begins with, if it ends on its line: of old lines, not all quotes are strings.
+fn on_one_line(text: &str) -> Option<usize> {
+    string(text, &['"', '\'']).filter(|len| !text[..*len].contains('\n'))
+}
+
+/// The object whose parameters begin at `at`: its name, and where they do.
+fn opened(text: &str, at: usize) -> Option<(String, usize)> {
+    let rest = &text[at..];
+    let len = rest.find(|letter: char| !is_word(letter))?;
+    let name = rest[..len].to_ascii_lowercase();
+    let after = rest[len..].trim_start_matches([' ', '\t']);
+    (OBJECTS.contains(&name.as_str()) && after.starts_with('('))
+        .then(|| (name, at + rest.len() - after.len() + 1))
+}
+
+fn is_word(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || "._".contains(letter)
+}
+
+/// The length of the first letter.
+fn first_len(text: &str) -> usize {
+    text.chars().next().map_or(1, char::len_utf8)
+}
+
+/// Reads the parameters of an object; returns where it ends. `None`: they are none.
+fn object(text: &str, begin: usize, name: &str, parsed: &mut Parsed) -> Option<usize> {
     let section = parsed.sections.len();
     let mut found = Vec::new();
     let mut at = begin;
     loop {
-        let rest = text.get(at..).unwrap_or_default();
-        let trimmed = rest.trim_start();
-        at += rest.len() - trimmed.len();
-        if trimmed.starts_with('#') {
-            at += trimmed.find('\n').unwrap_or(trimmed.len());
+        let rest = text.get(at..)?;
+        if let Some(len) = blank(rest) {
+            at += len;
             continue;
         }
-        if trimmed.starts_with(')') {
+        if rest.starts_with(')') {
             break;
         }
         // key="value"
-        let Some((key, value)) = trimmed.split_once('=') else { return text.len() };
-        let plain = !key.trim().is_empty()
-            && key.trim().bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._".contains(&byte));
-        let lead = value.len() - value.trim_start().len();
-        let Some(close) = string(value.trim_start()).filter(|_| plain) else { return text.len() };
-        let start = at + key.len() + 1 + lead;
-        found.push((key.trim(), start..start + close));
-        at = start + close;
+        let len = rest.find(|letter: char| !is_word(letter)).filter(|len| *len > 0)?;
+        let value = skip_blanks(rest.get(len..)?).strip_prefix('=').map(skip_blanks)?;
+        let start = at + rest.len() - value.len();
+        let end = start + value_len(value)?;
+        found.push((&rest[..len], start..end));
+        at = end;
     }
     parsed.sections.push(Section { name: name.to_owned(), start: begin, at, indent: String::new() });
     let is = |key: &str, name: &str| key.eq_ignore_ascii_case(name);
-    let optional =
-        found.iter().any(|(key, span)| is(key, "mode") && &text[span.start + 1..span.end - 1] == "optional");
+    let inside = |span: &Range<usize>| text[span.start + 1..span.end - 1].to_owned();
+    let optional = found.iter().any(|(key, span)| is(key, "mode") && inside(span) == "optional");
     for (key, span) in found {
-        let value = text[span.start + 1..span.end - 1].to_owned();
+        let value = inside(&span);
         if name == "include" && is(key, "file") {
             parsed.includes.push(Include { path: value.clone(), at: span.start, section: None, optional });
         }
         let line = line_at(text, span.start);
         parsed.directives.push(Directive { section: Some(section), key: key.to_owned(), value, span, line });
     }
-    at
+    Some(at)
+}
+
+fn skip_blanks(mut text: &str) -> &str {
+    while let Some(len) = blank(text) {
+        text = &text[len..];
+    }
+    text
+}
+
+/// The length of a value: a string, an array of strings, or a command in backticks.
+fn value_len(text: &str) -> Option<usize> {
+    let Some(mut rest) = text.strip_prefix('[') else { return string(text, &['"', '\'', '`']) };
+    loop {
+        rest = skip_blanks(rest).trim_start_matches(',');
+        rest = skip_blanks(rest);
+        if let Some(after) = rest.strip_prefix(']') {
+            return Some(text.len() - after.len());
+        }
+        rest = &rest[string(rest, &['"', '\''])?..];
+    }
 }
 
 /// The length of the string that a text begins with, quotes included; a backslash takes the next letter with it.
-fn string(text: &str) -> Option<usize> {
+fn string(text: &str, quotes: &[char]) -> Option<usize> {
     let mut letters = text.char_indices();
-    letters.next().filter(|(_, letter)| *letter == '"')?;
+    let (_, open) = letters.next().filter(|(_, letter)| quotes.contains(letter))?;
     while let Some((at, letter)) = letters.next() {
         match letter {
             '\\' => _ = letters.next()?,
-            '"' => return Some(at + 1),
+            letter if letter == open => return Some(at + 1),
             _ => {}
         }
     }

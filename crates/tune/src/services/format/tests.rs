@@ -193,3 +193,27 @@ fn coturn_separates_by_blanks_tabs_or_equals_signs() {
         );
     }
 }
+
+#[test]
+fn rsyslog_has_arrays_commands_comments_and_several_objects_on_a_line() {
+    let text = "/* module(load=\"imudp\" threads=\"1\")\n*/ module(load=\"imudp\" threads='4') input(type=\"imudp\" rcvbufSize=\"16m\")\n\
+                input(type=\"imudp\" port=[\"1\", /* two */ \"2\"\n ] rcvbufSize = \"8m\")\ninput(type=\"imudp\" port=`echo $P` rcvbufSize=\"1m\")\n\
+                ruleset(name=\"r\") { action(type=\"omfile\" file=\"/x(y\") }\n:msg, contains, \"input(a\" /var/log/bob's\nmyinput(a=\"b\")\n\
+                input(type=\"imudp\" port=\"5\") # input(type=\"no\")\ninput(broken=5\nmodule(load=\"x\")\n";
+    let expected = [
+        ("module", "load", "imudp"),
+        ("module", "threads", "4"),
+        ("input", "type", "imudp"),
+        ("input", "rcvbufSize", "16m"),
+        ("input", "type", "imudp"),
+        ("input", "port", "\"1\", /* two */ \"2\"\n "),
+        ("input", "rcvbufSize", "8m"),
+        ("input", "type", "imudp"),
+        ("input", "port", "echo $P"),
+        ("input", "rcvbufSize", "1m"),
+        ("input", "type", "imudp"),
+        ("input", "port", "5"),
+        ("module", "load", "x"),
+    ];
+    assert_eq!(read(Format::Objects, text), three(&expected));
+}
