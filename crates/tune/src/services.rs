@@ -129,6 +129,14 @@ pub enum ServiceError {
         #[source]
         cause: io::Error,
     },
+    /// It goes by something else than a file.
+    #[error("{server} runs by {instead}")]
+    NoFile {
+        /// The server.
+        server: String,
+        /// By what, and how that is changed.
+        instead: &'static str,
+    },
     /// An unknown knob.
     #[error("{server} has no knob {knob:?} that can be set; it has {}", known.join(", "))]
     NoKnob {
@@ -246,7 +254,7 @@ pub fn recognise(pid: u32) -> Result<Service, ServiceError> {
     let program = program.strip_suffix(" (deleted)").unwrap_or(&program).to_owned();
     let name = program.rsplit('/').next().unwrap_or_default();
     let profile = Profile::of(name).ok_or_else(|| ServiceError::Unknown { pid, program: program.clone() })?;
-    let arguments = Arguments::read(&String::from_utf8_lossy(&command_line(pid)?));
+    let arguments = Arguments::read(&String::from_utf8_lossy(&command_line(pid)?), &profile.switches);
     let given = profile.config_options.iter().map(String::as_str).collect::<Vec<_>>();
     let config_path = match (arguments.option(&given), &profile.config_file) {
         (Some(folder), Some(file)) => view::absolute(pid, &format!("{folder}/{file}")),
@@ -255,6 +263,10 @@ pub fn recognise(pid: u32) -> Result<Service, ServiceError> {
     };
     let view = view::of(pid, &config_path);
     let reader = Reader::of(pid, &view).map_err(failed)?;
+    let named = arguments.option(&given).is_some();
+    if let Some(instead) = profile.instead.iter().find(|instead| instead.holds(&arguments, named, &reader)) {
+        return Err(ServiceError::NoFile { server: profile.name.clone(), instead: &instead.what });
+    }
     let config = Config::read(&reader, &config_path, profile.format, profile.arguments.as_deref())?;
     let drop_in = config.drop_in.clone().filter(|_| profile.drop_in);
     let cpus = Thread::look(pid, pid).map(|thread| thread.affinity).unwrap_or_default();
@@ -293,7 +305,7 @@ impl Service {
             config_path: profile.config.clone(),
             address: None,
             cpus: CpuSet::default(),
-            arguments: Arguments::read(&profile.name),
+            arguments: Arguments::read(&profile.name, &profile.switches),
             config: Config::of_text(&profile.config, profile.format, text),
             drop_in: None,
             rights: Credentials::default(),

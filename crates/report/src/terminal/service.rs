@@ -34,8 +34,12 @@ pub fn text(prepared: &Prepared, style: &Style) -> String {
             text += &format!("warning: {exposes}; apply needs --allow security\n");
         }
     }
+    for unread in service.unread() {
+        text += &format!("not read: {unread}; what it sets is not known here\n");
+    }
     if prepared.proposals.is_empty() {
-        text += "nothing to propose\n";
+        let known = if service.unread().is_empty() { "" } else { " by what was read" };
+        text += &format!("nothing to propose{known}\n");
     }
     for other in &service.others {
         text += &format!("left alone: {other}\n");

@@ -73,7 +73,7 @@ impl Instances {
             let why = format!("start it without {}: {}", has.one_of.join(" or "), has.why);
             return Err(single(profile, String::new(), why));
         }
-        let arguments = Arguments::read(&command.join("\0"));
+        let arguments = Arguments::read(&command.join("\0"), &profile.switches);
         let same = |value: &str| !PLACEHOLDERS.iter().any(|placeholder| value.contains(placeholder));
         if let Some(shared) = rules.differs.iter().find(|one| arguments.any(&one.options).is_some_and(same)) {
             let why = format!("{}; let it differ, as in {}", shared.why, shared.example);
@@ -139,7 +139,7 @@ impl Instances {
     /// The ports that it serves: that of its arguments or its configuration, else the usual ones.
     #[must_use]
     pub fn ports(&self) -> Vec<u16> {
-        let arguments = Arguments::read(&self.command.join("\0"));
+        let arguments = Arguments::read(&self.command.join("\0"), &self.profile.switches);
         let lines = self.config.find("", "port");
         let line = lines.last().map(|line| line.directive.value.as_str());
         let set = arguments.any(&self.profile.port_options).or(line).and_then(|port| port.parse().ok());

@@ -267,12 +267,16 @@ impl Prepared {
     /// # Errors
     /// What is in the way.
     pub fn check(&self) -> Result<(), ServiceError> {
-        if self.files.is_empty() && self.instances.is_none() {
-            return Ok(());
-        }
         let Service { profile, pid, unit, address, .. } = &self.service;
         let server = &profile.name;
         let fixed = |why: String| ServiceError::Fixed { server: server.clone(), pid: *pid, why };
+        // Nor is it known that there is nothing to do.
+        if let Some(unread) = self.service.unread().first() {
+            return Err(fixed(format!("{unread}, so that it is not known as a whole")));
+        }
+        if self.files.is_empty() && self.instances.is_none() {
+            return Ok(());
+        }
         if self.service.has_other_files() {
             return Err(fixed("its files are those of a container; change its image or volume".to_owned()));
         }
@@ -284,9 +288,6 @@ impl Prepared {
             return Err(fixed(why));
         }
         self.service.writable(&self.files).map_err(&fixed)?;
-        if let Some(unread) = self.service.unread().first() {
-            return Err(fixed(format!("{unread}, so that it is not known as a whole")));
-        }
         let namespace = |path: &str| fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
         if namespace(&format!("/proc/{pid}/ns/net")) != namespace("/proc/thread-self/ns/net") {
             return Err(fixed("it is in another network namespace; name that with --netns".to_owned()));

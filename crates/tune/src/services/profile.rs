@@ -6,7 +6,9 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use super::advisory::Advisory;
+use super::arguments::Arguments;
 use super::format::Format;
+use super::reader::Reader;
 use crate::bytes::{bytes, count};
 
 /// What is known about a server's program.
@@ -26,6 +28,12 @@ pub struct Profile {
     /// Options that name another file, or folder. Empty: its arguments are its configuration, and the file has them for the
     /// service manager.
     pub(super) config_options: Vec<String>,
+    /// Letters of its options without a value (getopt(3)): they may stand in one word before another option, `-dc FILE`.
+    #[serde(default)]
+    pub(super) switches: String,
+    /// What it may go by instead of a file.
+    #[serde(default)]
+    pub(super) instead: Vec<Instead>,
     /// The option names a folder: the file in it.
     pub(super) config_file: Option<String>,
     /// Where its packages have its configuration: files, and folders with all that is in them. Of a server that does not run as
@@ -57,6 +65,26 @@ pub struct Profile {
     /// The knobs that matter for UDP.
     #[serde(rename = "knob")]
     pub(super) knobs: Vec<KnobProfile>,
+}
+
+/// Something that a server may go by instead of its configuration file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Instead {
+    /// Options that say so.
+    options: Vec<String>,
+    /// A folder that it prefers to its own file, if no argument names a file.
+    folder: Option<String>,
+    /// What it is, and how that is changed.
+    pub(super) what: String,
+}
+
+impl Instead {
+    /// Whether a server with these arguments goes by it. `named`: they name a file.
+    pub(super) fn holds(&self, arguments: &Arguments, named: bool, reader: &Reader) -> bool {
+        let preferred = || self.folder.as_ref().is_some_and(|folder| reader.is_folder(folder));
+        arguments.has(&self.options) || !named && preferred()
+    }
 }
 
 /// What several instances of a server on one port need. `{folder}` is the instance's own folder, `{n}` its number from 1.

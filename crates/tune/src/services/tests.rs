@@ -25,7 +25,7 @@ fn of(name: &str, arguments: &str, view: String) -> Service {
         config_path: profile.config.clone(),
         address: None,
         cpus: CpuSet::from_list("0-3").unwrap(),
-        arguments: Arguments::read(&arguments.replace(' ', "\0")),
+        arguments: Arguments::read(&arguments.replace(' ', "\0"), &profile.switches),
         drop_in: config.drop_in.clone().filter(|_| profile.drop_in),
         rights: reader.rights,
         config,
@@ -208,7 +208,7 @@ fn arguments_override_files_and_are_changed_only_where_debian_keeps_them() {
     assert_eq!(service.knobs()[0].origin, Origin::Arguments);
     assert!(!ids(&service.proposals(4, None)).contains(&"server-count=4".to_owned()));
     let (_root, mut service) = with("bind9", "etc/default/named", "-u bind", "-u bind -n 1");
-    service.arguments = Arguments::read("named\0-u\0bind\0-n\x001");
+    service.arguments = Arguments::read("named\0-u\0bind\0-n\x001", "");
     let files = service.files(&[service.propose("workers", "4").unwrap()]).unwrap();
     assert_eq!(diff(&files[0]), "-OPTIONS=\"-u bind -n 1\"\n+OPTIONS=\"-u bind -n 4\"\n");
     assert!(ids(&service.proposals(4, None)).contains(&"workers=4".to_owned()));
@@ -306,4 +306,26 @@ fn of_several_sockets_only_those_with_less_are_changed() {
             "input(type=\"imudp\" port=\"4\" rcvbufSize=\"4m\")",
         ]
     );
+}
+
+#[test]
+fn a_server_that_goes_by_no_file_is_left_alone() {
+    let root = tempfile::tempdir().unwrap();
+    let reader = Reader::own(root.path()).unwrap();
+    let goes = |name: &str, line: &str| {
+        let profile = Profile::named(name).unwrap();
+        let arguments = Arguments::read(&line.replace(' ', "\0"), &profile.switches);
+        let given = profile.config_options.iter().map(String::as_str).collect::<Vec<_>>();
+        let named = arguments.option(&given).is_some();
+        profile.instead.iter().any(|instead| instead.holds(&arguments, named, &reader))
+    };
+    assert!(
+        goes("knot", "knotd -C /var/lib/knot/confdb")
+            && goes("knot", "knotd -dC/a")
+            && goes("knot", "knotd --confdb=/a")
+    );
+    assert!(!goes("knot", "knotd") && goes("coturn", "turnserver -vn") && !goes("coturn", "turnserver -v"));
+    fs::create_dir_all(root.path().join("var/lib/knot/confdb")).unwrap();
+    assert!(goes("knot", "knotd -d"), "the database is preferred once it exists");
+    assert!(!goes("knot", "knotd -c /etc/knot/knot.conf"));
 }
