@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::profile::{Kind, KnobProfile};
 use super::*;
 use crate::plan::Consent;
 
@@ -64,7 +65,7 @@ fn what_is_proposed_for_the_defaults_of_debian() {
     for (name, proposed) in [
         ("nsd", &["server-count=4", "reuseport=yes", "receive-buffer-size=4194304"][..]),
         ("knot", &["socket-affinity=on"]),
-        ("unbound", &["num-threads=4", "so-rcvbuf=4m"]),
+        ("unbound", &["num-threads=4", "so-rcvbuf=4m", "so-sndbuf=4m"]),
         ("bind9", &["udp-receive-buffer=4194304"]),
         ("dnsdist", &[]),
         ("freeradius", &["recv_buff=4194304"]),
@@ -119,7 +120,7 @@ fn new_lines_go_into_a_drop_in_where_the_server_reads_one() {
         (
             "unbound",
             "/etc/unbound/unbound.conf.d/udpath.conf",
-            "server:\n    num-threads: 4\n    so-rcvbuf: 4m\n",
+            "server:\n    num-threads: 4\n    so-rcvbuf: 4m\n    so-sndbuf: 4m\n",
         ),
         ("chrony", "/etc/chrony/conf.d/udpath.conf", "noclientlog\n"),
     ] {
@@ -328,4 +329,80 @@ fn a_server_that_goes_by_no_file_is_left_alone() {
     fs::create_dir_all(root.path().join("var/lib/knot/confdb")).unwrap();
     assert!(goes("knot", "knotd -d"), "the database is preferred once it exists");
     assert!(!goes("knot", "knotd -c /etc/knot/knot.conf"));
+}
+
+/// A key's value by a server's own checker.
+fn by_checker(checker: &str, key: &str, config: &std::path::Path) -> Option<String> {
+    let output = std::process::Command::new(checker).args(["-o", key]).arg(config).output();
+    let required = std::env::var_os("UDPATH_REQUIRE_ALL").is_some();
+    let output = match output {
+        Ok(output) => output,
+        Err(error) => {
+            assert!(!required, "{checker}: {error}; `scripts/setup.sh test` installs it");
+            return None;
+        }
+    };
+    assert!(output.status.success(), "{checker} {key}: {}", String::from_utf8_lossy(&output.stderr));
+    Some(String::from_utf8(output.stdout).unwrap().trim().to_owned())
+}
+
+/// Whether two values of a knob are the same.
+fn same(knob: &KnobProfile, one: &str, other: &str) -> bool {
+    match knob.kind {
+        Kind::Count | Kind::Bytes => knob.kind.number(one) == knob.kind.number(other),
+        Kind::Switch | Kind::Flag => Kind::is_on(one) == Kind::is_on(other),
+        Kind::Interface | Kind::Text => one == other,
+    }
+}
+
+#[test]
+fn values_are_those_that_the_servers_own_checker_prints() {
+    // Lines in any order, in clauses and includes, set more than once; and none at all: the defaults of the installed version.
+    let texts = [
+        "server:\n",
+        "server:\n  KEY: 3\n",
+        "server:\n  KEY: 3\n  KEY: 5\n",
+        "server:\n  KEY: 3\n  include: INC\n",
+        "server:\n  include: INC\n  KEY: 3\n",
+        "include: TOP\nserver:\n  KEY: 4\ninclude: INC\n",
+        "server: KEY: 8 verbosity: 1\n",
+        "include: TOP\nKEY: 6\n",
+    ];
+    let mut compared = 0;
+    for (name, checker) in [("unbound", "unbound-checkconf"), ("nsd", "nsd-checkconf")] {
+        let profile = Profile::named(name).unwrap();
+        for knob in profile.knobs.iter().filter(|knob| matches!(knob.kind, Kind::Count | Kind::Bytes)) {
+            for text in texts {
+                let folder = tempfile::tempdir().unwrap();
+                let path = |name: &str| folder.path().join(name).display().to_string();
+                let (inc, top) = (path("inc"), path("top"));
+                fs::write(&inc, format!("  {}: 7\n", knob.key())).unwrap();
+                fs::write(&top, format!("server:\n  {}: 9\n", knob.key())).unwrap();
+                let text = text.replace("KEY", knob.key()).replace("INC", &inc).replace("TOP", &top);
+                // Users, zones and certificates of the machine do not matter here.
+                let rest = if name == "nsd" {
+                    "server:\n  username: \"\"\n"
+                } else {
+                    "server:\n  username: \"\"\n  chroot: \"\"\n"
+                };
+                let main = path("main.conf");
+                fs::write(&main, format!("{rest}{text}")).unwrap();
+                let Some(theirs) = by_checker(checker, knob.key(), main.as_ref()) else { return };
+                // 0: what NSD asks for by itself (server.c).
+                let theirs = if name == "nsd" && theirs == "0" { knob.default.clone() } else { theirs };
+                let reader = Reader::own("/".as_ref()).unwrap();
+                let config = Config::read(&reader, &main, profile.format, None).unwrap();
+                let found = config.find(&knob.section, knob.key());
+                let ours =
+                    config.in_effect(&found).map_or(knob.default.as_str(), |found| &found.directive.value);
+                assert!(
+                    same(knob, ours, &theirs),
+                    "{name} {}: {ours}, by {checker} {theirs}\n{text}",
+                    knob.name
+                );
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 30, "{compared}");
 }
