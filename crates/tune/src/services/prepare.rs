@@ -336,6 +336,7 @@ pub fn permitted(plan: &Plan, consent: &Consent) -> Result<(), ServiceError> {
         Setting::Restart(restart) => {
             missing(RESTART, format!("this restarts {} ({})", restart.server, restart.by))
         }
+        Setting::Instances { unit } => missing(RESTART, format!("this restarts the unit {unit}")),
         _ => Ok(()),
     })
 }

@@ -81,7 +81,10 @@ fn a_drop_in_and_one_restart_and_the_same_back() {
     udpath_lab::needs_root!();
     let _alone = udpath_rig::alone();
     let systemd = FakeSystemd::new();
-    let said = systemd.run(&["apply", "--set", &set("2 --choose cpu")]);
+    let refused = systemd.run(&["apply", "--set", &set("2 --choose cpu")]);
+    refused.refused(2, "--allow restart");
+    assert_eq!(systemd.calls(), [""; 0]);
+    let said = systemd.run(&["apply", "--allow", "restart", "--set", &set("2 --choose cpu")]);
     assert!(said.fine().out.contains("none -> 2 --choose cpu"), "{}", said.out);
     assert_eq!(systemd.calls(), ["daemon-reload instances", "restart instances"]);
     let text = fs::read_to_string(DROP_IN).unwrap();
@@ -95,7 +98,7 @@ fn a_drop_in_and_one_restart_and_the_same_back() {
     let status = systemd.run(&["status"]);
     assert!(status.out.contains(&format!("in effect when {UNIT} is restarted")), "{}", status.out);
     // Again, nothing is to be done.
-    systemd.run(&["apply", "--set", &set("2 --choose cpu")]).fine();
+    systemd.run(&["apply", "--allow", "restart", "--set", &set("2 --choose cpu")]).fine();
     assert_eq!(systemd.calls(), [""; 0]);
     systemd.run(&["undo"]).fine();
     assert_eq!(systemd.calls(), ["daemon-reload", "restart"]);
@@ -108,7 +111,7 @@ fn a_unit_that_does_not_start_in_instances_runs_as_before() {
     let _alone = udpath_rig::alone();
     let systemd = FakeSystemd::new();
     systemd.write("fails", "");
-    let said = systemd.run(&["apply", "--set", &set("2")]);
+    let said = systemd.run(&["apply", "--allow", "restart", "--set", &set("2")]);
     said.refused(3, "instance 1 did not bind a UDP port");
     assert_eq!(systemd.calls(), ["daemon-reload instances", "restart instances", "daemon-reload", "restart"]);
     assert!(!Path::new(DROP_IN).exists());
@@ -116,7 +119,7 @@ fn a_unit_that_does_not_start_in_instances_runs_as_before() {
     systemd.write("state", "inactive");
     systemd.run(&["multiply", UNIT, "-n", "1"]).refused(3, &format!("{UNIT} does not run; start it first"));
     assert_eq!(systemd.calls(), [""; 0]);
-    systemd.run(&["apply", "--set", &set("2")]).fine();
+    systemd.run(&["apply", "--allow", "restart", "--set", &set("2")]).fine();
     assert_eq!(systemd.calls(), ["daemon-reload instances"]);
     systemd.run(&["multiply", UNIT, "--stop"]).fine();
     assert_eq!(systemd.calls(), ["daemon-reload"]);
@@ -135,7 +138,9 @@ fn units_that_cannot_be_multiplied_are_left_alone() {
     refused(2, "user.slice", "only a service has a program");
     let systemd = FakeSystemd::new();
     systemd.write("unit", "[Service]\nType=forking\nExecStart=/usr/bin/server\n");
-    for arguments in [&["multiply", UNIT, "-n", "1"][..], &["apply", "--set", &set("1")]] {
+    for arguments in
+        [&["multiply", UNIT, "-n", "1"][..], &["apply", "--allow", "restart", "--set", &set("1")]]
+    {
         systemd.run(arguments).refused(3, "it goes to the background (Type=forking)");
     }
     systemd.run(&["multiply", UNIT]).refused(3, "is not multiplied");
@@ -143,6 +148,8 @@ fn units_that_cannot_be_multiplied_are_left_alone() {
     // Somebody else's file of that name.
     fs::create_dir_all(Path::new(DROP_IN).parent().unwrap()).unwrap();
     fs::write(DROP_IN, "[Service]\nExecStart=/bin/true\n").unwrap();
-    systemd.run(&["apply", "--set", &set("1")]).refused(3, "has no `udpath multiply`; remove or rename it");
+    systemd
+        .run(&["apply", "--allow", "restart", "--set", &set("1")])
+        .refused(3, "has no `udpath multiply`; remove or rename it");
     assert_eq!(systemd.calls(), [""; 0]);
 }
