@@ -32,7 +32,9 @@ const MAX_INCLUDE: usize = 8;
 /// Bytes of records read at once. Fewer: more readers are made; more: more memory beside the file.
 const LINES: usize = 1 << 16;
 /// Most faults named. Fewer: a file takes more rounds to mend; more: nobody reads them.
-const MAX_FAULTS: usize = 50;
+const MAX_FAULTS: usize = 20;
+/// Most faults kept until they are in order: a file may be nothing but faults.
+const KEPT_FAULTS: usize = 10_000;
 
 /// Longest master file, in bytes: some 25 million names. Lower: large zones are refused; higher: a wrong file, such as an endless
 /// log, takes as much memory before it is refused.
@@ -66,7 +68,7 @@ pub enum ZoneError {
         /// What is wrong, and what would be right.
         reason: String,
     },
-    /// The same of all lines that have faults, a line each.
+    /// The same of all lines that have faults, in order.
     #[error("{0}")]
     Faults(String),
     /// A file without the record that names its zone.
@@ -110,7 +112,7 @@ pub(super) fn load(files: &[PathBuf]) -> Result<Records, ZoneError> {
         };
         let (origin, file) = named(file);
         loader.scan(&file, &read(&file)?, State::new(origin), 0)?;
-        let soa = loader.faults()?.ok_or_else(|| ZoneError::NoSoa { file: file.clone() })?;
+        let soa = loader.finish()?.ok_or_else(|| ZoneError::NoSoa { file: file.clone() })?;
         check_owners(&records, first, &soa)?;
         let apex = records.key(&soa).to_vec();
         if let Some(same) = records.zones.iter().find(|zone| zone.apex == apex) {
@@ -213,7 +215,8 @@ struct Loader<'a> {
     data: Vec<u8>,
     /// It has been said that there are signatures.
     signed: bool,
-    faults: Vec<String>,
+    /// By file and line.
+    faults: Vec<(u16, Fault)>,
     /// Beyond those.
     more_faults: usize,
 }
@@ -230,7 +233,7 @@ impl Loader<'_> {
             let place = match entry {
                 Ok(place) => place,
                 Err(fault) => {
-                    self.fault(file, &fault);
+                    self.fault(file, fault);
                     continue;
                 }
             };
@@ -247,13 +250,13 @@ impl Loader<'_> {
                             "$INCLUDE of {}: more than {MAX_INCLUDE} files inside each other",
                             included.display()
                         );
-                        self.fault(file, &Fault::new(place.line, reason));
+                        self.fault(file, Fault::new(place.line, reason));
                         continue;
                     }
                     let inner = state.inside(origin);
                     self.scan(&included, &read(&included)?, inner, depth + 1)?;
                 }
-                Err(fault) => self.fault(file, &fault),
+                Err(fault) => self.fault(file, fault),
             }
             if self.lines.len() > LINES {
                 self.flush(file)?;
@@ -273,7 +276,7 @@ impl Loader<'_> {
         let template = match Template::new(tokens) {
             Ok(template) => template,
             Err(reason) => {
-                self.fault(file, &Fault::new(line, reason));
+                self.fault(file, Fault::new(line, reason));
                 return Ok(());
             }
         };
@@ -289,7 +292,7 @@ impl Loader<'_> {
             match read {
                 Ok(_) => self.places.push((start, line)),
                 Err(fault) => {
-                    self.fault(file, &fault);
+                    self.fault(file, fault);
                     // The others would be wrong in the same way.
                     break;
                 }
@@ -319,7 +322,7 @@ impl Loader<'_> {
                     Err(error) => {
                         let start = places.get(next).map_or(0, |(start, _)| *start);
                         let reason = reason(&error.to_string(), &lines[start..]);
-                        self.fault(file, &Fault::new(line, reason));
+                        self.fault(file, Fault::new(line, reason));
                         next += 1;
                         break;
                     }
@@ -333,13 +336,12 @@ impl Loader<'_> {
         Ok(())
     }
 
-    fn fault(&mut self, file: u16, fault: &Fault) {
-        if self.faults.len() == MAX_FAULTS {
+    fn fault(&mut self, file: u16, fault: Fault) {
+        if self.faults.len() < KEPT_FAULTS {
+            self.faults.push((file, fault));
+        } else {
             self.more_faults += 1;
-            return;
         }
-        let file = self.records.files.get(usize::from(file)).map_or(Path::new(""), PathBuf::as_path);
-        self.faults.push(format!("{}:{}: {}", file.display(), fault.line, fault.reason));
     }
 
     fn add(&mut self, record: &ScannedRecord, file: u16, line: u32) -> Result<(), ZoneError> {
@@ -351,17 +353,17 @@ impl Loader<'_> {
         let _ = record.data().compose_rdata(&mut self.data);
         if rtype == 0 || rtype == rtype::OPT || (rtype::FIRST_META..=rtype::ANY).contains(&rtype) {
             let reason = format!("{} is a type of queries, not of records: remove it", record.rtype());
-            self.fault(file, &Fault::new(line, reason));
+            self.fault(file, Fault::new(line, reason));
             return Ok(());
         }
         if rtype == rtype::RRSIG && !self.signed {
             self.signed = true;
             let reason = "the zone is signed, but no signatures are sent: load it without RRSIG and NSEC records, or serve it \
                           with a server that sends them (NSD, Knot)";
-            self.fault(file, &Fault::new(line, reason));
+            self.fault(file, Fault::new(line, reason));
         }
         if let Err(reason) = data::check(record.rtype(), &self.data) {
-            self.fault(file, &Fault::new(line, reason));
+            self.fault(file, Fault::new(line, reason));
             return Ok(());
         }
         let numbers = Unplaced { ttl: record.ttl().as_secs(), line, rtype, zone: self.zone, file };
@@ -373,7 +375,7 @@ impl Loader<'_> {
                     self.records.name(first),
                     first.line
                 );
-                self.fault(file, &Fault::new(line, reason));
+                self.fault(file, Fault::new(line, reason));
                 return Ok(());
             }
             self.soa = Some(added);
@@ -381,13 +383,20 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// All that was wrong, if anything was.
-    fn faults(self) -> Result<Option<Record>, ZoneError> {
-        match (self.faults.len(), self.more_faults) {
-            (0, _) => Ok(self.soa),
-            (_, 0) => Err(ZoneError::Faults(self.faults.join("\n"))),
-            (_, more) => Err(ZoneError::Faults(format!("{}\nand {more} more", self.faults.join("\n")))),
+    /// The SOA record, if there is one and nothing was wrong.
+    fn finish(mut self) -> Result<Option<Record>, ZoneError> {
+        if self.faults.is_empty() {
+            return Ok(self.soa);
         }
+        self.faults.sort_by_key(|(file, fault)| (*file, fault.line));
+        let shown = |(file, Fault { line, reason }): &(u16, Fault)| {
+            let file = self.records.files.get(usize::from(*file)).map_or(Path::new(""), PathBuf::as_path);
+            format!("{}:{line}: {reason}", file.display())
+        };
+        let mut all: Vec<String> = self.faults.iter().take(MAX_FAULTS).map(shown).collect();
+        let more = self.faults.len() - all.len() + self.more_faults;
+        all.extend((more > 0).then(|| format!("and {more} more")));
+        Err(ZoneError::Faults(all.join("; ")))
     }
 }
 
