@@ -143,7 +143,7 @@ fn load() {
             &["echo", "[fe80::1%nosuch0]:7"],
             2,
             "invalid target `[fe80::1%nosuch0]:7`",
-            "expected ADDR:PORT, such as 192.0.2.1:7 or [2001:db8::1]:7",
+            "this machine has no interface `nosuch0`",
         ),
         (&["echo"], 2, "no target", "name the server as ADDR:PORT, or use --lab"),
         (

@@ -284,7 +284,7 @@ fn targets(args: &Args, protocol: &dyn Protocol) -> Result<Vec<SocketAddr>, Stri
         .map(|name| {
             // Not a name to resolve, and what is wrong with it can be said.
             if name.starts_with('[') {
-                return value::address(name);
+                return value::address(name).map_err(|why| why.replacen("address", "target", 1));
             }
             name.to_socket_addrs().ok().and_then(|mut found| found.next()).ok_or_else(|| {
                 format!("invalid target `{name}`: expected ADDR:PORT, such as 192.0.2.1:7 or [2001:db8::1]:7")
