@@ -406,3 +406,48 @@ fn values_are_those_that_the_servers_own_checker_prints() {
     }
     assert!(compared > 30, "{compared}");
 }
+
+#[test]
+fn values_of_bind_are_those_that_its_checker_prints() {
+    let texts = [
+        "options { KEY 3000; };\n",
+        "options { include \"INC\"; };\n",
+        "// KEY 1;\noptions {\n  /* KEY 2; */ KEY 4000; # KEY 3;\n};\n",
+        "include \"TOP\";\n",
+        "options { directory \"/tmp\"; };\nview \"x\" { match-clients { any; }; };\n",
+        "options { listen-on port 5300 { 127.0.0.1; }; KEY 5000; };\n",
+    ];
+    let profile = Profile::named("bind9").unwrap();
+    let mut compared = 0;
+    for knob in profile.knobs.iter().filter(|knob| knob.section == "options" && knob.kind == Kind::Bytes) {
+        for text in texts {
+            let folder = tempfile::tempdir().unwrap();
+            let path = |name: &str| folder.path().join(name).display().to_string();
+            let (inc, top, main) = (path("inc"), path("top"), path("main.conf"));
+            fs::write(&inc, format!("{} 7000;\n", knob.key())).unwrap();
+            fs::write(&top, format!("options {{ {} 9000; }};\n", knob.key())).unwrap();
+            fs::write(&main, text.replace("KEY", knob.key()).replace("INC", &inc).replace("TOP", &top))
+                .unwrap();
+            let output = std::process::Command::new("named-checkconf").args(["-p", &main]).output();
+            let Ok(output) = output else {
+                assert!(
+                    std::env::var_os("UDPATH_REQUIRE_ALL").is_none(),
+                    "`scripts/setup.sh test` installs bind9"
+                );
+                return;
+            };
+            assert!(output.status.success(), "{text}: {}", String::from_utf8_lossy(&output.stdout));
+            let printed = String::from_utf8(output.stdout).unwrap();
+            let theirs = printed
+                .lines()
+                .find_map(|line| line.trim().strip_prefix(knob.key())?.trim().strip_suffix(';'));
+            let reader = Reader::own("/".as_ref()).unwrap();
+            let config = Config::read(&reader, &main, profile.format, None).unwrap();
+            let found = config.find(&knob.section, knob.key());
+            let ours = config.in_effect(&found).map(|found| found.directive.value.as_str());
+            assert_eq!(ours, theirs, "{}: {text}", knob.name);
+            compared += 1;
+        }
+    }
+    assert!(compared >= 10, "{compared}");
+}
