@@ -27,6 +27,8 @@ pub(super) struct Index {
     arena: Vec<u8>,
     table: Vec<Slot>,
     zones: Vec<ZoneEntry>,
+    /// Labels of the longest name: a longer one is not here, and need not be searched for label by label.
+    depth: usize,
 }
 
 /// A place of the table; `at` 0 is free.
@@ -44,6 +46,8 @@ struct ZoneEntry {
     apex_len: u8,
     /// The section with the SOA record for negative answers, relative to the apex.
     negative: u32,
+    /// The loaded zone right above it.
+    above: Option<u16>,
 }
 
 /// Flags of a node.
@@ -118,7 +122,7 @@ impl Index {
         if let Some(node) = self.node(name.wire()) {
             return self.at(node, qtype, name, 0).unwrap_or(Found::NotOurs);
         }
-        for labels in 1..=name.labels() {
+        for labels in name.labels().saturating_sub(self.depth).max(1)..=name.labels() {
             if let Some(encloser) = self.node(name.suffix(labels)) {
                 return self.below(encloser, name, labels, qtype).unwrap_or(Found::NotOurs);
             }
@@ -150,8 +154,15 @@ impl Index {
         }
         match node.entry(qtype).or_else(|| node.entry(OTHER_TYPES)) {
             Some(at) => Some(Found::Section(self.section(at, shift)?)),
-            None => self.negative(node.zone, name, rcode::NOERROR),
+            None => self.negative(self.asked(node.zone, qtype, name), name, rcode::NOERROR),
         }
+    }
+
+    /// The zone that is asked for a type of a name of `zone`: DS records of an apex belong to the zone above (RFC 4035, 3.1.4.1).
+    fn asked(&self, zone: u16, qtype: u16, name: &QueryName) -> u16 {
+        let entry = self.zones.get(usize::from(zone)).filter(|_| qtype == rtype::DS);
+        let apex = entry.filter(|entry| usize::from(entry.apex_len) == name.wire().len());
+        apex.and_then(|apex| apex.above).unwrap_or(zone)
     }
 
     /// The answer to a name that is not in the table, but the one without its first `labels` labels is.

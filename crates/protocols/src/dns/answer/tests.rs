@@ -235,6 +235,29 @@ fn names_below_a_dname_record_are_answered_by_it() {
 }
 
 #[test]
+fn ds_records_of_an_apex_are_asked_of_the_zone_above() {
+    let above = "$ORIGIN x.\n@ 1 SOA . . 1 1 1 1 11\nsub NS ns.sub\nns.sub A 192.0.2.1\n";
+    let below = "$ORIGIN sub.x.\n@ 1 SOA . . 1 1 1 1 22\n@ NS ns\nns A 192.0.2.1\n";
+    let both = index(&[above, below]);
+    let soa = |zone: &str, minimum: u32| format!("noerror aa\nauthority: {zone} 1 soa . . 1 1 1 1 {minimum}");
+    assert_eq!(ask(&both, "sub.x", rtype::DS), soa("x", 11));
+    assert_eq!(ask(&both, "sub.x", rtype::TXT), soa("sub.x", 22));
+    assert_eq!(ask(&both, "ns.sub.x", rtype::DS), soa("sub.x", 22));
+    assert_eq!(ask(&index(&[below]), "sub.x", rtype::DS), soa("sub.x", 22));
+}
+
+#[test]
+fn names_longer_than_any_are_answered_as_shorter_ones() {
+    let index =
+        index(&["$ORIGIN x.\n@ 1 SOA . . 1 1 1 1 1\n*.w A 192.0.2.1\na.b.c A 192.0.2.2\nd DNAME e\n"]);
+    let long = "l.".repeat(100);
+    assert!(ask(&index, &format!("{long}x"), rtype::A).starts_with("nxdomain aa"));
+    assert!(ask(&index, &format!("{long}w.x"), rtype::A).ends_with("1 a 192.0.2.1"));
+    assert!(ask(&index, &format!("{long}d.x"), rtype::A).contains("dname e.x."));
+    assert_eq!(ask(&index, &format!("{long}y"), rtype::A), "refused");
+}
+
+#[test]
 fn answers_for_any_class_have_no_authority() {
     let index = index(&[ORG]);
     let mut message = query("www.example.org", rtype::A, (0, &[]));

@@ -40,7 +40,9 @@ impl Index {
         drop(names);
         arena.shrink_to_fit();
         let table = table(&arena, &nodes);
-        Ok(Self { arena, table, zones })
+        let depth =
+            nodes.iter().map(|at| name::label_starts(name_of(&arena, *at)).count()).max().unwrap_or(0);
+        Ok(Self { arena, table, zones, depth })
     }
 }
 
@@ -48,8 +50,7 @@ impl Index {
 fn table(arena: &[u8], nodes: &[u32]) -> Vec<Slot> {
     let mut table = vec![Slot::default(); nodes.len() / 2 * PLACES_PER_TWO + PLACES_PER_TWO];
     for &at in nodes {
-        let node = &arena[at as usize..];
-        let wire = &node[4..][..usize::from(node[3])];
+        let wire = name_of(arena, at);
         let Some((tag, mut place)) = slot_of(name::hash(wire), table.len()) else { break };
         while table[place].at != 0 {
             place = if place + 1 == table.len() { 0 } else { place + 1 };
@@ -57,6 +58,12 @@ fn table(arena: &[u8], nodes: &[u32]) -> Vec<Slot> {
         table[place] = Slot { tag, at };
     }
     table
+}
+
+/// The name of the node at an offset.
+fn name_of(arena: &[u8], at: u32) -> &[u8] {
+    let node = &arena[at as usize..];
+    &node[4..][..usize::from(node[3])]
 }
 
 struct Builder<'a> {
@@ -85,14 +92,15 @@ impl Builder<'_> {
     /// The negative section of each zone.
     fn zones(&mut self) -> Result<Vec<ZoneEntry>, ZoneError> {
         let mut entries = Vec::new();
-        for (number, zone) in (0..).zip(&self.names.records.zones) {
+        let above = self.names.above();
+        for (number, (zone, above)) in (0..).zip(self.names.records.zones.iter().zip(above)) {
             let mut apex = Vec::new();
             wire_of(&zone.apex, &mut apex);
             self.composer.begin(&apex, Question::Below);
             negative(&mut self.composer, &self.names.records, number);
             let at = u32::try_from(self.arena.len()).map_err(|_| ZoneError::TooLarge)?;
             self.composer.finish(&mut self.arena).map_err(|TooLong| self.too_long(&zone.soa))?;
-            entries.push(ZoneEntry { apex_len: apex.len() as u8, negative: at });
+            entries.push(ZoneEntry { apex_len: apex.len() as u8, negative: at, above });
         }
         Ok(entries)
     }

@@ -76,6 +76,21 @@ impl Names {
         Self { records, list: names, by_apex }
     }
 
+    /// For each zone the loaded one right above it.
+    pub(super) fn above(&self) -> Vec<Option<u16>> {
+        let apex = |zone: u16| &self.records.zones[usize::from(zone)].apex[..];
+        let mut above = vec![None; self.records.zones.len()];
+        let mut around: Vec<u16> = Vec::new();
+        for zone in &self.by_apex {
+            while around.last().is_some_and(|outer| !apex(*zone).starts_with(apex(*outer))) {
+                around.pop();
+            }
+            above[usize::from(*zone)] = around.last().copied();
+            around.push(*zone);
+        }
+        above
+    }
+
     /// Number of names.
     pub(super) fn len(&self) -> usize {
         self.list.len()
