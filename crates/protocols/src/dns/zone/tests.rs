@@ -1,5 +1,7 @@
 use std::io::Write as _;
 
+use super::super::wire::rtype;
+
 use super::*;
 
 fn loaded(text: &str) -> Result<Records, String> {

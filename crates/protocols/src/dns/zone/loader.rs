@@ -1,0 +1,265 @@
+//! Takes the records of a zone's files: entries become lines of one form, `domain` reads those, and what it reads is checked.
+//!
+//! Lines wait until there are some 64 KiB of them, or another file begins: one reader takes many. After a line that it does not
+//! understand a new one begins with the next, so that every fault is found.
+
+use std::path::{Path, PathBuf};
+
+use domain::base::iana::{Class, Rtype};
+use domain::base::name::ToName;
+use domain::base::rdata::ComposeRecordData;
+use domain::zonefile::inplace::{Entry, ScannedRecord, Zonefile};
+
+use super::super::records::{Record, Records, Unplaced};
+use super::super::wire::rtype;
+use super::entry::{Said, State};
+use super::generate::Template;
+use super::text::{Scanner, Token};
+use super::{Fault, ZoneError, data, read};
+
+/// Deepest `$INCLUDE`. Higher: a file that includes itself is read more often before the error. Lower: valid nesting may be refused.
+const MAX_INCLUDE: usize = 8;
+/// Bytes of records read at once. Fewer: more readers are made; more: more memory beside the file.
+const LINES: usize = 1 << 16;
+/// Most faults named. Fewer: a file takes more rounds to mend; more: nobody reads them.
+const MAX_FAULTS: usize = 20;
+/// Most faults kept until they are in order: a file may be nothing but faults.
+const KEPT_FAULTS: usize = 10_000;
+
+/// Loads one zone: records of the files become lines of one form, and `domain` reads those.
+pub(super) struct Loader<'a> {
+    records: &'a mut Records,
+    zone: u16,
+    soa: Option<Record>,
+    /// Lines not read yet, and of each where it begins and the line of the file that it came from.
+    lines: Vec<u8>,
+    places: Vec<(usize, u32)>,
+    /// Of the record that is added.
+    owner: Vec<u8>,
+    data: Vec<u8>,
+    /// It has been said that there are signatures.
+    signed: bool,
+    /// By file and line.
+    faults: Vec<(u16, Fault)>,
+    /// Beyond those.
+    more_faults: usize,
+}
+
+impl<'a> Loader<'a> {
+    /// For the records of zone number `zone`.
+    pub(super) fn new(records: &'a mut Records, zone: u16) -> Self {
+        Self {
+            records,
+            zone,
+            soa: None,
+            lines: Vec::new(),
+            places: Vec::new(),
+            owner: Vec::new(),
+            data: Vec::new(),
+            signed: false,
+            faults: Vec::new(),
+            more_faults: 0,
+        }
+    }
+
+    /// Takes all records of a file and of those it includes.
+    pub(super) fn scan(
+        &mut self,
+        path: &Path,
+        text: &[u8],
+        mut state: State,
+        depth: usize,
+    ) -> Result<(), ZoneError> {
+        let files = self.records.files.len();
+        let file = u16::try_from(files).map_err(|_| ZoneError::TooMany(files))?;
+        self.records.files.push(path.to_owned());
+        let mut scanner = Scanner::new(text, 1);
+        let mut tokens = Vec::new();
+        while let Some(entry) = scanner.next(&mut tokens) {
+            let place = match entry {
+                Ok(place) => place,
+                Err(fault) => {
+                    self.fault(file, fault);
+                    continue;
+                }
+            };
+            let start = self.lines.len();
+            match state.read(place, &tokens, &mut self.lines) {
+                Ok(Said::Nothing) => {}
+                Ok(Said::Record) => self.places.push((start, place.line)),
+                Ok(Said::Generate) => self.generate(file, place.line, &tokens[1..], &mut state)?,
+                Ok(Said::Include { file: name, origin }) => {
+                    self.flush(file)?;
+                    let included = path.parent().unwrap_or(Path::new("")).join(name);
+                    if depth == MAX_INCLUDE {
+                        let reason = format!(
+                            "$INCLUDE of {}: more than {MAX_INCLUDE} files inside each other",
+                            included.display()
+                        );
+                        self.fault(file, Fault::new(place.line, reason));
+                        continue;
+                    }
+                    let inner = state.inside(origin);
+                    self.scan(&included, &read(&included)?, inner, depth + 1)?;
+                }
+                Err(fault) => self.fault(file, fault),
+            }
+            if self.lines.len() > LINES {
+                self.flush(file)?;
+            }
+        }
+        self.flush(file)
+    }
+
+    /// The records of a `$GENERATE`.
+    fn generate(
+        &mut self,
+        file: u16,
+        line: u32,
+        tokens: &[Token<'_>],
+        state: &mut State,
+    ) -> Result<(), ZoneError> {
+        let template = match Template::new(tokens) {
+            Ok(template) => template,
+            Err(reason) => {
+                self.fault(file, Fault::new(line, reason));
+                return Ok(());
+            }
+        };
+        for number in template.numbers() {
+            let text = template.text(number);
+            let mut tokens = Vec::new();
+            let start = self.lines.len();
+            let read = match Scanner::new(&text, line).next(&mut tokens) {
+                Some(Ok(place)) => state.read(place, &tokens, &mut self.lines),
+                Some(Err(fault)) => Err(fault),
+                None => Ok(Said::Nothing),
+            };
+            match read {
+                Ok(_) => self.places.push((start, line)),
+                Err(fault) => {
+                    self.fault(file, fault);
+                    // The others would be wrong in the same way.
+                    break;
+                }
+            }
+            if self.lines.len() > LINES {
+                self.flush(file)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the lines read, and takes their records.
+    fn flush(&mut self, file: u16) -> Result<(), ZoneError> {
+        let (lines, places) = (std::mem::take(&mut self.lines), std::mem::take(&mut self.places));
+        let mut next = 0;
+        while let Some((start, _)) = places.get(next) {
+            let mut zonefile = Zonefile::with_capacity(lines.len() - start);
+            zonefile.extend_from_slice(&lines[*start..]);
+            zonefile.set_default_class(Class::IN);
+            // One entry for each line; after an error the reader begins again with the next.
+            loop {
+                let line = places.get(next).map_or(0, |(_, line)| *line);
+                match zonefile.next_entry() {
+                    Ok(Some(Entry::Record(record))) => self.add(&record, file, line)?,
+                    Ok(Some(Entry::Include { .. })) => {}
+                    Ok(None) => break,
+                    Err(error) => {
+                        let start = places.get(next).map_or(0, |(start, _)| *start);
+                        let reason = reason(&error.to_string(), &lines[start..]);
+                        self.fault(file, Fault::new(line, reason));
+                        next += 1;
+                        break;
+                    }
+                }
+                next += 1;
+            }
+        }
+        (self.lines, self.places) = (lines, places);
+        self.lines.clear();
+        self.places.clear();
+        Ok(())
+    }
+
+    fn fault(&mut self, file: u16, fault: Fault) {
+        if self.faults.len() < KEPT_FAULTS {
+            self.faults.push((file, fault));
+        } else {
+            self.more_faults += 1;
+        }
+    }
+
+    fn add(&mut self, record: &ScannedRecord, file: u16, line: u32) -> Result<(), ZoneError> {
+        let rtype = record.rtype().to_int();
+        self.owner.clear();
+        self.data.clear();
+        // Appending to a vector cannot fail.
+        let _ = record.owner().compose_canonical(&mut self.owner);
+        let _ = record.data().compose_rdata(&mut self.data);
+        if rtype == 0 || rtype == rtype::OPT || (rtype::FIRST_META..=rtype::ANY).contains(&rtype) {
+            let reason = format!("{} is a type of queries, not of records: remove it", record.rtype());
+            self.fault(file, Fault::new(line, reason));
+            return Ok(());
+        }
+        if rtype == rtype::RRSIG && !self.signed {
+            self.signed = true;
+            let reason = "the zone is signed, but no signatures are sent: load it without RRSIG and NSEC records, or serve it \
+                          with a server that sends them (NSD, Knot)";
+            self.fault(file, Fault::new(line, reason));
+        }
+        if let Err(reason) = data::check(record.rtype(), &self.data) {
+            self.fault(file, Fault::new(line, reason));
+            return Ok(());
+        }
+        let numbers = Unplaced { ttl: record.ttl().as_secs(), line, rtype, zone: self.zone, file };
+        let added = self.records.push(&self.owner, &self.data, numbers)?;
+        if rtype == rtype::SOA {
+            if let Some(first) = &self.soa {
+                let reason = format!(
+                    "a second SOA record; the first is of {} on line {}: a zone has one",
+                    self.records.name(first),
+                    first.line
+                );
+                self.fault(file, Fault::new(line, reason));
+                return Ok(());
+            }
+            self.soa = Some(added);
+        }
+        Ok(())
+    }
+
+    /// The SOA record, if there is one and nothing was wrong.
+    pub(super) fn finish(mut self) -> Result<Option<Record>, ZoneError> {
+        if self.faults.is_empty() {
+            return Ok(self.soa);
+        }
+        self.faults.sort_by_key(|(file, fault)| (*file, fault.line));
+        let shown = |(file, Fault { line, reason }): &(u16, Fault)| {
+            let file = self.records.files.get(usize::from(*file)).map_or(Path::new(""), PathBuf::as_path);
+            format!("{}:{line}: {reason}", file.display())
+        };
+        let mut all: Vec<String> = self.faults.iter().take(MAX_FAULTS).map(shown).collect();
+        let more = self.faults.len() - all.len() + self.more_faults;
+        all.extend((more > 0).then(|| format!("and {more} more")));
+        Err(ZoneError::Faults(all.join("; ")))
+    }
+}
+
+/// What an error of `domain`, which it writes as `line:column: reason`, says, with what would be right where it does not say that.
+/// `line` begins with the line.
+fn reason(error: &str, line: &[u8]) -> String {
+    let reason = error.splitn(3, ':').last().unwrap_or(error).trim();
+    let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let rtype = line.split(|byte| *byte == b' ').nth(3).map(String::from_utf8_lossy).unwrap_or_default();
+    let generic = rtype.parse::<Rtype>().ok().filter(|rtype| !data::has_text(*rtype));
+    match generic {
+        Some(number) => {
+            format!(
+                "type {rtype} is read in the generic form only: write `TYPE{} \\# LENGTH HEX`",
+                number.to_int()
+            )
+        }
+        None => format!("{rtype}: {reason}"),
+    }
+}
