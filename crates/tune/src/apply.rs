@@ -9,7 +9,7 @@
 //!                                                           ─▸ restore what a link reset has lost ─▸ applied
 //! ```
 //! After a change of channels, the driver's new choice of IRQ affinity, XPS and RSS table is kept and recorded, so that
-//! undo can tell it from a later change by another program.
+//! undo can tell it from a later change by another program; so are CPUs that irqbalance chose meanwhile.
 
 mod overlap;
 
@@ -18,6 +18,7 @@ use std::time::Duration;
 use error_reporter::Report;
 use thiserror::Error;
 
+use crate::conflicts::is_balanced;
 use crate::context::{self, now};
 use crate::journal::{Begun, Entry, Intent, JournalError, Line, Lock, SCHEMA, State, Writing};
 use crate::link_reset::{chosen_by_driver, keep, kept_of};
@@ -211,13 +212,16 @@ pub(crate) fn change_all(
             }
             // Gone with its queue; undo brings both back.
             let Ok(found) = machine.read(&setting) else { continue };
+            if found.is(&old) {
+                continue;
+            }
             let planned = plan.changes.iter().any(|other| other.setting == setting);
-            if !found.is(&old) && !planned && chosen_by_driver(&change.setting, &setting) {
+            let chosen = if planned { None } else { chosen_by_others(machine, change, &setting) };
+            if let Some(note) = chosen {
                 writing
                     .append(&Line::Moved { setting: setting.to_string(), found: Setting::encode(&found) })?;
-                let note = Some("chosen by the driver for the new number of channels".to_owned());
-                made.push(Made { setting, from: old, to: found, note });
-            } else if !found.is(&old) {
+                made.push(Made { setting, from: old, to: found, note: Some(note.to_owned()) });
+            } else {
                 let reason = format!("lost by the change of {}", change.setting);
                 let again = Change { setting, from: Some(found), to: old, irq: None, reason };
                 made.extend(one(machine, writing, &again, around, &mut at)?);
@@ -225,6 +229,17 @@ pub(crate) fn change_all(
         }
     }
     Ok(())
+}
+
+/// Who else legitimately chose the value that a setting has after this change, as a note.
+fn chosen_by_others(machine: &dyn Machine, change: &Change, setting: &Setting) -> Option<&'static str> {
+    match () {
+        () if chosen_by_driver(&change.setting, setting) => {
+            Some("chosen by the driver for the new number of channels")
+        }
+        () if is_balanced(machine, setting) => Some("chosen by irqbalance, which runs"),
+        () => None,
+    }
 }
 
 /// Makes one change; does nothing if the value is already set.

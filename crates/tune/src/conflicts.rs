@@ -37,6 +37,15 @@ pub fn irqbalance(source: &dyn Source) -> Option<u32> {
     actors::running(source, &["irqbalance"]).into_values().next()
 }
 
+/// Whether the running irqbalance chooses the CPUs of this IRQ: it may have moved it since it was read, and does so again.
+pub(crate) fn is_balanced(machine: &dyn Machine, setting: &Setting) -> bool {
+    if setting.phase() != Phase::Irqs || irqbalance(machine.source()).is_none() {
+        return false;
+    }
+    let left_alone = machine.irq(setting).ok().zip(machine.read(&Setting::IrqbalanceBan).ok());
+    !left_alone.is_some_and(|(irq, banned)| banned.irqs().is_some_and(|banned| banned.contains(&irq)))
+}
+
 /// A snapshot of which programs of the table are running, shared by any number of settings.
 #[derive(Debug)]
 pub struct Running(BTreeSet<&'static str>);

@@ -38,11 +38,11 @@ pub enum Line {
         /// The value.
         found: Option<String>,
     },
-    /// A kept value that the driver legitimately chose anew.
+    /// A kept value that the driver, or irqbalance, legitimately chose anew.
     Moved {
         /// The setting.
         setting: String,
-        /// The value the driver chose.
+        /// The value it chose.
         found: Option<String>,
     },
     /// Every change was read back.

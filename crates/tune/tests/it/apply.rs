@@ -9,7 +9,7 @@ mod temporary;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use sim::{Fault, Sim, faulty, faulty_from};
+use sim::{Fault, IRQ, Sim, faulty, faulty_from};
 use udpath_tune::apply::{Applied, ApplyError};
 use udpath_tune::plan::{Consent, PlanError};
 use udpath_tune::status::{Hold, Status};
@@ -114,6 +114,30 @@ fn the_drivers_new_spreading_is_kept_until_undo() {
             before.insert("eth0:xps/tx-0".into(), "none".into());
         }
         assert_eq!(sim.values(), before);
+    }
+}
+
+#[test]
+fn cpus_that_irqbalance_chose_during_a_reset_are_its_own() {
+    for banned in [false, true] {
+        let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
+        sim.balance(2);
+        if banned {
+            sim.put("irqbalance:ban", &IRQ.to_string());
+        }
+        let done = applied(&sim, folder.path(), &["eth0:ring/rx=512"]).unwrap();
+        let irq = done.changes.iter().find(|made| made.setting.to_string() == "eth0:irq/rx-0").unwrap();
+        // An IRQ that it leaves alone was moved by the driver.
+        assert_eq!(irq.to.to_string(), if banned { "0" } else { "2" });
+        assert_eq!(irq.note.as_deref(), (!banned).then_some("chosen by irqbalance, which runs"));
+        // It moves it on, in its time.
+        if !banned {
+            sim.put("eth0:irq/rx-0", "3");
+        }
+        let status = Status::of(&sim, &Journal::at(folder.path())).unwrap();
+        assert_eq!(status.drifted().count(), 0, "{status:?}");
+        assert_eq!(undone(&sim, folder.path()).unwrap(), []);
+        assert_eq!(sim.values()["eth0:ring/rx"], "256");
     }
 }
 

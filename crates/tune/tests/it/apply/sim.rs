@@ -16,6 +16,11 @@ use udpath_tune::{Setting, Value};
 
 use crate::door::{Call, Door};
 
+/// The pid of irqbalance, if it runs.
+const IRQBALANCE: u32 = 77;
+/// The IRQ of the first queue, if it has one.
+pub(crate) const IRQ: u32 = 57;
+
 /// The values of all settings.
 pub(crate) type Values = BTreeMap<String, String>;
 
@@ -25,12 +30,14 @@ pub(crate) struct Sim {
     values: Rc<RefCell<Values>>,
     /// The server has a program of its own on its group, until another selection is set.
     program: Rc<Cell<bool>>,
+    /// irqbalance runs, and moves the IRQ of each queue to this CPU at each change of a ring.
+    balanced: Rc<Cell<Option<u32>>>,
 }
 
 impl Sim {
     /// With four queues, some of them already steered.
     pub(crate) fn new() -> Self {
-        let sim = Self { values: Rc::default(), program: Rc::default() };
+        let sim = Self { values: Rc::default(), program: Rc::default(), balanced: Rc::default() };
         sim.queues(4);
         for (name, value) in [
             ("eth0:channels/combined", "4"),
@@ -76,6 +83,14 @@ impl Sim {
         self.program.get()
     }
 
+    /// irqbalance runs; it was told to leave no IRQ alone. The interface has a ring, and an IRQ for its first queue.
+    pub(crate) fn balance(&self, cpu: u32) {
+        self.balanced.set(Some(cpu));
+        for (name, value) in [("irqbalance:ban", "none"), ("eth0:ring/rx", "256"), ("eth0:irq/rx-0", "0")] {
+            self.put(name, value);
+        }
+    }
+
     /// The server exits, and its settings are gone.
     pub(crate) fn end_server(&self) {
         self.values.borrow_mut().retain(|name, _| !name.contains(":812/"));
@@ -101,11 +116,15 @@ impl Sim {
 }
 
 impl Source for Sim {
-    fn text(&self, _: &str) -> Result<String, Absence> {
-        Err(Absence::NotThere)
+    fn text(&self, path: &str) -> Result<String, Absence> {
+        let balanced = path == format!("/proc/{IRQBALANCE}/comm") && self.balanced.get().is_some();
+        balanced.then(|| "irqbalance\n".to_owned()).ok_or(Absence::NotThere)
     }
 
     fn names(&self, directory: &str) -> Result<Vec<String>, Absence> {
+        if directory == "/proc" && self.balanced.get().is_some() {
+            return Ok(vec![IRQBALANCE.to_string()]);
+        }
         if directory != "/sys/class/net/eth0/queues" {
             return Err(Absence::NotThere);
         }
@@ -118,8 +137,9 @@ impl Source for Sim {
             .collect())
     }
 
-    fn target(&self, _: &str) -> Result<String, Absence> {
-        Err(Absence::NotThere)
+    fn target(&self, path: &str) -> Result<String, Absence> {
+        let balanced = path == format!("/proc/{IRQBALANCE}/exe") && self.balanced.get().is_some();
+        balanced.then(|| "/usr/sbin/irqbalance".to_owned()).ok_or(Absence::NotThere)
     }
 
     fn ask(&self, _: &Question) -> Result<Fact<Answer>, Absence> {
@@ -149,6 +169,9 @@ impl Machine for Sim {
         if setting.to_string().ends_with(":selection") {
             self.program.set(false);
         }
+        if let (true, Some(cpu)) = (setting.to_string().contains(":ring/"), self.balanced.get()) {
+            self.put("eth0:irq/rx-0", &cpu.to_string());
+        }
         self.put(&setting.to_string(), &value.to_string());
         Ok(())
     }
@@ -174,7 +197,10 @@ impl Machine for Sim {
     }
 
     fn irq(&self, setting: &Setting) -> Result<u32, Refusal> {
-        Err(Refusal::because("find", setting, "there is none"))
+        match self.balanced.get() {
+            Some(_) => Ok(IRQ),
+            None => Err(Refusal::because("find", setting, "there is none")),
+        }
     }
 
     fn pending(&self, _: &Setting, _: &Value) -> Option<String> {
