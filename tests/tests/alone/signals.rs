@@ -230,14 +230,21 @@ fn hanging() -> (Running, String) {
         let _ = rustix::process::kill_process(pid, Signal::STOP);
     }
     running.signal(Signal::TERM);
-    // The second request. Signals that come while a busy machine has not delivered the first belong to that.
+    // The second request. Signals that come while a busy machine has not delivered the first belong to that, so that it may
+    // take another; one that is only late must not become the third.
     let again = "udpath: restoring; a further signal ends at once and leaves network namespaces udpath-";
     let deadline = Instant::now() + TIMEOUT;
-    while !running.says("").contains(again) {
+    let said = |running: &mut Running| {
         assert!(Instant::now() < deadline && !running.has_ended(), "{}", running.says(""));
+        running.says("").contains(again)
+    };
+    while !said(&mut running) {
         std::thread::sleep(Duration::from_millis(1_050));
         running.signal(Signal::TERM);
-        std::thread::sleep(Duration::from_millis(50));
+        let late = Instant::now() + Duration::from_secs(3);
+        while !said(&mut running) && Instant::now() < late {
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
     let namespaces = format!("network namespaces udpath-{own}-*; to remove them: udpath lab down --stale");
     (running, namespaces)

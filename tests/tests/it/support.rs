@@ -228,6 +228,7 @@ fn an_unprivileged_capture_lists_the_missing_files() {
     assert_eq!(ended.code(), Some(0), "{}", ended.err);
     assert!(ended.err.contains("missing: ") && ended.err.contains("not permitted"), "{}", ended.err);
     let shown = Run::new(&["show", "--sysroot", path.to_str().unwrap()]).finish();
-    assert_eq!(shown.code(), Some(0), "{}", shown.err);
+    // Findings are this machine's.
+    assert!(matches!(shown.code(), Some(0 | 1)), "{}", shown.err);
     assert!(shown.out.contains("not permitted"), "{}", shown.out);
 }

@@ -31,7 +31,7 @@ END
 cat > /run/start << END
 old=\$(cat /run/pid 2> /dev/null) && kill \$old
 tries=0; while [ -n "\$old" ] && [ -e /proc/\$old/exe ] && [ \$tries -lt 200 ]; do sleep 0.02; tries=\$((tries + 1)); done
-setsid sh -c 'echo \$\$ > "\$0/cgroup.procs"; exec /run/turnserver /run/turn.pl -n -c /run/etc/turnserver.conf' \
+setsid sh -c 'echo \$\$ > "\$0/cgroup.procs"; exec /run/turnserver /run/turn.pl -c /run/etc/turnserver.conf' \
     '$1/$2' < /dev/null > /dev/null 2>&1 &
 echo \$! > /run/pid
 END
