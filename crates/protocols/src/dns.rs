@@ -4,7 +4,8 @@
 //! master files ─▸ zone.rs: records.rs ─▸ index.rs: every answer composed once
 //!                                           │
 //! datagram ─▸ wire.rs: query, name.rs ─▸ answer.rs: find, copy, add OPT ─▸ limit.rs: how often? ─▸ reply
-//!                                           └ cookie.rs: whether the client forges its address
+//!                │                          └ cookie.rs: whether the client forges its address
+//!                └ no query: rejected.rs
 //! SIGHUP ───▸ reload.rs: a new index, swapped in while workers answer
 //! ```
 //! What is not served: DNSSEC (its records are, if asked for by type), transfers, updates, notifications.
@@ -15,6 +16,7 @@ mod index;
 mod limit;
 mod name;
 mod records;
+mod rejected;
 mod reload;
 mod service;
 mod template;

@@ -14,7 +14,7 @@ use super::name;
 use super::wire::{HEADER, MAX_UDP, Query, class, rcode, rtype};
 
 /// Bytes of an OPT record without options.
-const OPT: usize = 11;
+pub(super) const OPT: usize = 11;
 /// TTL of the record that stands for all types, seconds (RFC 8482, 4.2: not so short that clients repeat the query often).
 const ANY_TTL: u32 = 3600;
 /// A pointer to the question's name.
@@ -153,7 +153,7 @@ impl<'a> Response<'a> {
             *place = count.to_be_bytes();
         }
         if let Some(edns) = query.edns {
-            self.write_opt(rest.get_mut(len..len + opt)?, edns.dnssec, cookie);
+            write_opt(rest.get_mut(len..len + opt)?, self.rcode, edns.dnssec, cookie);
         }
         Some(head + len + opt)
     }
@@ -195,17 +195,18 @@ impl<'a> Response<'a> {
             }
         }
     }
+}
 
-    fn write_opt(&self, opt: &mut [u8], dnssec: bool, cookie: Option<&Cookie>) {
-        let [p0, p1] = MAX_UDP.to_be_bytes();
-        let extended = (self.rcode >> 4) as u8;
-        let options = cookie.map_or(0, |_| cookie::OPTION as u8);
-        let fixed = [0, 0, rtype::OPT as u8, p0, p1, extended, 0, u8::from(dnssec) << 7, 0, 0, options];
-        opt[..OPT].copy_from_slice(&fixed);
-        if let Some(Cookie { data, .. }) = cookie {
-            opt[OPT..][..4].copy_from_slice(&[0, 10, 0, data.len() as u8]);
-            opt[OPT + 4..].copy_from_slice(data);
-        }
+/// Writes an OPT record: the upper bits of the response code, DO as asked, the cookie.
+pub(super) fn write_opt(opt: &mut [u8], rcode: u16, dnssec: bool, cookie: Option<&Cookie>) {
+    let [p0, p1] = MAX_UDP.to_be_bytes();
+    let extended = (rcode >> 4) as u8;
+    let options = cookie.map_or(0, |_| cookie::OPTION as u8);
+    let fixed = [0, 0, rtype::OPT as u8, p0, p1, extended, 0, u8::from(dnssec) << 7, 0, 0, options];
+    opt[..OPT].copy_from_slice(&fixed);
+    if let Some(Cookie { data, .. }) = cookie {
+        opt[OPT..][..4].copy_from_slice(&[0, 10, 0, data.len() as u8]);
+        opt[OPT + 4..].copy_from_slice(data);
     }
 }
 
@@ -229,15 +230,6 @@ fn write_record(out: &mut [u8], rtype: u16, class: u16, ttl: u32, data: &[&[u8]]
         at += piece.len();
     }
     Some(at)
-}
-
-/// Answers a message that is no valid query by a header with this code; returns its length, or `None` without room or header.
-pub(super) fn reject(message: &[u8], rcode: u16, out: &mut [u8]) -> Option<usize> {
-    let [i0, i1, flags, ..] = *message.first_chunk::<HEADER>()?;
-    let header: &mut [u8; HEADER] = out.first_chunk_mut()?;
-    *header = [0; HEADER];
-    [header[0], header[1], header[2], header[3]] = [i0, i1, 0x80 | flags & 0x79, rcode as u8];
-    Some(HEADER)
 }
 
 #[cfg(test)]

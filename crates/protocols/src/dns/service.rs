@@ -12,9 +12,10 @@ use udpath_serve::{
     View,
 };
 
-use super::answer::{Response, reject};
+use super::answer::Response;
 use super::cookie::Cookie;
 use super::limit::{DEFAULT_RATE, Kind, MAX_RATE, ResponseLimit, Verdict};
+use super::rejected::reject;
 use super::reload::{self, Data, LoadError, Sources};
 use super::wire::{Query, QueryError};
 use super::{COOKIE_SECRET, RESPONSES_PER_SECOND, VERSION_TEXT, ZONE};
