@@ -115,8 +115,30 @@ pub fn target(source: &dyn Source, text: &str) -> Result<PolicyTarget, String> {
     let (whose, port) = whose(text).map_err(|why| {
         format!("{text:?} is not a target such as nsd.service or /system.slice/nsd.service: {why}")
     })?;
-    let cgroup = if whose.starts_with('/') { whose.to_owned() } else { cgroup_of(source, whose)? };
+    let cgroup =
+        if whose.starts_with('/') { of_path(source, whose)?.to_owned() } else { cgroup_of(source, whose)? };
     Ok(PolicyTarget { cgroup, port })
+}
+
+/// The cgroup that a path names: as /proc/PID/cgroup has it, or as the folder below the mount of cgroup v2.
+///
+/// # Errors
+/// It is the folder of a cgroup of version 1, which policies do not see.
+pub(crate) fn of_path<'a>(source: &dyn Source, path: &'a str) -> Result<&'a str, String> {
+    let mounts = limits::mounts(source, &mut Vec::new());
+    let unified = mounts.unified();
+    let below = unified
+        .and_then(|root| path.strip_prefix(root))
+        .filter(|rest| rest.is_empty() || rest.starts_with('/'));
+    match below {
+        Some("") => Ok("/"),
+        Some(cgroup) => Ok(cgroup),
+        None if path.starts_with("/sys/fs/cgroup/") => {
+            let at = unified.map_or_else(String::new, |root| format!(", which is mounted at {root}"));
+            Err(format!("{path} is a folder of cgroups of version 1; a policy is for one of version 2{at}"))
+        }
+        None => Ok(path),
+    }
 }
 
 /// All policies of this machine.
@@ -160,5 +182,52 @@ pub(crate) fn ceiling(option: PolicyOption) -> Option<&'static str> {
         PolicyOption::ReceiveBuffer => Some("net/core/rmem_max"),
         PolicyOption::SendBuffer => Some("net/core/wmem_max"),
         PolicyOption::Reuseport | PolicyOption::Priority | PolicyOption::Mark => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udpath_host::source::Folder;
+
+    use super::*;
+
+    #[test]
+    fn a_folder_below_the_mount_is_its_cgroup() {
+        for (mounted, paths) in [
+            (
+                "/sys/fs/cgroup",
+                [
+                    ("/sys/fs/cgroup/a/b", Ok("/a/b")),
+                    ("/sys/fs/cgroup", Ok("/")),
+                    ("/system.slice", Ok("/system.slice")),
+                ],
+            ),
+            (
+                "/sys/fs/cgroup/unified",
+                [
+                    ("/sys/fs/cgroup/unified/a", Ok("/a")),
+                    ("/sys/fs/cgroup/cpu/a", Err("which is mounted at /sys/fs/cgroup/unified")),
+                    ("/sys/fs/cgroup/unifiedly", Err("a folder of cgroups of version 1")),
+                ],
+            ),
+            (
+                "/other",
+                [("/other", Ok("/")), ("/others", Ok("/others")), ("/sys/fs/cgroup/a", Err("/other"))],
+            ),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let own = folder.path().join("proc/self");
+            std::fs::create_dir_all(&own).unwrap();
+            let line = format!("29 23 0:26 / {mounted} rw,nosuid shared:9 - cgroup2 cgroup2 rw\n");
+            std::fs::write(own.join("mountinfo"), line).unwrap();
+            let source = Folder::captured(folder.path());
+            for (path, wanted) in paths {
+                match (of_path(&source, path), wanted) {
+                    (Ok(found), Ok(wanted)) => assert_eq!(found, wanted, "{path}"),
+                    (Err(why), Err(part)) => assert!(why.contains(part), "{path}: {why}"),
+                    (found, wanted) => panic!("{path}: {found:?}, not {wanted:?}"),
+                }
+            }
+        }
     }
 }

@@ -42,7 +42,7 @@ pub(super) fn expanded(
     Ok(queues.iter().map(|queue| one(queue)).collect())
 }
 
-/// The policy of a unit's cgroup; `None` for any other request.
+/// The policy of a unit's cgroup, or of the cgroup of a folder; `None` for any other request.
 fn of_unit(request: &SettingRequest, machine: &dyn Machine) -> Result<Option<SettingRequest>, PlanError> {
     let Some(rest) = request.name.strip_prefix(POLICY) else { return Ok(None) };
     let unknown = |why| PlanError::Unserved { name: request.name.clone(), why };
@@ -56,7 +56,9 @@ fn of_unit(request: &SettingRequest, machine: &dyn Machine) -> Result<Option<Set
     // What is wrong with a name is reported where all are parsed.
     let Ok((unit, ..)) = parts(rest) else { return Ok(None) };
     if unit.starts_with('/') {
-        return Ok(None);
+        let cgroup = policy::of_path(machine.source(), unit).map_err(unknown)?;
+        let name = format!("{POLICY}{cgroup}{}", &rest[unit.len()..]);
+        return Ok((cgroup != unit).then(|| SettingRequest { name, ..request.clone() }));
     }
     let cgroup = policy::cgroup_of(machine.source(), unit);
     let cgroup = cgroup.map_err(unknown)?;
