@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 use udpath_model::Costs;
-use udpath_rig::Run;
+use udpath_rig::{Run, TIMEOUT};
 
 #[test]
 fn a_calibration_leaves_costs_and_nothing_else() {
@@ -16,7 +16,8 @@ fn a_calibration_leaves_costs_and_nothing_else() {
     let path = file.display().to_string();
     let labs = || Run::new(&["lab", "list", "--json"]).finish().out;
     let before = labs();
-    let ended = Run::new(&["capacity", "--calibrate", "--costs", &path]).finish();
+    // Every rung several times: beside other programs more than most runs may take.
+    let ended = Run::new(&["capacity", "--calibrate", "--costs", &path]).within(TIMEOUT * 5).finish();
     assert_eq!(ended.code(), Some(0), "{}", ended.err);
     assert_eq!(labs(), before);
     let costs: Costs = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
