@@ -77,9 +77,11 @@ impl Fleet {
         }
         self.write("inventory", &inventory);
         let key = self.folder.path().join("key");
+        // Of many hosts, some are cut off, and given up before they revert (30 s). One or two are only slow, beside other programs.
+        let timeout = if hosts < 3 { 120 } else { 15 };
         let config = format!(
             "[defaults]\ninventory = inventory\ncollections_path = collections\nremote_user = admin\nprivate_key_file = {}\n\
-             host_key_checking = false\nforks = 20\ntimeout = 15\ninterpreter_python = /usr/bin/python3\nretry_files_enabled = false\n\
+             host_key_checking = false\nforks = 20\ntimeout = {timeout}\ninterpreter_python = /usr/bin/python3\nretry_files_enabled = false\n\
              [connection]\npipelining = true\n\
              [ssh_connection]\ncontrol_path_dir = {}\nssh_args = -C -o ControlMaster=auto -o ControlPersist=10s \
              -o UserKnownHostsFile=/dev/null\n",
