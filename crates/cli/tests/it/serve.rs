@@ -272,7 +272,6 @@ fn memory_stays_small_even_after_the_largest_datagrams() {
             }
         }
         let most = own(&serve, "VmHWM");
-        println!("{io}: {at_rest} KiB, {most} KiB");
         assert!(most < BOUND, "{io}: {most} KiB");
     }
 }
