@@ -288,7 +288,7 @@ fn an_echo_does_not_answer_an_echo_over_any_io() {
             ("[::]:7000", SocketAddr::new(v6, 7000)),
         ] {
             // A program that another test is starting may have the sockets of the round before for a moment.
-            let client = udpath_rig::awaited("the port to be free", udpath_rig::TIMEOUT, || {
+            let client = udpath_rig::awaited("the port to be free", TIMEOUT, || {
                 lab.machine("client").unwrap().run(|| UdpSocket::bind(from)).unwrap().ok()
             });
             client.connect(to).unwrap();
