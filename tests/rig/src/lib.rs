@@ -77,6 +77,8 @@ pub use turn::{alone, together};
 pub use vm::{MAX_VM_CPUS, MAX_VM_NODES, MAX_VM_QUEUES, Vm, VmError, VmSpec};
 pub use witness::BindWitness;
 
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use udpath_lab::{Lab, LabBuilder, LinkSpec};
@@ -97,6 +99,17 @@ pub fn awaited<T>(what: &str, within: Duration, mut look: impl FnMut() -> Option
         assert!(Instant::now() < deadline, "waited {within:?} in vain for {what}");
         std::thread::sleep(POLL_INTERVAL);
     }
+}
+
+/// Copies a program that is then run. Another program does it: with the copy open for writing here, a child that another test
+/// starts meanwhile would have it open, too, until its exec, and the copy could not be run (ETXTBSY).
+///
+/// # Panics
+/// It cannot be copied.
+pub fn copy_program(from: &Path, to: &Path) {
+    let done =
+        Command::new("cp").arg("--preserve=mode").arg("--").args([from, to]).status().expect("cp runs");
+    assert!(done.success(), "cannot copy {} to {}", from.display(), to.display());
 }
 
 /// A lab of the machines `client` and `server`, and a link whose ends have `queues` queues each.

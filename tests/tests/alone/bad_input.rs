@@ -80,7 +80,7 @@ fn no_way_to_the_target() {
 fn for_everybody(folder: &Path) -> PathBuf {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
     let copy = folder.join("udpath");
-    fs::copy(program(), &copy).unwrap();
+    udpath_rig::copy_program(&program(), &copy);
     copy
 }
 

@@ -288,7 +288,7 @@ fn without_rights_it_says_what_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let copy = folder.path().join("udpath");
-    fs::copy(program(), &copy).unwrap();
+    udpath_rig::copy_program(&program(), &copy);
     let machine = Run::unprivileged(&copy, &["profile", "-d", "1s"]).finish();
     let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap();
     let paranoid: i32 = paranoid.trim().parse().unwrap();

@@ -203,7 +203,7 @@ fn a_user_has_a_history_of_its_own() {
     udpath_lab::needs_root!();
     let folder = tempfile::tempdir().unwrap();
     let (home, copy) = (folder.path().join("home"), folder.path().join("udpath"));
-    fs::copy(program(), &copy).unwrap();
+    udpath_rig::copy_program(&program(), &copy);
     fs::create_dir(&home).unwrap();
     for path in [folder.path(), &home] {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);

@@ -110,7 +110,7 @@ fn a_user_can_be_chosen_and_bad_ones_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let copy = folder.path().join("udpath");
-    fs::copy(udpath_rig::program(), &copy).unwrap();
+    udpath_rig::copy_program(&udpath_rig::program(), &copy);
     let refused = Run::unprivileged(&copy, &[&serve[..], &["root"]].concat()).finish();
     assert_eq!(refused.code(), Some(2), "{}", refused.err);
     one_sentence("cannot become user `root`", &refused.err);

@@ -222,7 +222,7 @@ fn an_unprivileged_capture_lists_the_missing_files() {
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     std::fs::set_permissions(folder.path(), open).unwrap();
     let copy = folder.path().join("udpath");
-    std::fs::copy(program(), &copy).unwrap();
+    udpath_rig::copy_program(&program(), &copy);
     let path = folder.path().join("nobodys.tar.gz");
     let ended = Run::unprivileged(&copy, &["support", "-o", path.to_str().unwrap()]).finish();
     assert_eq!(ended.code(), Some(0), "{}", ended.err);

@@ -23,7 +23,7 @@ impl Folder {
             .arg(folder.path().join("spinner"))
             .arg(source);
         assert!(cc.status().expect("cc can be run").success(), "the spinner cannot be compiled");
-        fs::copy(program(), folder.path().join("udpath")).unwrap();
+        udpath_rig::copy_program(&program(), &folder.path().join("udpath"));
         Self(folder)
     }
 
@@ -200,12 +200,12 @@ fn a_program_whose_file_is_gone_has_names() {
     udpath_lab::needs_root!();
     let folder = Folder::new();
     let file = folder.path("upgraded");
-    fs::copy(folder.path("spinner"), &file).unwrap();
+    udpath_rig::copy_program(&folder.path("spinner"), &file);
     let mut command = Command::new(&file);
     command.args(["spin", "60"]);
     let running = Run::of(command, "upgraded").within(TIMEOUT * 2).start();
     fs::remove_file(&file).unwrap();
-    fs::copy("/bin/sh", &file).unwrap();
+    udpath_rig::copy_program(Path::new("/bin/sh"), &file);
     let pid = running.pid().to_string();
     let profile = json(&Run::new(&["profile", "--pid", &pid, "-d", "1s", "--json"]).finish());
     assert!(ns_of(&profile, "in_the_main_thread [upgraded]") > 0, "{}", profile["stacks"]);

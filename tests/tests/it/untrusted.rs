@@ -54,7 +54,7 @@ impl Pretended {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        fs::copy("/usr/bin/perl", folder.path().join("nsd")).unwrap();
+        udpath_rig::copy_program(Path::new("/usr/bin/perl"), &folder.path().join("nsd"));
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
         let lab = client_and_server(name, 1);
         let mut command = lab.machine("server").unwrap().command("setpriv");

@@ -199,7 +199,7 @@ fn a_foreign_server_is_refused_with_the_missing_capability() {
     let place = Place::new("rights", Kind::Nsd);
     let open = tempfile::Builder::new().prefix("udpath-open").tempdir().unwrap();
     let copy = open.path().join("udpath");
-    fs::copy(program(), &copy).unwrap();
+    udpath_rig::copy_program(&program(), &copy);
     let journal = open.path().join("journal");
     fs::create_dir(&journal).unwrap();
     for path in [open.path(), &copy] {

@@ -120,7 +120,7 @@ fn without_root_or_cgroup_v2_it_says_so() {
     let _alone = udpath_rig::alone();
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("udpath");
-    fs::copy(program(), &copy).unwrap();
+    udpath_rig::copy_program(&program(), &copy);
     Command::new("chmod").args(["-R", "a+rX"]).arg(folder.path()).status().unwrap();
     let ended = Run::unprivileged(&copy, &["multiply", "-n", "1", "--", "true"]).finish();
     refused(&ended, 3, "run as root");

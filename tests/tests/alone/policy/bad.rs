@@ -45,7 +45,7 @@ fn without_root_nothing_is_set() {
     // Where anybody can read it.
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("udpath");
-    fs::copy(program(), &copy).unwrap();
+    udpath_rig::copy_program(&program(), &copy);
     Command::new("chmod").args(["-R", "a+rX"]).arg(folder.path()).status().unwrap();
     let state = folder.path().join("state");
     fs::create_dir(&state).unwrap();

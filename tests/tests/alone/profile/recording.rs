@@ -28,7 +28,7 @@ fn what_this_kernel_writes_is_understood() {
     let _turn = udpath_rig::alone();
     fs::create_dir_all(FOLDER).unwrap();
     let copy = Path::new(FOLDER).join("udpath");
-    fs::copy(program(), &copy).unwrap();
+    udpath_rig::copy_program(&program(), &copy);
     let bed = Bed::new("recording", &LinkSpec::with_queues(2));
     let cpus = fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
     let mut event = Event::cpus(&cpus.trim().parse().unwrap(), RATE).unwrap();
