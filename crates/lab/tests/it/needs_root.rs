@@ -13,7 +13,10 @@ fn without_root_tests_are_skipped_or_fail_where_all_are_required() {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let copy = folder.path().join("tests");
-    fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    // Not open for writing here: a child of another test would have it open until its exec, and it could not be run.
+    let cp =
+        Command::new("cp").arg("--preserve=mode").arg(std::env::current_exe().unwrap()).arg(&copy).status();
+    assert!(cp.unwrap().success());
     let run = |require_all: &str| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all"]);
