@@ -8,7 +8,7 @@
 //!                └ no query: rejected.rs
 //! SIGHUP ───▸ reload.rs: a new index, swapped in while workers answer
 //! ```
-//! What is not served: DNSSEC (its records are, if asked for by type), transfers, updates, notifications.
+//! What is not served: DNSSEC (signed zones are refused), transfers, updates, notifications.
 
 mod answer;
 mod cookie;

@@ -9,7 +9,7 @@
 //!                                                           ─▸ restore what a link reset has lost ─▸ applied
 //! ```
 //! After a change of channels, the driver's new choice of IRQ affinity, XPS and RSS table is kept and recorded, so that
-//! undo can tell it from a later change by another program; so are CPUs that irqbalance chose meanwhile.
+//! undo can tell it from a later change by another program. The same goes for CPUs that irqbalance chose meanwhile.
 
 mod overlap;
 
@@ -233,13 +233,10 @@ pub(crate) fn change_all(
 
 /// Who else legitimately chose the value that a setting has after this change, as a note.
 fn chosen_by_others(machine: &dyn Machine, change: &Change, setting: &Setting) -> Option<&'static str> {
-    match () {
-        () if chosen_by_driver(&change.setting, setting) => {
-            Some("chosen by the driver for the new number of channels")
-        }
-        () if is_balanced(machine, setting) => Some("chosen by irqbalance, which runs"),
-        () => None,
+    if chosen_by_driver(&change.setting, setting) {
+        return Some("chosen by the driver for the new number of channels");
     }
+    is_balanced(machine, setting).then_some("chosen by irqbalance, which runs")
 }
 
 /// Makes one change; does nothing if the value is already set.

@@ -120,10 +120,10 @@ pub fn target(source: &dyn Source, text: &str) -> Result<PolicyTarget, String> {
     Ok(PolicyTarget { cgroup, port })
 }
 
-/// The cgroup that a path names: as /proc/PID/cgroup has it, or as the folder below the mount of cgroup v2.
+/// The cgroup that a path names: as /proc/PID/cgroup shows it, or as its folder below the mount of cgroup v2.
 ///
 /// # Errors
-/// It is the folder of a cgroup of version 1, which policies do not see.
+/// It is a folder of cgroup v1, which has no policies.
 pub(crate) fn of_path<'a>(source: &dyn Source, path: &'a str) -> Result<&'a str, String> {
     let mounts = limits::mounts(source, &mut Vec::new());
     let unified = mounts.unified();
@@ -135,7 +135,7 @@ pub(crate) fn of_path<'a>(source: &dyn Source, path: &'a str) -> Result<&'a str,
         Some(cgroup) => Ok(cgroup),
         None if path.starts_with("/sys/fs/cgroup/") => {
             let at = unified.map_or_else(String::new, |root| format!(", which is mounted at {root}"));
-            Err(format!("{path} is a folder of cgroups of version 1; a policy is for one of version 2{at}"))
+            Err(format!("{path} is not in cgroup v2{at}: policies are for cgroups of v2"))
         }
         None => Ok(path),
     }
@@ -207,7 +207,7 @@ mod tests {
                 [
                     ("/sys/fs/cgroup/unified/a", Ok("/a")),
                     ("/sys/fs/cgroup/cpu/a", Err("which is mounted at /sys/fs/cgroup/unified")),
-                    ("/sys/fs/cgroup/unifiedly", Err("a folder of cgroups of version 1")),
+                    ("/sys/fs/cgroup/unifiedly", Err("is not in cgroup v2")),
                 ],
             ),
             (

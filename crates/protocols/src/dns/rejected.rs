@@ -1,9 +1,8 @@
 //! The reply to a message that is no query for this server: malformed, or another operation.
 //!
 //! ```text
-//! without EDNS   header                       as little as tells the client
-//! with OPT       header, question, OPT        RFC 6891, 7: errors have it too, so that a client does not take the server for one
-//!                                             without EDNS
+//! without OPT   header                   as little as tells the client
+//! with OPT      header, question, OPT    RFC 6891, 7: without it, the client would conclude that the server has no EDNS
 //! ```
 //! No reply is longer than its request. The message is read as far as it can be, and never past its end.
 

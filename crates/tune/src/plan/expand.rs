@@ -16,7 +16,7 @@ pub(super) fn expanded(
     if let Some(requests) = port::expanded(machine, &request)? {
         return Ok(requests);
     }
-    if let Some(request) = of_unit(&request, machine)? {
+    if let Some(request) = of_policy(&request, machine)? {
         return Ok(vec![request]);
     }
     let Some(stem) = request.name.strip_suffix("-*") else { return Ok(vec![request]) };
@@ -42,8 +42,8 @@ pub(super) fn expanded(
     Ok(queues.iter().map(|queue| one(queue)).collect())
 }
 
-/// The policy of a unit's cgroup, or of the cgroup of a folder; `None` for any other request.
-fn of_unit(request: &SettingRequest, machine: &dyn Machine) -> Result<Option<SettingRequest>, PlanError> {
+/// A policy whose target is a unit, or a folder of the cgroup file system, with its cgroup instead; `None` for any other request.
+fn of_policy(request: &SettingRequest, machine: &dyn Machine) -> Result<Option<SettingRequest>, PlanError> {
     let Some(rest) = request.name.strip_prefix(POLICY) else { return Ok(None) };
     let unknown = |why| PlanError::Unserved { name: request.name.clone(), why };
     if let Ok(Setting::Spread { unit, .. }) = request.name.parse() {
@@ -54,17 +54,17 @@ fn of_unit(request: &SettingRequest, machine: &dyn Machine) -> Result<Option<Set
         };
     }
     // What is wrong with a name is reported where all are parsed.
-    let Ok((unit, ..)) = parts(rest) else { return Ok(None) };
-    if unit.starts_with('/') {
-        let cgroup = policy::of_path(machine.source(), unit).map_err(unknown)?;
-        let name = format!("{POLICY}{cgroup}{}", &rest[unit.len()..]);
-        return Ok((cgroup != unit).then(|| SettingRequest { name, ..request.clone() }));
+    let Ok((whose, ..)) = parts(rest) else { return Ok(None) };
+    if whose.starts_with('/') {
+        let cgroup = policy::of_path(machine.source(), whose).map_err(unknown)?;
+        let name = format!("{POLICY}{cgroup}{}", &rest[whose.len()..]);
+        return Ok((cgroup != whose).then(|| SettingRequest { name, ..request.clone() }));
     }
-    let cgroup = policy::cgroup_of(machine.source(), unit);
+    let cgroup = policy::cgroup_of(machine.source(), whose);
     let cgroup = cgroup.map_err(unknown)?;
-    let name = format!("{POLICY}{cgroup}{}", &rest[unit.len()..]);
+    let name = format!("{POLICY}{cgroup}{}", &rest[whose.len()..]);
     let reason = match request.reason.as_str() {
-        "" => format!("in effect at each start of {unit}"),
+        "" => format!("in effect at each start of {whose}"),
         reason => reason.to_owned(),
     };
     Ok(Some(SettingRequest { name, reason, ..request.clone() }))
