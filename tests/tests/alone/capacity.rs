@@ -16,7 +16,7 @@ fn a_calibration_leaves_costs_and_nothing_else() {
     let path = file.display().to_string();
     let labs = || Run::new(&["lab", "list", "--json"]).finish().out;
     let before = labs();
-    // Every rung several times: beside other programs more than most runs may take.
+    // It runs every rung several times; on a busy machine that takes longer than most runs may.
     let ended = Run::new(&["capacity", "--calibrate", "--costs", &path]).within(TIMEOUT * 5).finish();
     assert_eq!(ended.code(), Some(0), "{}", ended.err);
     assert_eq!(labs(), before);

@@ -287,7 +287,7 @@ fn an_echo_does_not_answer_an_echo_over_any_io() {
             ("0.0.0.0:19", SocketAddr::new(v4, 7000)),
             ("[::]:7000", SocketAddr::new(v6, 7000)),
         ] {
-            // A program that another test is starting may have the sockets of the round before for a moment.
+            // A child that another test is starting may hold the previous round's sockets until its exec.
             let client = udpath_rig::awaited("the port to be free", TIMEOUT, || {
                 lab.machine("client").unwrap().run(|| UdpSocket::bind(from)).unwrap().ok()
             });

@@ -228,7 +228,7 @@ fn an_unprivileged_capture_lists_the_missing_files() {
     assert_eq!(ended.code(), Some(0), "{}", ended.err);
     assert!(ended.err.contains("missing: ") && ended.err.contains("not permitted"), "{}", ended.err);
     let shown = Run::new(&["show", "--sysroot", path.to_str().unwrap()]).finish();
-    // Findings are this machine's.
+    // Whether there are findings depends on the machine.
     assert!(matches!(shown.code(), Some(0 | 1)), "{}", shown.err);
     assert!(shown.out.contains("not permitted"), "{}", shown.out);
 }

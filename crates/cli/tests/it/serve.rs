@@ -247,7 +247,7 @@ fn a_sink_receives_by_the_call_asked_for() {
 fn memory_stays_small_even_after_the_largest_datagrams() {
     /// KiB.
     const BOUND: u64 = 32 << 10;
-    // Pages of the program's file are the page cache's: how many are mapped depends on how many of them it has.
+    // Without file-backed pages: how many of them are mapped depends on what the page cache holds.
     let own = |serve: &Serve, total: &str| {
         serve.status_of_process(total).saturating_sub(serve.status_of_process("RssFile"))
     };

@@ -77,7 +77,8 @@ impl Fleet {
         }
         self.write("inventory", &inventory);
         let key = self.folder.path().join("key");
-        // Of many hosts, some are cut off, and given up before they revert (30 s). One or two are only slow, beside other programs.
+        // In the large fleets some hosts are cut off: Ansible must give them up before they revert (30 s). In the others no host is,
+        // but on a busy machine sudo may answer late.
         let timeout = if hosts < 3 { 120 } else { 15 };
         let config = format!(
             "[defaults]\ninventory = inventory\ncollections_path = collections\nremote_user = admin\nprivate_key_file = {}\n\

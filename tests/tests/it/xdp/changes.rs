@@ -160,7 +160,7 @@ fn mtu_stations_and_addresses_change_under_it() {
     ip(&lab, "server", &["link", "set", "eth0", "address", "02:00:00:00:77:02"]);
     ip(&lab, "client", &["neigh", "flush", "dev", "eth0"]);
     let mut asked: u64 = 4;
-    // Longer than the program takes to follow, and some requests after that, however slow the machine.
+    // Long enough for the program to follow, and enough requests after that, however slow the machine is.
     let deadline = std::time::Instant::now() + Duration::from_secs(4);
     while std::time::Instant::now() < deadline || asked < 50 {
         asks(&socket, 100);
