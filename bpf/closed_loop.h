@@ -220,12 +220,14 @@ static __always_inline __u64 read_clock(struct counters *n)
 }
 
 /* The time. Reading the clock takes a quarter of this program, so the next reply of the same poll reuses a reading: it
- * is then stale by the time of one reply, a tenth of a microsecond. Never beyond the poll, whose end poll_ended() sees:
- * the next reply may come any time later. Without that tracepoint, every reply reads the clock. */
+ * is then stale by the time of one reply, a tenth of a microsecond. It is a nanosecond later, so that the order of two
+ * requests is known by their send times. Never beyond the poll, whose end poll_ended() sees: the next reply may come any
+ * time later. Without that tracepoint, every reply reads the clock. */
 static __always_inline __u64 clock(struct counters *n, struct control *shared)
 {
 	if (n->readers) {
 		n->readers--;
+		n->clock++;
 		return n->clock;
 	}
 	n->readers = shared->readers;

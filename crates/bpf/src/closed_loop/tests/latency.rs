@@ -70,21 +70,38 @@ fn without_the_poll_tracepoint_every_reply_reads_the_clock() {
     assert!(sent.is_sorted_by(|a, b| a < b), "{sent:?}");
 }
 
+/// Send times of the requests that follow the replies of three slots, of one poll.
+fn sent_in_one_poll(bench: &Bench) -> [u64; 3] {
+    // All of them sent before the clock is read.
+    let seqs = [0, 1, 2].map(|slot| bench.launch(slot));
+    bench.memory.share_clock(true);
+    [0, 1, 2].map(|slot: usize| {
+        let reply = frame(false, PORTS[slot / 2], &bench.payload(slot as u32, seqs[slot]));
+        assert_eq!(bench.run(&reply).0, XDP_TX);
+        bench.memory.slot(slot).sent
+    })
+}
+
 #[test]
 fn two_replies_of_a_poll_share_the_clock() {
     udpath_lab::needs_root!();
     stay_on_this_cpu();
+    let sent = sent_in_one_poll(&Bench::new());
+    assert_eq!(sent[0] + 1, sent[1]);
+    assert!(sent[1] + 1 < sent[2], "{sent:?}");
+}
+
+#[test]
+fn requests_that_share_the_clock_keep_their_order() {
+    udpath_lab::needs_root!();
+    stay_on_this_cpu();
     let bench = Bench::new();
-    // All of them sent before the clock is read.
-    let seqs = [0, 1, 2].map(|slot| bench.launch(slot));
-    bench.memory.share_clock(true);
-    let sent = [0, 1, 2].map(|slot: usize| {
-        let reply = frame(false, PORTS[slot / 2], &bench.payload(slot as u32, seqs[slot]));
+    sent_in_one_poll(&bench);
+    for slot in [1, 0] {
+        let reply = frame(false, PORTS[0], &bench.payload(slot, bench.memory.slot(slot as usize).seq));
         assert_eq!(bench.run(&reply).0, XDP_TX);
-        bench.memory.slot(slot).sent
-    });
-    assert_eq!(sent[0], sent[1]);
-    assert!(sent[1] < sent[2], "{sent:?}");
+    }
+    assert_eq!(bench.counters().reordered, 1);
 }
 
 #[test]
