@@ -41,6 +41,13 @@ const ZONE: OptionSpec = OptionSpec {
     repeatable: true,
     help: "master file (RFC 1035) of a zone to serve, and the zone's name if the file does not say it; SIGHUP loads all again",
 };
+/// `--strict`.
+const STRICT: OptionSpec = OptionSpec {
+    name: "strict",
+    value: None,
+    repeatable: false,
+    help: "do not start with a fault in a zone's file; without it, the record or zone with the fault is left out",
+};
 /// `--responses-per-second`.
 const RESPONSES_PER_SECOND: OptionSpec = OptionSpec {
     name: "responses-per-second",
@@ -70,7 +77,7 @@ pub static ENTRY: ProtocolEntry = ProtocolEntry {
     modes: &[Mode::Rr],
     engines: &Engine::ALL,
     size: MAX_QUERY,
-    serve_options: &[ZONE, RESPONSES_PER_SECOND, VERSION_TEXT, COOKIE_SECRET],
+    serve_options: &[ZONE, STRICT, RESPONSES_PER_SECOND, VERSION_TEXT, COOKIE_SECRET],
     load_options: template::OPTIONS,
     start: Some(|config, tcp, options| {
         let files = DnsConfig::from_options(options)?;

@@ -106,7 +106,7 @@ pub use outcome::{DropReason, Outcome, SendError};
 pub use probe::ProbeError;
 pub use reply::Reply;
 pub use request::Request;
-pub use server::{ReloadHook, Server};
+pub use server::{ReloadHook, Server, WarningsHook};
 pub use service::{Service, StreamService, WorkerId};
 pub use status::{SocketStatus, Status, WorkerStatus, XdpPortStatus, XdpStatus};
 pub use tcp::TcpLimits;

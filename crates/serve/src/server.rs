@@ -39,6 +39,9 @@ const DEFERRED_TIMEOUT: Duration = Duration::from_secs(5);
 /// Loads a service's files again while it runs: what it did, in words, or why everything stays as it was.
 pub type ReloadHook = Arc<dyn Fn() -> Result<String, Box<dyn std::error::Error + Send + Sync>> + Send + Sync>;
 
+/// What is wrong with a service at this moment, in sentences.
+pub type WarningsHook = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
+
 /// A running server. Dropping it stops it.
 pub struct Server {
     io: Io,
@@ -58,6 +61,8 @@ pub struct Server {
     threads: Vec<(usize, JoinHandle<io::Result<()>>)>,
     /// What the start had to lower.
     warning: Option<String>,
+    /// What there is to say of the service.
+    service_warnings: Option<WarningsHook>,
     /// Becomes readable, permanently, when the server stops.
     stop: Arc<OwnedFd>,
     watch: Mutex<SpreadMonitor>,
@@ -140,6 +145,13 @@ impl Server {
     #[must_use]
     pub fn with_reload(mut self, hook: ReloadHook) -> Self {
         self.reload_hook = Some(hook);
+        self
+    }
+
+    /// The same server, whose status has the warnings of its service too. The hook is called for each status.
+    #[must_use]
+    pub fn with_warnings(mut self, hook: WarningsHook) -> Self {
+        self.service_warnings = Some(hook);
         self
     }
 

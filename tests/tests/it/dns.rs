@@ -379,7 +379,7 @@ fn wrong_options_are_named() {
     let path = zone.path().display().to_string();
     fs::write(zone.path(), "$ORIGIN x.\n@ 1 SOA . . 1 1 1 1 1\na A nonsense\n").unwrap();
     for (options, said) in [
-        (&["--zone", &path][..], format!("{path}:3:")),
+        (&["--zone", &path, "--strict"][..], format!("{path}:3:")),
         (&["--zone", "/nothing/there"], "cannot read /nothing/there: No such file".into()),
         (&["--responses-per-second", "0"], "invalid --responses-per-second 0: expected 1 to 1000".into()),
         (&["--responses-per-second", "none"], "expected 1 to 1000, or off".into()),
@@ -390,4 +390,37 @@ fn wrong_options_are_named() {
         assert_eq!(ended.code(), Some(2), "{}", ended.err);
         assert!(ended.err.contains(&said), "{options:?}: {}", ended.err);
     }
+}
+
+/// A record and a zone with faults are left out and named; the rest is served, as `--strict` would not have it.
+#[test]
+fn what_has_faults_is_left_out_and_the_rest_is_served() {
+    udpath_lab::needs_root!();
+    let (zone, lab) = (Zone::new(), client_and_server("dns-faults", 1));
+    zone.write(1, "new A 192.0.2.300\nother A 192.0.2.200\n");
+    let broken = Zone::new();
+    fs::write(broken.path(), "$ORIGIN broken.org.\n@ 1 SOA . . 1 1 1 1 1\n$FROB\na A 192.0.2.1\n").unwrap();
+    let path = broken.path().display().to_string();
+    let mut server = serve(&lab, &zone, "shared", &["--zone", &path]);
+    server.says("warning: left out: 1 record and 1 zone");
+    server.says(&format!("{}:{}: A: expected IPv4 address", zone.path().display(), MANY + 13));
+    server.says(&format!("{path}:3: unknown directive $FROB"));
+    let [address, _] = addresses(&lab);
+    for (name, parts) in [
+        ("other.example.org", ["NOERROR", "192.0.2.200"]),
+        ("new.example.org", ["NXDOMAIN", "SOA"]),
+        ("a.broken.org", ["SERVFAIL", "ANSWER: 0"]),
+    ] {
+        let said = dig(&lab, "dig", address, &[name, "A"]);
+        assert!(parts.iter().all(|part| said.contains(part)), "{name}: {said}");
+    }
+    // Once they are mended, nothing is left out.
+    zone.write(2, "new A 192.0.2.30\n");
+    fs::write(broken.path(), "$ORIGIN broken.org.\n@ 1 SOA . . 1 1 1 1 1\na A 192.0.2.1\n").unwrap();
+    server.signal(Signal::HUP);
+    server.says("reloaded: zones 2, ");
+    let said = dig(&lab, "dig", address, &["a.broken.org", "A"]);
+    assert!(said.contains("NOERROR") && said.contains("192.0.2.1"), "{said}");
+    end(server);
+    lab.down().unwrap();
 }

@@ -14,7 +14,7 @@
 //! A name that exists costs one probe of the table and one copy; one that does not, a probe for each label up to the name that
 //! does.
 
-mod build;
+pub(super) mod build;
 mod compose;
 mod resolve;
 
@@ -46,8 +46,10 @@ struct ZoneEntry {
     apex_len: u8,
     /// The section with the SOA record for negative answers, relative to the apex.
     negative: u32,
-    /// The loaded zone right above it.
+    /// The zone right above it.
     above: Option<u16>,
+    /// Its names have no answers.
+    left_out: bool,
 }
 
 /// Flags of a node.
@@ -130,9 +132,9 @@ impl Index {
         Found::NotOurs
     }
 
-    /// Number of zones.
+    /// Number of zones that are served.
     pub(super) fn zones(&self) -> usize {
-        self.zones.len()
+        self.zones.iter().filter(|zone| !zone.left_out).count()
     }
 
     /// Number of names, those without records included.
@@ -191,7 +193,9 @@ impl Index {
     fn negative(&self, zone: u16, name: &QueryName, rcode: u16) -> Option<Found<'_>> {
         let zone = self.zones.get(usize::from(zone))?;
         let shift = (name.wire().len() as u16).wrapping_sub(u16::from(zone.apex_len));
-        Some(Found::Section(Section { rcode, ..self.section(zone.negative, shift)? }))
+        let section = self.section(zone.negative, shift)?;
+        let rcode = if zone.left_out { section.rcode } else { rcode };
+        Some(Found::Section(Section { rcode, ..section }))
     }
 
     /// The node of a lowercased name.

@@ -35,12 +35,24 @@ pub(super) struct Record {
     pub(super) file: u16,
 }
 
-/// A loaded zone.
+impl Record {
+    /// Whether it is this very record.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        self.data == other.data
+    }
+}
+
+/// A zone.
 #[derive(Debug)]
 pub(super) struct Zone {
     /// Key of its apex.
     pub(super) apex: Vec<u8>,
+    /// Of a zone that is left out, a record of no type.
     pub(super) soa: Record,
+    /// Which of the given files it comes from.
+    pub(super) source: u16,
+    /// It has faults, and is left out: questions for its names fail.
+    pub(super) left_out: bool,
 }
 
 /// The records need more than 4 GiB.
@@ -93,6 +105,29 @@ impl Records {
         list.shrink_to_fit();
         self.list = list;
         self.bytes.shrink_to_fit();
+    }
+
+    /// `FILE:LINE` of a record.
+    pub(super) fn place(&self, record: &Record) -> String {
+        let file = self.files.get(usize::from(record.file)).map(|file| file.display().to_string());
+        format!("{}:{}", file.unwrap_or_default(), record.line)
+    }
+
+    /// Which of the given files a record comes from.
+    pub(super) fn source(&self, record: &Record) -> u16 {
+        self.zones.get(usize::from(record.zone)).map_or(0, |zone| zone.source)
+    }
+
+    /// The owner for a message.
+    pub(super) fn name(&self, record: &Record) -> String {
+        let mut wire = Vec::new();
+        wire_of(self.key(record), &mut wire);
+        name::display(&wire)
+    }
+
+    /// Whether the owner is that of `apex`, or a name below it.
+    pub(super) fn is_below(&self, record: &Record, apex: &Record) -> bool {
+        self.key(record).starts_with(self.key(apex))
     }
 
     /// The key of a record's owner.

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use udpath_serve::{
     Config, Current, DropReason, Error, Outcome, ReloadHook, Reply, Request, Server, Service, StreamService,
-    View,
+    View, WarningsHook,
 };
 
 use super::answer::Response;
@@ -18,7 +18,8 @@ use super::limit::{DEFAULT_RATE, Kind, MAX_RATE, ResponseLimit, Verdict};
 use super::rejected::reject;
 use super::reload::{self, Data, LoadError, Sources};
 use super::wire::{Query, QueryError};
-use super::{COOKIE_SECRET, RESPONSES_PER_SECOND, VERSION_TEXT, ZONE};
+use super::zone::Faults;
+use super::{COOKIE_SECRET, RESPONSES_PER_SECOND, STRICT, VERSION_TEXT, ZONE};
 use crate::{OptionError, Options};
 
 /// What `version.bind` says unless the user chooses another text. Not the version's number, which is of use to attackers only.
@@ -34,6 +35,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct DnsConfig {
     /// Master files, one zone each.
     pub zones: Vec<PathBuf>,
+    /// Whether a fault in a zone's file keeps everything from being loaded; else what is wrong is left out.
+    pub strict: bool,
     /// How often a network gets the same answer over UDP, per second, 1 to 1,000; `None`: no limit. 200 by default.
     pub responses_per_second: Option<u32>,
     /// What `version.bind` says, at most 255 bytes.
@@ -46,6 +49,7 @@ impl Default for DnsConfig {
     fn default() -> Self {
         Self {
             zones: Vec::new(),
+            strict: false,
             responses_per_second: Some(DEFAULT_RATE),
             version: DEFAULT_VERSION.into(),
             cookie_secret: None,
@@ -66,6 +70,7 @@ impl DnsConfig {
         let version = options.parsed(&VERSION_TEXT, format_args!("at most {MAX_TEXT} bytes"), fits)?;
         Ok(Self {
             zones: options.paths(&ZONE).collect(),
+            strict: options.has(&STRICT),
             responses_per_second: rate.unwrap_or(Rate(Some(DEFAULT_RATE))).0,
             version: version.unwrap_or_else(|| DEFAULT_VERSION.into()),
             cookie_secret: options.paths(&COOKIE_SECRET).last(),
@@ -73,7 +78,7 @@ impl DnsConfig {
     }
 
     fn sources(&self) -> Sources {
-        Sources { zones: self.zones.clone(), secrets: self.cookie_secret.clone() }
+        Sources { zones: self.zones.clone(), secrets: self.cookie_secret.clone(), strict: self.strict }
     }
 }
 
@@ -239,7 +244,7 @@ pub fn start(config: &Config, tcp: bool, dns: Dns, files: &DnsConfig) -> Result<
     // A cookie in a reply proves that whoever sends it back owns the address.
     let config = &config.with_private_replies();
     let current = Arc::clone(dns.view.current());
-    let settings = Arc::clone(&dns.settings);
+    let (settings, loaded) = (Arc::clone(&dns.settings), Arc::clone(&current));
     let server = if tcp {
         let shared = Arc::clone(&current);
         let stream = move |_| DnsStream { current: Arc::clone(&shared), settings: Arc::clone(&settings) };
@@ -253,7 +258,16 @@ pub fn start(config: &Config, tcp: bool, dns: Dns, files: &DnsConfig) -> Result<
         let index = &data.index;
         Ok(format!("zones {}, names {}, memory {} KiB", index.zones(), index.names(), index.bytes() / 1024))
     });
-    Ok(server.with_reload(hook))
+    let warnings: WarningsHook = Arc::new(move || left_out(&loaded.latest().faults));
+    Ok(server.with_warnings(warnings).with_reload(hook))
+}
+
+/// What is left out, in words; nothing if nothing is.
+fn left_out(faults: &Faults) -> Vec<String> {
+    let Some(count) = faults.left_out() else { return Vec::new() };
+    let mut lines = vec![format!("left out: {count} (with --strict, this is an error)")];
+    lines.extend(faults.lines());
+    lines
 }
 
 #[cfg(test)]

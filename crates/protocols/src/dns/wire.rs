@@ -50,6 +50,7 @@ pub(super) mod class {
 pub(super) mod rcode {
     pub(in super::super) const NOERROR: u16 = 0;
     pub(in super::super) const FORMERR: u16 = 1;
+    pub(in super::super) const SERVFAIL: u16 = 2;
     pub(in super::super) const NXDOMAIN: u16 = 3;
     pub(in super::super) const NOTIMP: u16 = 4;
     pub(in super::super) const REFUSED: u16 = 5;

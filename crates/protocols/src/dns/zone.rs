@@ -2,12 +2,14 @@
 //!
 //! ```text
 //! file ─ text: entries ─ entry: directives, owners, TTLs ─▸ lines of one form ─ domain ─▸ data: well-formed? ─▸ Records
-//!                          ├ fields, types: data by type                           └ loader: every fault with its line ─▸ error
-//!                          └ generate: $GENERATE
+//!                          ├ fields, types: data by type                           └ loader: every fault with its line ─▸ faults
+//!                          └ generate: $GENERATE                                      conflicts: records that exclude each other
 //! ```
 
+mod conflicts;
 mod data;
 mod entry;
+mod faults;
 mod fields;
 mod generate;
 mod loader;
@@ -17,10 +19,12 @@ mod types;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+pub(super) use self::faults::Faults;
+
 use self::entry::State;
+use self::faults::{Costs, Fault};
 use self::loader::Loader;
-use super::name;
-use super::records::{Record, Records, TooLarge, Zone};
+use super::records::{Records, TooLarge, Unplaced, Zone, key_of, wire_of};
 
 /// Longest master file, in bytes: some 25 million names. Lower: large zones are refused; higher: a wrong file, such as an endless
 /// log, takes as much memory before it is refused.
@@ -44,25 +48,9 @@ pub enum ZoneError {
         /// The file.
         file: PathBuf,
     },
-    /// A line that is no record or directive of a master file, or a record that does not fit the others.
-    #[error("{}:{line}: {reason}", file.display())]
-    Record {
-        /// The file.
-        file: PathBuf,
-        /// The line of the record, or one that it goes on.
-        line: u32,
-        /// What is wrong, and what would be right.
-        reason: String,
-    },
-    /// The same of all lines that have faults, in order.
+    /// All lines that have faults, by file: each with what is wrong and what would be right.
     #[error("{0}")]
     Faults(String),
-    /// A file without the record that names its zone.
-    #[error("{}: no SOA record: a zone has one, and its owner is the zone's name", file.display())]
-    NoSoa {
-        /// The file.
-        file: PathBuf,
-    },
     /// The records or their answers need more than 4 GiB.
     #[error("the zones need more than 4 GiB of memory: serve them with several servers")]
     TooLarge,
@@ -77,55 +65,92 @@ impl From<TooLarge> for ZoneError {
     }
 }
 
-/// Loads one zone from each file.
-pub(super) fn load(files: &[PathBuf]) -> Result<Records, ZoneError> {
-    let mut records = Records::default();
-    for file in files {
-        let number = records.zones.len();
-        let zone = u16::try_from(number).map_err(|_| ZoneError::TooMany(files.len()))?;
+/// Loads one zone from each file. What is wrong is left out, and said in the faults.
+pub(super) fn load(files: &[PathBuf]) -> Result<(Records, Faults), ZoneError> {
+    let (mut records, mut faults) = (Records::default(), Faults::default());
+    let mut failed: Vec<(u16, Vec<u8>)> = Vec::new();
+    for (number, option) in files.iter().enumerate() {
+        let source = u16::try_from(number).map_err(|_| ZoneError::TooMany(files.len()))?;
         let first = records.list.len();
-        let mut loader = Loader::new(&mut records, zone);
-        let (origin, file) = named(file);
-        loader.scan(&file, &read(&file)?, State::new(origin), 0)?;
-        let soa = loader.finish()?.ok_or_else(|| ZoneError::NoSoa { file: file.clone() })?;
-        check_owners(&records, first, &soa)?;
-        let apex = records.key(&soa).to_vec();
-        if let Some(same) = records.zones.iter().find(|zone| zone.apex == apex) {
-            let first = &records.files[usize::from(same.soa.file)];
-            let reason = format!("this zone is loaded from {} already", first.display());
-            return Err(records.error(&soa, reason));
+        let (origin, file) = named(option);
+        match one(&mut records, source, origin.clone(), &file, &mut faults)? {
+            Ok(zone) => records.zones.push(zone),
+            Err(apex) => {
+                records.list.truncate(first);
+                faults.zone(source);
+                failed.extend(apex.or_else(|| key_of_text(&origin?)).map(|apex| (source, apex)));
+            }
         }
-        records.zones.push(Zone { apex, soa });
+    }
+    for (source, apex) in failed {
+        if records.zones.iter().all(|zone| zone.apex != apex) {
+            leave_out(&mut records, source, apex)?;
+        }
     }
     records.sort();
-    Ok(records)
+    conflicts::leave_out(&mut records, &mut faults);
+    Ok((records, faults))
 }
 
-/// All records from number `first` on belong below the owner of the SOA.
-fn check_owners(records: &Records, first: usize, soa: &Record) -> Result<(), ZoneError> {
-    let apex = records.key(soa);
-    match records.list[first..].iter().find(|record| !records.key(record).starts_with(apex)) {
-        None => Ok(()),
-        Some(stray) => {
-            let (name, zone) = (records.name(stray), records.name(soa));
-            Err(records.error(stray, format!("{name} does not belong to the zone {zone}: remove it")))
+/// Loads a zone. If it is to be left out: the key of its apex, if that is known.
+fn one(
+    records: &mut Records,
+    source: u16,
+    origin: Option<Vec<u8>>,
+    file: &Path,
+    faults: &mut Faults,
+) -> Result<Result<Zone, Option<Vec<u8>>>, ZoneError> {
+    let text = match read(file) {
+        Ok(text) => text,
+        Err(error) => {
+            faults.say(source, error.to_string());
+            return Ok(Err(None));
+        }
+    };
+    let zone = u16::try_from(records.zones.len()).map_err(|_| ZoneError::TooMany(records.zones.len()))?;
+    let mut loader = Loader::new(records, zone);
+    loader.scan(file, &text, State::new(origin), 0)?;
+    let found = loader.finish();
+    for (file, Fault { line, reason, costs }) in found.faults {
+        let file = records.files.get(usize::from(file)).map_or(Path::new(""), PathBuf::as_path);
+        let text = format!("{}:{line}: {reason}", file.display());
+        match costs {
+            Costs::Record => faults.record(source, text),
+            Costs::Zone => faults.say(source, text),
         }
     }
+    faults.and_more(found.more);
+    let Some(soa) = found.soa else {
+        let reason = "no SOA record: a zone has one, and its owner is the zone's name";
+        faults.say(source, format!("{}: {reason}", file.display()));
+        return Ok(Err(None));
+    };
+    let apex = records.key(&soa).to_vec();
+    if let Some(same) = records.zones.iter().find(|zone| zone.apex == apex) {
+        let reason = format!("this zone is loaded from {} already", records.place(&same.soa));
+        faults.say(source, format!("{}: {reason}", records.place(&soa)));
+        return Ok(Err(None));
+    }
+    match found.costs {
+        Some(Costs::Zone) => Ok(Err(Some(apex))),
+        _ => Ok(Ok(Zone { apex, soa, source, left_out: false })),
+    }
 }
 
-impl Records {
-    /// The error at the line of a record.
-    pub(super) fn error(&self, record: &Record, reason: impl Into<String>) -> ZoneError {
-        let file = self.files.get(usize::from(record.file)).cloned().unwrap_or_default();
-        ZoneError::Record { file, line: record.line, reason: reason.into() }
-    }
+/// Adds a zone of whose names all questions fail: with what is around it they would get wrong answers.
+fn leave_out(records: &mut Records, source: u16, apex: Vec<u8>) -> Result<(), ZoneError> {
+    let zone = u16::try_from(records.zones.len()).map_err(|_| ZoneError::TooMany(records.zones.len()))?;
+    let mut owner = Vec::new();
+    wire_of(&apex, &mut owner);
+    let soa = records.push(&owner, &[], Unplaced { ttl: 0, line: 0, rtype: 0, zone, file: 0 })?;
+    records.zones.push(Zone { apex, soa, source, left_out: true });
+    Ok(())
+}
 
-    /// The owner for a message.
-    pub(super) fn name(&self, record: &Record) -> String {
-        let mut wire = Vec::new();
-        super::records::wire_of(self.key(record), &mut wire);
-        name::display(&wire)
-    }
+/// The key of a name in text form.
+fn key_of_text(text: &[u8]) -> Option<Vec<u8>> {
+    let name: domain::base::Name<Vec<u8>> = std::str::from_utf8(text).ok()?.parse().ok()?;
+    Some(key_of(name.as_slice()))
 }
 
 /// The option's value `NAME=FILE`: the zone's name, which is the file's first origin, and the file. A file whose own name has such a
@@ -163,24 +188,17 @@ fn read(path: &Path) -> Result<Vec<u8>, ZoneError> {
     if text.len() as u64 > MAX_FILE { Err(too_long()) } else { Ok(text) }
 }
 
-/// Something wrong in a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Fault {
-    line: u32,
-    /// What is wrong, and what would be right.
-    reason: String,
-}
-
-impl Fault {
-    fn new(line: u32, reason: impl Into<String>) -> Self {
-        Self { line, reason: reason.into() }
-    }
-}
-
 /// Whether a zone of this name is loaded.
 #[cfg(test)]
 pub(super) fn has_zone(records: &Records, wire: &[u8]) -> bool {
-    records.zones.iter().any(|zone| zone.apex == super::records::key_of(wire))
+    records.zones.iter().any(|zone| zone.apex == key_of(wire))
+}
+
+/// The zones of files without faults, for tests.
+#[cfg(test)]
+pub(super) fn whole(files: &[PathBuf]) -> Result<Records, ZoneError> {
+    let (records, faults) = load(files)?;
+    if faults.is_empty() { Ok(records) } else { Err(ZoneError::Faults(faults.to_string())) }
 }
 
 /// A master file for tests, removed when dropped.

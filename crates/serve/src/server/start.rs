@@ -117,6 +117,7 @@ impl Server {
             tcp_counters: Vec::new(),
             threads: Vec::new(),
             warning: None,
+            service_warnings: None,
             stop: Arc::new(stop),
             fast_path: None,
             watch: Mutex::default(),

@@ -70,6 +70,7 @@ impl Server {
                 .map(str::to_owned)
                 .into_iter()
                 .chain(self.warning.clone())
+                .chain(self.service_warnings.iter().flat_map(|hook| hook()))
                 .chain(losses)
                 .chain(self.fast_path.iter().flat_map(|fast_path| fast_path.warnings(&arrivals)))
                 .collect(),

@@ -1,6 +1,7 @@
 use domain::base::Message;
 use domain::rdata::AllRecordData;
 
+use super::super::index::build::whole;
 use super::super::zone;
 use super::*;
 
@@ -10,7 +11,7 @@ mod naive;
 pub(in crate::dns) fn index(zones: &[&str]) -> Index {
     let files: Vec<_> = zones.iter().map(|text| zone::file(text)).collect();
     let paths: Vec<_> = files.iter().map(|file| file.path().to_owned()).collect();
-    Index::build(zone::load(&paths).unwrap()).unwrap()
+    whole(&paths).unwrap()
 }
 
 /// A query; `more` stands behind the question, with the number of its records.
@@ -296,6 +297,46 @@ fn nested_zones_answer_for_themselves() {
         "nxdomain aa\nauthority: deep.down.cut.x 3 soa . . 3 3 3 3 3"
     );
     assert_eq!(ask(&index, "down.cut.x", rtype::A), "noerror\nauthority: cut.x 1 ns ns.far.away.");
+}
+
+/// Nothing is said of names whose zone is left out: not that they do not exist, nor that they are another server's.
+#[test]
+fn questions_for_what_is_left_out_fail() {
+    let texts = [
+        "$ORIGIN x.\n@ 1 SOA . . 1 1 1 1 1\nhere A 192.0.2.1\nto CNAME www.sub\nsub DS 1 8 2 \
+         0000000000000000000000000000000000000000000000000000000000000000\n",
+        "$ORIGIN sub.x.\n@ 1 SOA . . 1 1 1 1 1\n$FROB\nwww A 192.0.2.2\n",
+        "$ORIGIN deep.sub.x.\n@ 1 SOA . . 1 1 1 1 1\nwww A 192.0.2.3\n",
+    ];
+    let many: String = (0..8200).map(|n| format!("many A 10.0.{}.{}\n", n / 256, n % 256)).collect();
+    let first = format!("{}{many}", texts[0]);
+    let files = [&first, texts[1], texts[2]].map(zone::file);
+    let paths = files.each_ref().map(|file| file.path().to_owned());
+    let (records, mut faults) = zone::load(&paths).unwrap();
+    let index = Index::build(records, &mut faults).unwrap();
+    assert_eq!(faults.left_out().as_deref(), Some("1 record and 1 zone"), "{faults}");
+    assert_eq!(index.zones(), 2);
+    for (name, qtype, rcode, authoritative, answers) in [
+        ("here.x", rtype::A, 0, true, 1),
+        ("no.x", rtype::A, 3, true, 0),
+        ("sub.x", rtype::SOA, 2, false, 0),
+        ("sub.x", rtype::ANY, 2, false, 0),
+        ("sub.x", rtype::DS, 2, false, 0),
+        ("www.sub.x", rtype::A, 2, false, 0),
+        ("a.b.sub.x", rtype::TXT, 2, false, 0),
+        // The client asks on.
+        ("to.x", rtype::A, 0, true, 1),
+        ("www.deep.sub.x", rtype::A, 0, true, 1),
+        ("deep.sub.x", rtype::DS, 2, false, 0),
+        ("many.x", rtype::A, 2, false, 0),
+        ("many.x", rtype::TXT, 0, true, 0),
+    ] {
+        let reply = reply(&index, &query(name, qtype, (0, &[])), 65_535);
+        let header = Message::from_octets(&reply[..]).unwrap();
+        let (code, flags) = (header.header().rcode().to_int(), header.header().aa());
+        let count = header.header_counts().ancount();
+        assert_eq!((u16::from(code), flags, count), (rcode, authoritative, answers), "{name} {qtype}");
+    }
 }
 
 #[test]

@@ -9,8 +9,8 @@
 use super::super::name;
 use super::super::records::{Record, Records, boundaries, target, wire_of};
 use super::super::wire::{rcode, rtype};
-use super::super::zone::ZoneError;
-use super::compose::{Composer, Part, Question, TooLong};
+use super::super::zone::{Faults, ZoneError};
+use super::compose::{Composer, Part, Question};
 use super::resolve::{Names, Target};
 use super::{Index, OTHER_TYPES, Slot, ZoneEntry, node_flag, slot_of};
 
@@ -22,8 +22,8 @@ const MAX_ADDITIONAL: usize = 32;
 const PLACES_PER_TWO: usize = 3;
 
 impl Index {
-    /// Composes all answers.
-    pub(in super::super) fn build(records: Records) -> Result<Self, ZoneError> {
+    /// Composes all answers. Those that do not fit a message are faults; questions for them fail.
+    pub(in super::super) fn build(records: Records, faults: &mut Faults) -> Result<Self, ZoneError> {
         let names = Names::new(records);
         // Offset 0 marks a free place of the table.
         let mut builder = Builder {
@@ -33,6 +33,7 @@ impl Index {
             composer: Composer::new(),
             sections: Vec::new(),
             entries: Vec::new(),
+            faults,
         };
         let zones = builder.zones()?;
         builder.all_names()?;
@@ -75,6 +76,7 @@ struct Builder<'a> {
     /// The sections of the node under construction, and its entries with offsets into them.
     sections: Vec<u8>,
     entries: Vec<(u16, usize)>,
+    faults: &'a mut Faults,
 }
 
 /// A node on the way from an apex to the present name.
@@ -97,10 +99,20 @@ impl Builder<'_> {
             let mut apex = Vec::new();
             wire_of(&zone.apex, &mut apex);
             self.composer.begin(&apex, Question::Below);
-            negative(&mut self.composer, &self.names.records, number);
+            if zone.left_out {
+                self.composer.fail();
+            } else {
+                negative(&mut self.composer, &self.names.records, number);
+            }
             let at = u32::try_from(self.arena.len()).map_err(|_| ZoneError::TooLarge)?;
-            self.composer.finish(&mut self.arena).map_err(|TooLong| self.too_long(&zone.soa))?;
-            entries.push(ZoneEntry { apex_len: apex.len() as u8, negative: at, above });
+            // One record, or none.
+            let _ = self.composer.finish(&mut self.arena);
+            entries.push(ZoneEntry {
+                apex_len: apex.len() as u8,
+                negative: at,
+                above,
+                left_out: zone.left_out,
+            });
         }
         Ok(entries)
     }
@@ -131,7 +143,7 @@ impl Builder<'_> {
                 }
             }
             wire_of(key, &mut wire);
-            let (flags, cut) = self.sections_of(name, &wire)?;
+            let (flags, cut) = self.sections_of(name, &wire);
             let at = self.node(&wire, flags, zone)?;
             self.mark_wildcard(key, path.last());
             // What stands below a DNAME record is answered by that (RFC 6672, 2.4).
@@ -170,18 +182,22 @@ impl Builder<'_> {
     }
 
     /// Composes the sections of a name; returns its flags and whether it is a delegation.
-    fn sections_of(&mut self, name: usize, wire: &[u8]) -> Result<(u8, bool), ZoneError> {
+    fn sections_of(&mut self, name: usize, wire: &[u8]) -> (u8, bool) {
         let all = self.names.records_of(name);
         let cut = self.names.is_cut(name);
-        let wildcard = wire.starts_with(b"\x01*");
-        check(&self.names.records, all, wildcard)?;
-        let mode = if wildcard { Question::Wildcard } else { Question::Exact };
+        let mode = if wire.starts_with(b"\x01*") { Question::Wildcard } else { Question::Exact };
         let mut types: Vec<u16> = all.iter().map(|record| record.rtype).collect();
         let mut flags = 0;
+        if self.names.is_left_out(name) {
+            self.composer.begin(wire, Question::Below);
+            self.composer.fail();
+            self.finish(name, OTHER_TYPES);
+            return (node_flag::DELEGATION, true);
+        }
         if cut {
-            self.answer(name, wire, mode, rtype::DS)?;
-            self.referral(name, wire)?;
-            return Ok((node_flag::DELEGATION, true));
+            self.answer(name, wire, mode, rtype::DS);
+            self.referral(name, wire);
+            return (node_flag::DELEGATION, true);
         }
         if types.contains(&rtype::CNAME) {
             types.extend(self.types_at_the_end(name));
@@ -189,16 +205,12 @@ impl Builder<'_> {
         }
         types.sort_unstable();
         types.dedup();
-        if types.len() > usize::from(u8::MAX) {
-            let reason = format!("{} types of one name are too many: at most 255", types.len());
-            return Err(self.names.records.error(&all[0], reason));
-        }
         for rtype in types {
             let alias = rtype == rtype::DNAME;
             flags |= if alias { node_flag::ALIAS } else { 0 };
-            self.answer(name, wire, if alias { Question::Below } else { mode }, rtype)?;
+            self.answer(name, wire, if alias { Question::Below } else { mode }, rtype);
         }
-        Ok((flags, false))
+        (flags, false)
     }
 
     /// The types of the name at the end of a CNAME chain.
@@ -221,10 +233,10 @@ impl Builder<'_> {
     }
 
     /// The answer to a question for a type: its records, at the end of a chain of CNAME records if there is one.
-    fn answer(&mut self, name: usize, wire: &[u8], mode: Question, rtype: u16) -> Result<(), ZoneError> {
+    fn answer(&mut self, name: usize, wire: &[u8], mode: Question, rtype: u16) {
         self.composer.begin(wire, mode);
         self.chain(name, rtype);
-        self.finish(name, rtype)
+        self.finish(name, rtype);
     }
 
     fn chain(&mut self, name: usize, rtype: u16) {
@@ -286,7 +298,7 @@ impl Builder<'_> {
     }
 
     /// The name servers of a delegation, and the addresses of theirs that the zone has (RFC 9471: all, or the reply is truncated).
-    fn referral(&mut self, name: usize, wire: &[u8]) -> Result<(), ZoneError> {
+    fn referral(&mut self, name: usize, wire: &[u8]) {
         let (names, records) = (self.names, &self.names.records);
         self.composer.begin(wire, Question::Below);
         self.composer.authoritative = false;
@@ -302,21 +314,25 @@ impl Builder<'_> {
                 }
             }
         }
-        self.finish(name, OTHER_TYPES)
+        self.finish(name, OTHER_TYPES);
     }
 
-    fn finish(&mut self, name: usize, rtype: u16) -> Result<(), ZoneError> {
+    fn finish(&mut self, name: usize, rtype: u16) {
         self.entries.push((rtype, self.sections.len()));
-        self.composer
-            .finish(&mut self.sections)
-            .map_err(|TooLong| self.too_long(&self.names.records_of(name)[0]))
-    }
-
-    fn too_long(&self, record: &Record) -> ZoneError {
-        let records = &self.names.records;
-        let name = records.name(record);
-        records
-            .error(record, format!("an answer for {name} does not fit a message of 64 KiB: remove records"))
+        if self.composer.finish(&mut self.sections).is_ok() {
+            return;
+        }
+        let (records, all) = (&self.names.records, self.names.records_of(name));
+        let first = all.iter().find(|record| record.rtype == rtype).unwrap_or(&all[0]);
+        let reason = format!(
+            "{}: an answer for {} does not fit a message of 64 KiB: remove records",
+            records.place(first),
+            records.name(first)
+        );
+        self.faults.record(records.source(first), reason);
+        self.composer.fail();
+        // Nothing always fits.
+        let _ = self.composer.finish(&mut self.sections);
     }
 }
 
@@ -335,28 +351,10 @@ fn negative(composer: &mut Composer, records: &Records, zone: u16) {
     composer.record_with_ttl(&apex, records, &zone.soa, ttl, Part::Authority);
 }
 
-/// Refuses records that cannot stand together.
-fn check(records: &Records, all: &[Record], wildcard: bool) -> Result<(), ZoneError> {
-    let of = |rtype: u16| all.iter().filter(move |record| record.rtype == rtype);
-    let name = || records.name(&all[0]);
-    if let Some(second) = of(rtype::CNAME).nth(1) {
-        return Err(records.error(second, format!("{} has several CNAME records: keep one", name())));
-    }
-    let beside = |record: &&Record| ![rtype::CNAME, rtype::RRSIG, rtype::NSEC].contains(&record.rtype);
-    if let Some(alias) = of(rtype::CNAME).next()
-        && all.iter().any(|record| beside(&record))
-    {
-        let reason = format!("{} has a CNAME record and others: keep one or the others", name());
-        return Err(records.error(alias, reason));
-    }
-    if let Some(second) = of(rtype::DNAME).nth(1) {
-        return Err(records.error(second, format!("{} has several DNAME records: keep one", name())));
-    }
-    match all.iter().find(|record| [rtype::NS, rtype::DNAME].contains(&record.rtype)) {
-        Some(record) if wildcard => {
-            let reason = format!("{} is a wildcard with NS or DNAME records: name what is delegated", name());
-            Err(records.error(record, reason))
-        }
-        _ => Ok(()),
-    }
+/// The index of files without faults, for tests.
+#[cfg(test)]
+pub(in super::super) fn whole(files: &[std::path::PathBuf]) -> Result<Index, ZoneError> {
+    let (records, mut faults) = super::super::zone::load(files)?;
+    let index = Index::build(records, &mut faults)?;
+    if faults.is_empty() { Ok(index) } else { Err(ZoneError::Faults(faults.to_string())) }
 }

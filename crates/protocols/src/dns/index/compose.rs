@@ -2,7 +2,7 @@
 
 use super::super::name;
 use super::super::records::{Record, Records, names_in};
-use super::super::wire::{HEADER, class};
+use super::super::wire::{HEADER, class, rcode};
 use super::{AUTHORITATIVE, SECTION_HEADER};
 
 /// Farthest place that a pointer may name: 14 bits, less what a longer question can add.
@@ -81,6 +81,14 @@ impl Composer {
         for start in name::label_starts(wire).skip(skipped) {
             self.know(&wire[start..], HEADER + start);
         }
+    }
+
+    /// Makes it an answer that says only that the server has none (SERVFAIL).
+    pub(super) fn fail(&mut self) {
+        self.body.clear();
+        self.places.clear();
+        self.counts = [0; 3];
+        (self.rcode, self.authoritative, self.optional) = (rcode::SERVFAIL as u8, false, None);
     }
 
     /// The records that follow need not be in an answer without room for them.

@@ -120,10 +120,16 @@ impl Names {
         self.list[name].zone
     }
 
-    /// Whether the name's servers are others: NS records below the apex.
+    /// Whether the name is the apex of a zone that is left out.
+    pub(super) fn is_left_out(&self, name: usize) -> bool {
+        self.records.zones[usize::from(self.zone(name))].left_out
+    }
+
+    /// Whether the answers for the name are others' matter: NS records below the apex, or a zone that is left out.
     pub(super) fn is_cut(&self, name: usize) -> bool {
-        self.key(name) != self.records.zones[usize::from(self.zone(name))].apex
-            && !self.of_type(name, rtype::NS).is_empty()
+        self.is_left_out(name)
+            || self.key(name) != self.records.zones[usize::from(self.zone(name))].apex
+                && !self.of_type(name, rtype::NS).is_empty()
     }
 
     /// The name with exactly this key.

@@ -1,11 +1,12 @@
 use super::super::answer::tests::index;
 use super::super::zone;
+use super::build::whole;
 use super::*;
 
 fn error(text: &str) -> String {
     let file = zone::file(&format!("$ORIGIN x.\n@ 1 SOA . . 1 1 1 1 1\n{text}"));
     let path = file.path().display().to_string();
-    let built = zone::load(&[file.path().into()]).and_then(Index::build);
+    let built = whole(&[file.path().into()]);
     built.map(|_| ()).unwrap_err().to_string().replace(&path, "FILE")
 }
 
@@ -22,6 +23,33 @@ fn records_that_cannot_stand_together_are_named_with_their_line() {
     }
     let many: String = (0..8200).map(|n| format!("a A 10.0.{}.{}\n", n / 256, n % 256)).collect();
     assert!(error(&many).contains("an answer for a.x. does not fit a message of 64 KiB"), "{}", error(&many));
+}
+
+/// The first of several stays, and a name that has a CNAME record and others has the others. Neighbours stay.
+#[test]
+fn what_remains_of_records_that_cannot_stand_together() {
+    for (text, expected, count) in [
+        ("a A 192.0.2.1\na CNAME b\nb A 192.0.2.2\n", vec![1], 1),
+        ("a CNAME b\na CNAME c\na CNAME d\n", vec![5], 2),
+        ("a DNAME b\na DNAME c\n", vec![39], 1),
+        ("a TXT t\n*.a NS b\n*.a DNAME c\n", vec![16], 2),
+        ("a A 192.0.2.1\na CNAME b\nsub.a CNAME c\n", vec![1], 1),
+    ] {
+        let file = zone::file(&format!("$ORIGIN x.\n@ 1 SOA . . 1 1 1 1 1\n{text}"));
+        let (records, faults) = zone::load(&[file.path().into()]).unwrap();
+        let types: Vec<u16> = records
+            .list
+            .iter()
+            .filter(|record| records.key(record) == b"\x01x\x01a")
+            .map(|record| record.rtype)
+            .collect();
+        assert_eq!((types, faults.lines().len()), (expected, count), "{text}{faults}");
+    }
+    // All but the last of 255 types stay.
+    let many: String = (0..255).map(|n| format!("a TYPE{} \\# 1 00\n", 65_280 + n)).collect();
+    let file = zone::file(&format!("$ORIGIN x.\n@ 1 SOA . . 1 1 1 1 1\n{many}"));
+    let (records, faults) = zone::load(&[file.path().into()]).unwrap();
+    assert_eq!((records.list.len(), faults.lines().len()), (255, 1), "{faults}");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use std::str::FromStr as _;
 
 use domain::base::iana::Rtype;
 
-use super::Fault;
+use super::faults::Fault;
 use super::fields;
 use super::text::{Place, Token};
 use super::types;
@@ -71,7 +71,7 @@ impl State {
         tokens: &[Token<'_>],
         lines: &mut Vec<u8>,
     ) -> Result<Said, Fault> {
-        let fault = |reason: String| Fault::new(place.line, reason);
+        let fault = |reason: String| Fault::of_zone(place.line, reason);
         let Some((first, rest)) = tokens.split_first() else { return Ok(Said::Nothing) };
         if !place.indented && !first.quoted && first.text.starts_with(b"$") {
             return self.directive(first, rest).map_err(fault);
@@ -82,9 +82,10 @@ impl State {
         } else {
             (self.absolute(first).map_err(fault)?, rest)
         };
-        self.record(&owner, rest, lines).map_err(fault)?;
+        let read = self.record(place, &owner, rest, lines);
+        // Of the lines that follow too, if this one is left out.
         self.owner = Some(owner);
-        Ok(Said::Record)
+        read.map(|()| Said::Record)
     }
 
     fn directive(&mut self, name: &Token<'_>, rest: &[Token<'_>]) -> Result<Said, String> {
@@ -113,23 +114,34 @@ impl State {
     }
 
     /// Appends `OWNER TTL IN TYPE DATA`.
-    fn record(&mut self, owner: &[u8], rest: &[Token<'_>], lines: &mut Vec<u8>) -> Result<(), String> {
+    fn record(
+        &mut self,
+        place: Place,
+        owner: &[u8],
+        rest: &[Token<'_>],
+        lines: &mut Vec<u8>,
+    ) -> Result<(), Fault> {
+        let of_record = |reason: String| Fault::of_record(place.line, reason);
+        // The TTL may hold for what follows.
+        let of_zone = |reason: String| Fault::of_zone(place.line, reason);
         let (mut ttl, mut class, mut at) = (None, false, 0);
         let rtype = loop {
-            let token = rest.get(at).ok_or("a record without a type: expected NAME [TTL] [IN] TYPE DATA")?;
+            let Some(token) = rest.get(at) else {
+                return Err(of_zone("a record without a type: expected NAME [TTL] [IN] TYPE DATA".into()));
+            };
             at += 1;
             if ttl.is_none() && !token.quoted && token.text.first().is_some_and(u8::is_ascii_digit) {
                 let seconds = fields::seconds(token.text);
-                ttl = Some(
-                    seconds.ok_or_else(|| format!("`{}` is no TTL: expected 3600 or 1h", token.shown()))?,
-                );
+                let reason = || of_zone(format!("`{}` is no TTL: expected 3600 or 1h", token.shown()));
+                ttl = Some(seconds.ok_or_else(reason)?);
+                self.last_ttl = ttl.map(limited);
             } else if !class && (token.is("IN") || token.is("CLASS1")) {
                 class = true;
             } else if ["CH", "HS", "CS", "ANY", "NONE"].iter().any(|other| token.is(other)) || is_class(token)
             {
-                return Err(format!("class {}: only IN is served", token.shown()));
+                return Err(of_record(format!("class {}: only IN is served", token.shown())));
             } else {
-                break rtype_of(token)?;
+                break rtype_of(token).map_err(of_record)?;
             }
         };
         let data = &rest[at..];
@@ -142,12 +154,12 @@ impl State {
         let start = lines.len();
         lines.extend_from_slice(owner);
         lines.extend_from_slice(format!(" {ttl} IN {rtype}").as_bytes());
+        self.last_ttl = Some(ttl);
         if let Err(reason) = self.data(rtype, data, lines) {
             lines.truncate(start);
-            return Err(reason);
+            return Err(of_record(reason));
         }
         lines.push(b'\n');
-        self.last_ttl = Some(ttl);
         Ok(())
     }
 

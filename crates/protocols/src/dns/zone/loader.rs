@@ -3,7 +3,7 @@
 //! Lines wait until there are some 64 KiB of them, or another file begins: one reader takes many. After a line that it does not
 //! understand a new one begins with the next, so that every fault is found.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use domain::base::iana::{Class, Rtype};
 use domain::base::name::ToName;
@@ -13,23 +13,22 @@ use domain::zonefile::inplace::{Entry, ScannedRecord, Zonefile};
 use super::super::records::{Record, Records, Unplaced};
 use super::super::wire::rtype;
 use super::entry::{Said, State};
+use super::faults::{Costs, Fault, KEPT};
 use super::generate::Template;
 use super::text::{Scanner, Token};
-use super::{Fault, ZoneError, data, read};
+use super::{ZoneError, data, read};
 
 /// Deepest `$INCLUDE`. Higher: a file that includes itself is read more often before the error. Lower: valid nesting may be refused.
 const MAX_INCLUDE: usize = 8;
 /// Bytes of records read at once. Fewer: more readers are made; more: more memory beside the file.
 const LINES: usize = 1 << 16;
-/// Most faults named. Fewer: a file takes more rounds to mend; more: nobody reads them.
-const MAX_FAULTS: usize = 20;
-/// Most faults kept until they are in order: a file may be nothing but faults.
-const KEPT_FAULTS: usize = 10_000;
 
 /// Loads one zone: records of the files become lines of one form, and `domain` reads those.
 pub(super) struct Loader<'a> {
     records: &'a mut Records,
     zone: u16,
+    /// The first of the zone's records.
+    first: usize,
     soa: Option<Record>,
     /// Lines not read yet, and of each where it begins and the line of the file that it came from.
     lines: Vec<u8>,
@@ -41,16 +40,19 @@ pub(super) struct Loader<'a> {
     signed: bool,
     /// By file and line.
     faults: Vec<(u16, Fault)>,
-    /// Beyond those.
+    /// Beyond those, and the most that one of them costs.
     more_faults: usize,
+    unkept: Option<Costs>,
 }
 
 impl<'a> Loader<'a> {
     /// For the records of zone number `zone`.
     pub(super) fn new(records: &'a mut Records, zone: u16) -> Self {
+        let first = records.list.len();
         Self {
             records,
             zone,
+            first,
             soa: None,
             lines: Vec::new(),
             places: Vec::new(),
@@ -59,6 +61,7 @@ impl<'a> Loader<'a> {
             signed: false,
             faults: Vec::new(),
             more_faults: 0,
+            unkept: None,
         }
     }
 
@@ -96,11 +99,16 @@ impl<'a> Loader<'a> {
                             "$INCLUDE of {}: more than {MAX_INCLUDE} files inside each other",
                             included.display()
                         );
-                        self.fault(file, Fault::new(place.line, reason));
+                        self.fault(file, Fault::of_zone(place.line, reason));
                         continue;
                     }
                     let inner = state.inside(origin);
-                    self.scan(&included, &read(&included)?, inner, depth + 1)?;
+                    match read(&included) {
+                        Ok(text) => self.scan(&included, &text, inner, depth + 1)?,
+                        Err(error) => {
+                            self.fault(file, Fault::of_zone(place.line, format!("$INCLUDE: {error}")));
+                        }
+                    }
                 }
                 Err(fault) => self.fault(file, fault),
             }
@@ -122,7 +130,7 @@ impl<'a> Loader<'a> {
         let template = match Template::new(tokens) {
             Ok(template) => template,
             Err(reason) => {
-                self.fault(file, Fault::new(line, reason));
+                self.fault(file, Fault::of_record(line, reason));
                 return Ok(());
             }
         };
@@ -168,7 +176,7 @@ impl<'a> Loader<'a> {
                     Err(error) => {
                         let start = places.get(next).map_or(0, |(start, _)| *start);
                         let reason = reason(&error.to_string(), &lines[start..]);
-                        self.fault(file, Fault::new(line, reason));
+                        self.fault(file, Fault::of_record(line, reason));
                         next += 1;
                         break;
                     }
@@ -183,10 +191,11 @@ impl<'a> Loader<'a> {
     }
 
     fn fault(&mut self, file: u16, fault: Fault) {
-        if self.faults.len() < KEPT_FAULTS {
+        if self.faults.len() < KEPT {
             self.faults.push((file, fault));
         } else {
             self.more_faults += 1;
+            self.unkept = self.unkept.max(Some(fault.costs));
         }
     }
 
@@ -199,51 +208,81 @@ impl<'a> Loader<'a> {
         let _ = record.data().compose_rdata(&mut self.data);
         if rtype == 0 || rtype == rtype::OPT || (rtype::FIRST_META..=rtype::ANY).contains(&rtype) {
             let reason = format!("{} is a type of queries, not of records: remove it", record.rtype());
-            self.fault(file, Fault::new(line, reason));
+            self.fault(file, Fault::of_record(line, reason));
             return Ok(());
         }
         if rtype == rtype::RRSIG && !self.signed {
             self.signed = true;
             let reason = "the zone is signed, but no signatures are sent: load it without RRSIG and NSEC records, or serve it \
                           with a server that sends them (NSD, Knot)";
-            self.fault(file, Fault::new(line, reason));
+            self.fault(file, Fault::of_zone(line, reason));
         }
         if let Err(reason) = data::check(record.rtype(), &self.data) {
-            self.fault(file, Fault::new(line, reason));
+            self.fault(file, Fault::of_record(line, reason));
+            return Ok(());
+        }
+        if let Some(first) = self.soa.filter(|_| rtype == rtype::SOA) {
+            let reason = format!(
+                "a second SOA record; the first is of {} on line {}: a zone has one",
+                self.records.name(&first),
+                first.line
+            );
+            self.fault(file, Fault::of_record(line, reason));
             return Ok(());
         }
         let numbers = Unplaced { ttl: record.ttl().as_secs(), line, rtype, zone: self.zone, file };
         let added = self.records.push(&self.owner, &self.data, numbers)?;
         if rtype == rtype::SOA {
-            if let Some(first) = &self.soa {
-                let reason = format!(
-                    "a second SOA record; the first is of {} on line {}: a zone has one",
-                    self.records.name(first),
-                    first.line
-                );
-                self.fault(file, Fault::new(line, reason));
-                return Ok(());
-            }
             self.soa = Some(added);
         }
         Ok(())
     }
 
-    /// The SOA record, if there is one and nothing was wrong.
-    pub(super) fn finish(mut self) -> Result<Option<Record>, ZoneError> {
-        if self.faults.is_empty() {
-            return Ok(self.soa);
+    /// What was found: records that do not belong to the zone are left out.
+    pub(super) fn finish(mut self) -> Found {
+        if let Some(soa) = &self.soa {
+            let records = &mut *self.records;
+            let strays = records.list[self.first..].iter().filter(|record| !records.is_below(record, soa));
+            let reasons: Vec<(u16, Fault)> = strays
+                .map(|stray| {
+                    let (name, zone) = (records.name(stray), records.name(soa));
+                    let reason = format!("{name} does not belong to the zone {zone}: remove it");
+                    (stray.file, Fault::of_record(stray.line, reason))
+                })
+                .collect();
+            if !reasons.is_empty() {
+                let mut list = std::mem::take(&mut records.list);
+                let mut at = 0;
+                list.retain(|record| {
+                    at += 1;
+                    at <= self.first || records.is_below(record, soa)
+                });
+                records.list = list;
+            }
+            for (file, fault) in reasons {
+                self.fault(file, fault);
+            }
         }
         self.faults.sort_by_key(|(file, fault)| (*file, fault.line));
-        let shown = |(file, Fault { line, reason }): &(u16, Fault)| {
-            let file = self.records.files.get(usize::from(*file)).map_or(Path::new(""), PathBuf::as_path);
-            format!("{}:{line}: {reason}", file.display())
-        };
-        let mut all: Vec<String> = self.faults.iter().take(MAX_FAULTS).map(shown).collect();
-        let more = self.faults.len() - all.len() + self.more_faults;
-        all.extend((more > 0).then(|| format!("and {more} more")));
-        Err(ZoneError::Faults(all.join("; ")))
+        Found {
+            soa: self.soa,
+            costs: self.faults.iter().map(|(_, fault)| fault.costs).max().max(self.unkept),
+            faults: self.faults,
+            more: self.more_faults,
+        }
     }
+}
+
+/// What a zone's files have.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) soa: Option<Record>,
+    /// With their files, in order.
+    pub(super) faults: Vec<(u16, Fault)>,
+    /// Faults beyond those.
+    pub(super) more: usize,
+    /// The most that a fault costs.
+    pub(super) costs: Option<Costs>,
 }
 
 /// What an error of `domain`, which it writes as `line:column: reason`, says, with what would be right where it does not say that.

@@ -1,5 +1,6 @@
 use std::io::Write as _;
 
+use super::super::records::Record;
 use super::super::wire::rtype;
 
 use super::*;
@@ -7,7 +8,7 @@ use super::*;
 fn loaded(text: &str) -> Result<Records, String> {
     let file = file(text);
     let path = file.path().display().to_string();
-    load(&[file.path().into()]).map_err(|error| error.to_string().replace(&path, "FILE"))
+    whole(&[file.path().into()]).map_err(|error| error.to_string().replace(&path, "FILE"))
 }
 
 #[test]
@@ -57,19 +58,19 @@ fn errors_name_file_line_and_reason() {
             &format!("{soa}\n@ 1 SOA . . 1 1 1 1 2\n"),
             "FILE:4: a second SOA record; the first is of x. on line 2",
         ),
-        (&format!("{soa}$INCLUDE nothing.there\n"), "cannot read "),
+        (&format!("{soa}$INCLUDE nothing.there\n"), "FILE:3: $INCLUDE: cannot read "),
     ] {
         let error = loaded(text).map(|_| ()).unwrap_err();
         assert!(error.starts_with(expected), "{text}\n{error}");
     }
-    let missing = load(&["/nothing/there".into()]).map(|_| ()).unwrap_err().to_string();
+    let missing = whole(&["/nothing/there".into()]).map(|_| ()).unwrap_err().to_string();
     assert!(missing.starts_with("cannot read /nothing/there: No such file"), "{missing}");
 }
 
 #[test]
 fn a_zone_may_be_loaded_once() {
     let one = file("x. 1 IN SOA . . 1 1 1 1 1\n");
-    let error = load(&[one.path().into(), one.path().into()]).map(|_| ()).unwrap_err();
+    let error = whole(&[one.path().into(), one.path().into()]).map(|_| ()).unwrap_err();
     assert!(error.to_string().contains(":1: this zone is loaded from"), "{error}");
 }
 
@@ -85,7 +86,7 @@ fn includes_keep_or_change_the_origin_and_end_somewhere() {
     let mut endless = file("$ORIGIN x.\n@ 1 SOA . . 1 1 1 1 1\n");
     let path = endless.path().to_owned();
     writeln!(endless, "$INCLUDE {}", path.display()).unwrap();
-    let error = load(&[path]).map(|_| ()).unwrap_err().to_string();
+    let error = whole(&[path]).map(|_| ()).unwrap_err().to_string();
     // It says the same as the first time: a second SOA comes first.
     assert!(error.contains("a second SOA record"), "{error}");
 }
@@ -134,7 +135,7 @@ fn as_bind_reads(origin: &str, files: &[(&str, &str)]) {
     }
     let path = folder.path().join(files[0].0);
     let option = PathBuf::from(format!("{origin}={}", path.display()));
-    let records = load(&[option]).unwrap_or_else(|error| panic!("{error}\n{}", files[0].1));
+    let records = whole(&[option]).unwrap_or_else(|error| panic!("{error}\n{}", files[0].1));
     assert_eq!(shown(&records), of_bind(folder.path(), files[0].0, origin), "{}", files[0].1);
 }
 
@@ -342,10 +343,10 @@ fn a_zone_may_be_named_beside_its_file() {
     let file = file("@ 60 SOA ns host 1 60 60 60 60\nwww 60 A 192.0.2.1\n");
     let path = file.path().display();
     for name in ["example.org", "example.org."] {
-        let records = load(&[format!("{name}={path}").into()]).unwrap();
+        let records = whole(&[format!("{name}={path}").into()]).unwrap();
         assert!(has_zone(&records, b"\x07example\x03org\0"), "{name}");
     }
-    let error = load(&[file.path().into()]).map(|_| ()).unwrap_err().to_string();
+    let error = whole(&[file.path().into()]).map(|_| ()).unwrap_err().to_string();
     assert!(error.contains(":1: missing origin for the relative name @"), "{error}");
     assert!(error.contains("--zone"), "{error}");
 }
@@ -364,4 +365,75 @@ fn of_many_faults_the_first_are_listed_and_all_are_counted() {
     let error = loaded(&format!("$ORIGIN x.\n{SOA}{bad}")).map(|_| ()).unwrap_err();
     assert!(error.starts_with("FILE:5: A: ") && error.contains("; FILE:6: unknown type FROB"), "{error}");
     assert!(error.ends_with("; and 13980 more"), "{error}");
+}
+
+/// What is loaded of files, and the faults.
+fn with_faults(texts: &[&str]) -> (Vec<String>, Vec<String>, Option<String>) {
+    let files: Vec<_> = texts.iter().map(|text| file(text)).collect();
+    let paths: Vec<PathBuf> = files.iter().map(|file| file.path().into()).collect();
+    let (records, faults) = load(&paths).unwrap();
+    let rename = |line: String| {
+        paths
+            .iter()
+            .enumerate()
+            .fold(line, |line, (at, path)| line.replace(&path.display().to_string(), &format!("FILE{at}")))
+    };
+    (shown(&records), faults.lines().into_iter().map(rename).collect(), faults.left_out())
+}
+
+const X: &str = "$ORIGIN x.\n@ 1 SOA . . 1 1 1 1 1\n";
+
+#[test]
+fn a_record_with_a_fault_leaves_the_others_as_they_are() {
+    for (bad, reason) in [
+        ("b 7 A 192.0.2.300", "FILE0:3: A: expected IPv4 address"),
+        ("b 7 A \\# 0", "FILE0:3: 0 bytes"),
+        ("b 7 FROB x", "FILE0:3: unknown type FROB"),
+        ("b 7 CH A 192.0.2.1", "FILE0:3: class CH"),
+        ("b 7 LOC 91 N 0 E 0m", "FILE0:3: "),
+        ("b 7 MX 5", "FILE0:3: "),
+        ("b 7 TYPE250 \\# 0", "FILE0:3: "),
+        ("b 7 SOA . . 1 1 1 1 1", "FILE0:3: a second SOA record"),
+        ("b.y. 7 A 192.0.2.1", "FILE0:3: b.y. does not belong to the zone x."),
+    ] {
+        // The owner of the line that follows is that of the bad one, and so is its TTL.
+        let owner = bad.split(' ').next().unwrap();
+        let (records, faults, left_out) = with_faults(&[&format!("{X}{bad}\n TXT t\na 9 A 192.0.2.1\n")]);
+        let follower = if owner == "b" { vec!["b.x. 7 16 0174".to_owned()] } else { vec![] };
+        let expected = [vec!["a.x. 9 1 c0000201".to_owned()], follower].concat();
+        assert_eq!(records[1..], expected, "{bad}");
+        assert!(faults[0].starts_with(reason), "{bad}: {faults:?}");
+        let strays = 2 - expected.len();
+        let count = if strays == 0 { "1 record" } else { "2 records" };
+        assert_eq!((faults.len(), left_out.as_deref()), (1 + strays, Some(count)), "{bad}: {faults:?}");
+    }
+}
+
+/// What follows such a fault may mean something else than was meant.
+#[test]
+fn a_fault_that_others_depend_on_leaves_the_zone_out() {
+    let good = "good. 1 IN SOA . . 1 1 1 1 1\n";
+    for bad in [
+        "a TXT \"no end\nb A 192.0.2.1",
+        "a TXT ( no end\nb A 192.0.2.1",
+        "$ORIGIN\nb A 192.0.2.1",
+        "$TTL soon\nb A 192.0.2.1",
+        "$FROB\nb A 192.0.2.1",
+        "$INCLUDE nothing.there\nb A 192.0.2.1",
+        "\"\" A 192.0.2.1\n TXT whose",
+        "a 1z A 192.0.2.1\nb A 192.0.2.1",
+        "a 1\nb A 192.0.2.1",
+        "a RRSIG A 8 2 60 20300101000000 20200101000000 1 x. AAAA\nb A 192.0.2.1",
+    ] {
+        let (records, faults, left_out) = with_faults(&[&format!("{X}{bad}\n"), good]);
+        assert_eq!(records.len(), 2, "{bad}: {records:?}");
+        assert_eq!(records[0], "x. 0 0 ", "{bad}: the apex of a zone that is left out");
+        assert!(records[1].starts_with("good. 1 6 "), "{bad}: {records:?}");
+        assert!(faults[0].starts_with("FILE0:3"), "{bad}: {faults:?}");
+        assert_eq!(left_out.as_deref(), Some("1 zone"), "{bad}: {faults:?}");
+    }
+    let (records, faults, left_out) = with_faults(&["a.x. 1 IN A 192.0.2.1\n", good, good]);
+    assert_eq!((records.len(), left_out.as_deref()), (1, Some("2 zones")), "{faults:?}");
+    assert_eq!(faults[0], "FILE0: no SOA record: a zone has one, and its owner is the zone's name");
+    assert_eq!(faults[1], "FILE2:1: this zone is loaded from FILE1:1 already");
 }

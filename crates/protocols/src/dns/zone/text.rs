@@ -8,7 +8,7 @@
 //! A token is what stands in the text: escapes are kept, quotes are not, but whether it had some. A fault ends its entry, and the
 //! next line begins a new one.
 
-use super::Fault;
+use super::faults::Fault;
 
 /// A word of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl<'a> Scanner<'a> {
         loop {
             let Some(byte) = self.text.get(self.at).copied() else {
                 return match open {
-                    Some(line) => Some(Err(Fault::new(line, "this `(` has no `)`"))),
+                    Some(line) => Some(Err(Fault::of_zone(line, "this `(` has no `)`"))),
                     None => (!tokens.is_empty()).then_some(Ok(place)),
                 };
             };
@@ -103,7 +103,7 @@ impl<'a> Scanner<'a> {
 
     /// A fault at the line of the position; continues with the next line.
     fn fault(&mut self, reason: &str) -> Result<Place, Fault> {
-        let fault = Fault::new(self.line, reason);
+        let fault = Fault::of_zone(self.line, reason);
         self.skip_line();
         Err(fault)
     }

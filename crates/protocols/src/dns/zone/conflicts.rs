@@ -1,0 +1,64 @@
+//! Records that cannot stand together: of several that exclude each other the first stays, of a CNAME record and others the others.
+
+use std::collections::BTreeSet;
+
+use super::super::records::{Record, Records};
+use super::super::wire::rtype;
+use super::faults::Faults;
+
+/// Most types of one name: as many as a node of the index has, less the one that stands for all others.
+const MAX_TYPES: usize = 254;
+
+/// Leaves them out of the sorted records.
+pub(super) fn leave_out(records: &mut Records, faults: &mut Faults) {
+    let mut out: Vec<Record> = Vec::new();
+    for name in records.list.chunk_by(|a, b| records.key(a) == records.key(b)) {
+        let zones: BTreeSet<u16> = name.iter().map(|record| record.zone).collect();
+        for zone in zones {
+            let of_zone: Vec<Record> = name.iter().filter(|record| record.zone == zone).copied().collect();
+            out.extend(conflicting(records, &of_zone, faults));
+        }
+    }
+    if !out.is_empty() {
+        let is_out = |record: &Record| out.iter().any(|other| other.is(record));
+        records.list.retain(|record| !is_out(record));
+    }
+}
+
+/// Those of one name's records that cannot stand beside the others.
+fn conflicting(records: &Records, all: &[Record], faults: &mut Faults) -> Vec<Record> {
+    let mut types: Vec<u16> = all.iter().map(|record| record.rtype).collect();
+    types.dedup();
+    let beyond = types.get(MAX_TYPES);
+    let has_others = types.iter().any(|rtype| ![rtype::CNAME, rtype::RRSIG, rtype::NSEC].contains(rtype));
+    let is_wildcard = is_wildcard(records.key(&all[0]));
+    let (mut aliases, mut trees) = (0, 0);
+    let mut out = Vec::new();
+    for record in all {
+        aliases += u32::from(record.rtype == rtype::CNAME);
+        trees += u32::from(record.rtype == rtype::DNAME);
+        let reason = match record.rtype {
+            rtype::CNAME if has_others => "has a CNAME record and others: keep one or the others",
+            rtype::CNAME if aliases > 1 => "has several CNAME records: keep one",
+            rtype::NS | rtype::DNAME if is_wildcard => {
+                "is a wildcard with NS or DNAME records: name what is delegated"
+            }
+            rtype::DNAME if trees > 1 => "has several DNAME records: keep one",
+            rtype if beyond.is_some_and(|first| rtype >= *first) => "has more than 254 types: remove some",
+            _ => continue,
+        };
+        out.push(*record);
+        faults.record(
+            records.source(record),
+            format!("{}: {} {reason}", records.place(record), records.name(record)),
+        );
+    }
+    out
+}
+
+/// Whether the key's last label is `*`.
+fn is_wildcard(key: &[u8]) -> bool {
+    let mut ends = super::super::records::boundaries(key);
+    let last = ends.by_ref().take_while(|end| *end < key.len()).last();
+    last.is_some_and(|start| key[start..] == *b"\x01*")
+}

@@ -1,0 +1,117 @@
+//! What is wrong in zones' files, and what is left out for it: a record where nothing else depends on it, else its zone.
+//!
+//! ```text
+//! data that their type does not allow, a stray owner, a set that cannot be ─▸ the record is left out
+//! owners, directives, quotes, parentheses, files, the SOA                  ─▸ the zone is: what follows may mean something else
+//! ```
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// Most faults named. Fewer: a file takes more rounds to mend; more: nobody reads them.
+const MAX_NAMED: usize = 20;
+/// Most faults kept until they are in order: a file may be nothing but faults.
+pub(super) const KEPT: usize = 10_000;
+
+/// Something wrong in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub(super) line: u32,
+    /// What is wrong, and what would be right.
+    pub(super) reason: String,
+    /// What is left out.
+    pub(super) costs: Costs,
+}
+
+/// What is left out for a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Costs {
+    Record,
+    Zone,
+}
+
+impl Fault {
+    pub(super) fn of_record(line: u32, reason: impl Into<String>) -> Self {
+        Self { line, reason: reason.into(), costs: Costs::Record }
+    }
+
+    pub(super) fn of_zone(line: u32, reason: impl Into<String>) -> Self {
+        Self { line, reason: reason.into(), costs: Costs::Zone }
+    }
+}
+
+/// The faults of all zones, and how much is left out for them.
+#[derive(Debug, Default)]
+pub(in super::super) struct Faults {
+    list: Vec<String>,
+    /// Beyond those that are kept.
+    more: usize,
+    records: usize,
+    zones: usize,
+    /// The numbers of the zones' files, as they were given, that have faults.
+    sources: BTreeSet<u16>,
+}
+
+impl Faults {
+    /// Adds a record that is left out. `text`: where, what is wrong, and what would be right.
+    pub(in super::super) fn record(&mut self, source: u16, text: String) {
+        self.records += 1;
+        self.say(source, text);
+    }
+
+    /// Adds a zone that is left out, after its faults have been said.
+    pub(super) fn zone(&mut self, source: u16) {
+        self.zones += 1;
+        self.sources.insert(source);
+    }
+
+    /// Adds a fault that takes nothing with it by itself.
+    pub(super) fn say(&mut self, source: u16, text: String) {
+        self.sources.insert(source);
+        if self.list.len() < KEPT {
+            self.list.push(text);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    /// More faults than were kept.
+    pub(super) fn and_more(&mut self, count: usize) {
+        self.more += count;
+    }
+
+    /// Whether all files are as they should be.
+    pub(in super::super) fn is_empty(&self) -> bool {
+        self.sources.is_empty()
+    }
+
+    /// Whether a file has faults that had none in `before`.
+    pub(in super::super) fn are_new(&self, before: &Self) -> bool {
+        !self.sources.is_subset(&before.sources)
+    }
+
+    /// The first faults, and how many more there are.
+    pub(in super::super) fn lines(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.list.iter().take(MAX_NAMED).cloned().collect();
+        let more = self.list.len() - lines.len() + self.more;
+        lines.extend((more > 0).then(|| format!("and {more} more")));
+        lines
+    }
+
+    /// What is left out, such as `2 records and 1 zone`; `None` if nothing is.
+    pub(in super::super) fn left_out(&self) -> Option<String> {
+        let count = |count: usize, thing: &str| {
+            (count > 0).then(|| format!("{count} {thing}{}", if count == 1 { "" } else { "s" }))
+        };
+        match (count(self.records, "record"), count(self.zones, "zone")) {
+            (Some(records), Some(zones)) => Some(format!("{records} and {zones}")),
+            (records, zones) => records.or(zones),
+        }
+    }
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.lines().join("; "))
+    }
+}
