@@ -11,6 +11,7 @@
 //! repeated. A change under which the machine drops more than before, or under which datagrams take longer, is refused,
 //! whatever it saves ([`SideEffects`]).
 
+use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -42,7 +43,7 @@ pub(crate) struct LiveCounters {
     udp: UdpCounters,
     cpus: CpuTimes,
     /// Nanoseconds that the server's threads ran.
-    ran: u64,
+    ran: BTreeMap<u32, u64>,
     /// How long the server's datagrams took, where that is measured.
     delays: Option<Times>,
 }
@@ -58,7 +59,7 @@ impl LiveCounters {
         let udp = self.udp.since(&earlier.udp);
         let cpus = self.cpus.since(&earlier.cpus, TICKS);
         let softirqs: f64 = cpus.iter().map(|cpu| (cpu.soft + cpu.irq) * cpu.seconds).sum();
-        let ran = self.ran.saturating_sub(earlier.ran) as f64 / 1e9;
+        let ran = ran_since(&self.ran, &earlier.ran) as f64 / 1e9;
         Seen {
             seconds: self.at.duration_since(earlier.at).as_secs_f64(),
             delivered: udp.in_datagrams,
@@ -88,17 +89,24 @@ fn udp_counters() -> io::Result<UdpCounters> {
     })
 }
 
-/// Nanoseconds that the threads of these processes ran; threads that have ended count no more.
-fn ran(pids: &[u32]) -> u64 {
-    let of_process = |pid: &u32| -> u64 {
-        let folder = format!("/proc/{pid}/task");
-        let of_thread = |tid: u32| -> Option<u64> {
-            let text = kernel::text(format!("{folder}/{tid}/schedstat")).ok()?;
-            text.split_whitespace().next()?.parse().ok()
-        };
-        kernel::numbers(&folder).unwrap_or_default().into_iter().filter_map(of_thread).sum()
+/// Nanoseconds that each thread of these processes ran.
+fn ran(pids: &[u32]) -> BTreeMap<u32, u64> {
+    let of_thread = |pid: u32, tid: u32| -> Option<u64> {
+        let text = kernel::text(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
+        text.split_whitespace().next()?.parse().ok()
     };
-    pids.iter().map(of_process).sum()
+    let threads = |pid: &u32| {
+        let (pid, threads) = (*pid, kernel::numbers(format!("/proc/{pid}/task")).unwrap_or_default());
+        threads.into_iter().filter_map(move |tid| Some((tid, of_thread(pid, tid)?)))
+    };
+    pids.iter().flat_map(threads).collect()
+}
+
+/// Nanoseconds that the threads of `now` ran since `before`. What one ran that has ended since is not known: without it the sum is too
+/// small by that, but not by what it had run before.
+fn ran_since(now: &BTreeMap<u32, u64>, before: &BTreeMap<u32, u64>) -> u64 {
+    // A number that begins anew is another thread's.
+    now.iter().map(|(tid, ran)| ran.checked_sub(*before.get(tid).unwrap_or(&0)).unwrap_or(*ran)).sum()
 }
 
 /// A trial of live traffic.
@@ -271,6 +279,15 @@ mod tests {
             "one datagram in ten takes more than 900 us from the stack to its reader, 100 us as found"
         );
         assert_eq!(of(4, 900).refuses(&SideEffects::default()), None, "not measured as found");
+    }
+
+    #[test]
+    fn a_thread_that_has_ended_takes_nothing_from_the_others() {
+        let of = |threads: &[(u32, u64)]| threads.iter().copied().collect::<BTreeMap<u32, u64>>();
+        let before = of(&[(1, 100), (2, 9_000), (3, 50)]);
+        // 2 has ended, 3 is another thread's number now, 4 is new.
+        assert_eq!(ran_since(&of(&[(1, 160), (3, 7), (4, 5)]), &before), 60 + 7 + 5);
+        assert_eq!(ran_since(&before, &before), 0);
     }
 
     #[test]
