@@ -22,7 +22,7 @@ const PCAP: OptionSpec = OptionSpec {
     name: "pcap",
     value: Some("FILE"),
     repeatable: false,
-    help: "capture to replay, pcap or pcapng of an Ethernet interface",
+    help: "capture to replay, pcap or pcapng",
 };
 /// `--port`.
 const PORT: OptionSpec = OptionSpec {

@@ -10,6 +10,7 @@
 //! a whole datagram       Packet::parse(frame) -> Headers or Refusal       one pass, for the fast path
 //!                          Headers::verify, fill_checksums                checksums of the described frame
 //!                          reply::in_place, echo_in_place                 the request's frame becomes the reply's
+//! a captured payload     payload_of(frame)                                whole unicast datagrams, from and to any address
 //! a flow                 flow_of(frame)                                   from the headers only, whatever the addresses
 //! a new datagram         Template::new(flow), emit(frame, ..)             headers built once, a few fields per frame
 //! ```
@@ -44,7 +45,7 @@ mod words;
 pub use addresses::Addresses;
 pub use build::{Flow, LinkHeader, Tags, build};
 pub use ethernet::{EtherType, Mac};
-pub use flow::flow_of;
+pub use flow::{flow_of, payload_of};
 pub use headers::Headers;
 pub use packet::Packet;
 pub use refusal::Refusal;
@@ -69,7 +70,7 @@ pub const DEFAULT_TTL: u8 = 64;
 
 /// The 16-bit number at `at`; `at` is a constant in every call, so no bounds check remains.
 #[inline(always)]
-fn be16<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
+pub(crate) fn be16<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 

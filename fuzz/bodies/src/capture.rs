@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use udpath_stack::frame::Burst;
 use udpath_stack::port::Port;
-use udpath_stack::port::capture::{Capture, MAX_FRAME_LEN};
+use udpath_stack::port::capture::{Capture, Frames, MAX_FRAME_LEN};
+use udpath_stack::wire::{flow_of, payload_of};
 
 use crate::presentable;
 
@@ -26,6 +27,7 @@ impl Write for Scales {
 /// A capture file: parsing ends and releases all memory; no frame has more bytes than the file; passed frames are
 /// written.
 pub fn capture(data: &[u8]) {
+    looked_at(data);
     let scales = Scales::default();
     let mut capture = match Capture::new("it", io::Cursor::new(data.to_vec()), Some(scales.clone())) {
         Ok(capture) => capture,
@@ -56,4 +58,24 @@ pub fn capture(data: &[u8]) {
     if let Some(error) = capture.error() {
         presentable(error, data.len());
     }
+}
+
+/// The same file, of any link type: what is found in its frames is not longer than the file, and what is left out can be said.
+fn looked_at(data: &[u8]) {
+    let mut frames = match Frames::new("it", io::Cursor::new(data.to_vec())) {
+        Ok(frames) => frames,
+        Err(error) => return presentable(&error, data.len()),
+    };
+    let look = |frame: &[u8]| {
+        assert!(!payload_of(frame).is_ok_and(|(_, payload)| payload.len() > data.len()));
+        assert!(payload_of(frame).is_err() || flow_of(frame).is_ok());
+    };
+    loop {
+        match frames.look(look) {
+            Ok(Some(())) => {}
+            Ok(None) => break,
+            Err(error) => return presentable(&error, data.len()),
+        }
+    }
+    assert!(frames.left_out().is_empty() == frames.left_out().to_string().is_empty());
 }

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use udpath_load::plan::MAX_SIZE;
+use udpath_load::result::LoadResult;
 use udpath_load::template::{
     Id, InKernel, Judgement, Lengths, MAX_REQUESTS, Prebuilt, Protocol, ReplyRules, Template, Written,
 };
@@ -116,6 +117,10 @@ fn check_lengths(payloads: &Payloads, id: IdField) -> Result<(), OptionError> {
 impl Protocol for ReplayLoad {
     fn name(&self) -> &'static str {
         "replay"
+    }
+
+    fn hint(&self, _result: &LoadResult) -> Option<String> {
+        self.payloads.left_out().hint()
     }
 
     fn min_size(&self) -> usize {

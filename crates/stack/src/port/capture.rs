@@ -14,7 +14,7 @@
 //! - A frame longer than [`MAX_FRAME_LEN`], such as a GRO packet in a capture on the receiving host:
 //!   [`Skipped::too_long`].
 //! - Link types other than Ethernet; a capture on the interface `any` is one of them. The replay ends with an
-//!   [`Error`].
+//!   [`Error`]. [`Frames`], which only looks, reads them.
 //!
 //! Frames that the capturing machine sent itself may lack their checksum, because its NIC was to fill it in:
 //! [`Capture::unverified`].
@@ -56,6 +56,7 @@
 //! ```
 
 mod error;
+mod frames;
 mod read;
 mod write;
 
@@ -65,8 +66,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 pub use error::Error;
+pub use frames::{Frames, LeftOut};
 
-use read::Source;
+use read::{Links, Source};
 use write::Sink;
 
 use crate::frame::{self, Burst, Pool, Region};
@@ -106,40 +108,6 @@ pub struct Skipped {
     pub too_long: u64,
 }
 
-/// The frames of a capture one by one, including truncated ones: to be inspected, not replayed.
-pub struct Frames {
-    source: Source,
-}
-
-impl Frames {
-    /// Opens a capture.
-    ///
-    /// # Errors
-    /// The file cannot be opened, is not a capture, or not an Ethernet capture.
-    pub fn open(from: impl AsRef<Path>) -> Result<Self, Error> {
-        let name = from.as_ref().display().to_string();
-        let file =
-            udpath_files::input(from.as_ref()).map_err(|cause| Error::Open { name: name.clone(), cause })?;
-        Self::new(&name, file)
-    }
-
-    /// Reads a capture called `name` from any reader.
-    ///
-    /// # Errors
-    /// It is not a capture, or not an Ethernet capture.
-    pub fn new(name: &str, from: impl Read + Send + 'static) -> Result<Self, Error> {
-        Ok(Self { source: Source::new(name, from)? })
-    }
-
-    /// Passes the next frame to `look` and returns the result; `None` at the end.
-    ///
-    /// # Errors
-    /// The capture is damaged, truncated, or cannot be read.
-    pub fn look<T>(&mut self, look: impl FnOnce(&[u8]) -> T) -> Result<Option<T>, Error> {
-        self.source.next(|record| look(record.bytes))
-    }
-}
-
 impl Capture {
     /// Opens `from`, and creates `to` for what is transmitted. Without `to`, transmitted frames are counted and
     /// discarded.
@@ -175,7 +143,7 @@ impl Capture {
         from: impl Read + Send + 'static,
         to: Option<impl Write + Send + 'static>,
     ) -> Result<Self, Error> {
-        let source = Source::new(name, from)?;
+        let source = Source::new(name, Links::Ethernet, from)?;
         let replies = to.map(|to| Sink::new(format!("the replies to {name}"), to)).transpose()?;
         let pool = Region::new(FRAME_SIZE, FRAMES)?.pool(FRAMES)?;
         let properties = Properties {

@@ -1,5 +1,5 @@
 //! The flow of a frame, from its headers only: for captures with truncated frames, and for prediction of a NIC's
-//! hash, which covers no more than that.
+//! hash, which covers no more than that. And the payload of a datagram in a capture, whoever it was for.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -13,28 +13,70 @@ use super::{EtherType, Refusal, be16, ethernet, ipv4, ipv6, udp, vlan};
 /// # Errors
 /// Why the frame has no flow. Fragments have none: a NIC hashes only their addresses.
 pub fn flow_of(frame: &[u8]) -> Result<Flow, Refusal> {
-    let (link, mut rest) = frame.split_first_chunk::<{ ethernet::LEN }>().ok_or(Refusal::FrameShort)?;
-    let mut ether_type = EtherType(be16(link, 12));
-    for _ in 0..vlan::MAX {
-        if ether_type.is_tag() {
-            let (tag, behind) = rest.split_first_chunk::<{ vlan::LEN }>().ok_or(Refusal::FrameShort)?;
-            ether_type = EtherType(be16(tag, 2));
-            rest = behind;
-        }
-    }
-    let (addresses, ports) = match ether_type {
-        EtherType::IPV4 => of_ipv4(rest)?,
-        EtherType::IPV6 => of_ipv6(rest)?,
-        ether_type if ether_type.is_tag() => return Err(Refusal::VlanDepth),
-        _ => return Err(Refusal::NotIp),
-    };
-    let ports = ports.first_chunk::<4>().ok_or(Refusal::UdpTruncated)?;
+    let (addresses, datagram) = of_udp(frame)?;
+    let ports = datagram.first_chunk::<4>().ok_or(Refusal::UdpTruncated)?;
     Ok(Flow {
         addresses,
         source_port: be16(ports, 0),
         destination_port: be16(ports, 2),
         protocol: udp::PROTOCOL,
     })
+}
+
+/// The destination port and the payload of a whole unicast datagram, from and to any address, as a capture on the loopback has
+/// it, too. Checksums are not looked at: in a capture of the sender they may be the NIC's to fill in.
+///
+/// # Errors
+/// Why the frame has none.
+pub fn payload_of(frame: &[u8]) -> Result<(u16, &[u8]), Refusal> {
+    let (addresses, datagram) = of_udp(frame)?;
+    let group = match addresses {
+        Addresses::V4 { destination, .. } if destination.is_broadcast() => {
+            Some(Refusal::DestinationBroadcast)
+        }
+        Addresses::V4 { destination, .. } => {
+            destination.is_multicast().then_some(Refusal::DestinationMulticast)
+        }
+        Addresses::V6 { destination, .. } => {
+            destination.is_multicast().then_some(Refusal::DestinationMulticast)
+        }
+    };
+    if let Some(refusal) = group {
+        return Err(refusal);
+    }
+    let header = datagram.first_chunk::<{ udp::LEN }>().ok_or(Refusal::UdpTruncated)?;
+    let len = usize::from(be16(header, 4));
+    let payload = datagram.get(udp::LEN..len).ok_or(match len {
+        0 => Refusal::UdpLengthZero,
+        1..udp::LEN => Refusal::UdpLengthShort,
+        // Its end may not have been captured.
+        _ => Refusal::UdpTruncated,
+    })?;
+    Ok((be16(header, 2), payload))
+}
+
+/// Whether a VLAN tag follows: also that of switches from before IEEE 802.1ad.
+fn is_tag(ether_type: EtherType) -> bool {
+    ether_type.is_tag() || ether_type == EtherType(0x9100)
+}
+
+/// The addresses of a frame's UDP datagram, and the bytes from its header on.
+fn of_udp(frame: &[u8]) -> Result<(Addresses, &[u8]), Refusal> {
+    let (link, mut rest) = frame.split_first_chunk::<{ ethernet::LEN }>().ok_or(Refusal::FrameShort)?;
+    let mut ether_type = EtherType(be16(link, 12));
+    for _ in 0..vlan::MAX {
+        if is_tag(ether_type) {
+            let (tag, behind) = rest.split_first_chunk::<{ vlan::LEN }>().ok_or(Refusal::FrameShort)?;
+            ether_type = EtherType(be16(tag, 2));
+            rest = behind;
+        }
+    }
+    match ether_type {
+        EtherType::IPV4 => of_ipv4(rest),
+        EtherType::IPV6 => of_ipv6(rest),
+        ether_type if is_tag(ether_type) => Err(Refusal::VlanDepth),
+        _ => Err(Refusal::NotIp),
+    }
 }
 
 fn of_ipv4(bytes: &[u8]) -> Result<(Addresses, &[u8]), Refusal> {

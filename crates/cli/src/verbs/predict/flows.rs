@@ -119,8 +119,11 @@ impl Flows {
                 Ok(flow) => self.add(flow, 1).with_context(|| path.display().to_string())?,
             }
         }
+        let beyond = frames.left_out();
+        all += beyond.links.values().sum::<u64>();
+        let others = others.iter().map(|(why, count)| format!("{count} {why}"));
+        let others: Vec<String> = others.chain((!beyond.is_empty()).then(|| beyond.to_string())).collect();
         if !others.is_empty() {
-            let others: Vec<String> = others.iter().map(|(why, count)| format!("{count} {why}")).collect();
             stderrln!("of {all} frames, not counted: {}", others.join(", "));
         }
         let both = self.list.iter().filter(|(flow, _)| self.has(&flow.reversed())).count();

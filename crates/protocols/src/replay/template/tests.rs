@@ -92,7 +92,7 @@ fn the_port_is_chosen_or_the_only_one() {
     assert_eq!((of("53"), of("123")), (b"a".to_vec(), b"b".to_vec()));
     let error = load(&file, &[(&PORT, "7")]).unwrap_err();
     assert!(
-        error.contains("none of its 3 frames is a whole UDP datagram with a payload to port 7"),
+        error.contains("none of its 3 frames is a whole unicast UDP datagram with a payload to port 7"),
         "{error}"
     );
 }

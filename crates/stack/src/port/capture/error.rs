@@ -38,12 +38,31 @@ pub enum Error {
         /// The file.
         name: String,
     },
+    /// A compressed file.
+    #[error("{name} is compressed: decompress it first: {tool} -c {name} > FILE")]
+    Compressed {
+        /// The file.
+        name: String,
+        /// What decompresses it.
+        tool: &'static str,
+    },
     /// Frames of another link type.
     #[error(
         "cannot replay {name}: link type {link_type} is not supported, only Ethernet (1); capture on one \
-         interface, not on \"any\""
+         interface, not on \"any\", or convert it (editcap -T ether)"
     )]
     LinkType {
+        /// The file.
+        name: String,
+        /// As listed at tcpdump.org/linktypes.html.
+        link_type: u32,
+    },
+    /// Frames of a link type that has no IP packets, or without a known place for them.
+    #[error(
+        "{name} has frames of link type {link_type} only: packets are found in those of Ethernet (1), Linux cooked (113, 276), raw IP \
+         (101, 228, 229) and loopback (0, 108)"
+    )]
+    WithoutPackets {
         /// The file.
         name: String,
         /// As listed at tcpdump.org/linktypes.html.

@@ -33,16 +33,36 @@ const MAX_BLOCK_LEN: usize = 16 << 20;
 /// matter here, because the IP header has the packet's length.
 const LINK_TYPE: u32 = 0xffff;
 
-const ETHERNET: u32 = 1;
+pub(super) const ETHERNET: u32 = 1;
+
+/// How compressed files begin, and what decompresses them.
+const COMPRESSED: &[(&[u8], &str)] = &[
+    (b"\x1f\x8b", "gunzip"),
+    (b"\x28\xb5\x2f\xfd", "unzstd"),
+    (b"\xfd7zXZ\0", "unxz"),
+    (b"BZh", "bunzip2"),
+    (b"\x04\x22\x4d\x18", "unlz4"),
+];
 
 /// The block type that starts a section, the same in both byte orders; the block itself says which one it uses.
 const SECTION_HEADER: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
 const NANOSECONDS: u128 = 1_000_000_000;
 
+/// Which link types are read: what a reader does with the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Links {
+    /// Ethernet only: an interface of another type ends the capture with an error.
+    Ethernet,
+    /// All: the frames say of which they are.
+    All,
+}
+
 /// One frame of a capture.
 pub(super) struct Record<'a> {
     pub(super) bytes: &'a [u8],
+    /// As listed at tcpdump.org/linktypes.html.
+    pub(super) link: u32,
     /// How long it was on the wire.
     original: u32,
     /// Nanoseconds since 1970.
@@ -65,6 +85,7 @@ pub(super) struct Source {
     /// Where in the file the buffer's `start` is.
     at: u64,
     format: Format,
+    links: Links,
 }
 
 enum Format {
@@ -72,6 +93,7 @@ enum Format {
     Pcap {
         parse: ParseRecord,
         units: u32,
+        link: u32,
     },
     PcapNg(Section),
 }
@@ -87,6 +109,7 @@ struct Section {
 
 #[derive(Clone, Copy)]
 struct Interface {
+    link: u32,
     /// Snapshot length; 0: unlimited.
     snaplen: u32,
     /// Resolution of its timestamps, units per second; and their offset, seconds.
@@ -108,7 +131,7 @@ enum Look<T> {
 
 impl Source {
     /// Reads up to the link type.
-    pub(super) fn new(name: &str, from: impl Read + Send + 'static) -> Result<Self, Error> {
+    pub(super) fn new(name: &str, links: Links, from: impl Read + Send + 'static) -> Result<Self, Error> {
         let mut source = Self {
             name: name.to_owned(),
             from: Box::new(from),
@@ -117,10 +140,17 @@ impl Source {
             end: 0,
             at: 0,
             format: Format::PcapNg(Section::default()),
+            links,
         };
         loop {
             match recognised(&source.buffer[source.start..source.end]) {
                 Look::Found(used, format) => {
+                    if let Format::Pcap { link, .. } = format
+                        && links == Links::Ethernet
+                        && link != ETHERNET
+                    {
+                        return Err(source.other_link(link));
+                    }
                     source.format = format;
                     source.consume(used);
                     return source.with_link();
@@ -172,8 +202,8 @@ impl Source {
         loop {
             let bytes = &self.buffer[self.start..self.end];
             let look = match &mut self.format {
-                Format::Pcap { parse, units } => pcap_record(bytes, *parse, *units, &mut take),
-                Format::PcapNg(section) => pcapng_block(bytes, section, &mut take),
+                Format::Pcap { parse, units, link } => pcap_record(bytes, *parse, *units, *link, &mut take),
+                Format::PcapNg(section) => pcapng_block(bytes, self.links, section, &mut take),
             };
             match look {
                 Look::Found(used, ()) => {
@@ -227,11 +257,20 @@ impl Source {
     }
 
     fn not_a_capture(&self) -> Error {
-        Error::NotACapture { name: self.name.clone() }
+        let start = &self.buffer[self.start..self.end];
+        match COMPRESSED.iter().find(|(magic, _)| start.starts_with(magic)) {
+            Some((_, tool)) => Error::Compressed { name: self.name.clone(), tool },
+            None => Error::NotACapture { name: self.name.clone() },
+        }
     }
 
     fn other_link(&self, link_type: u32) -> Error {
         Error::LinkType { name: self.name.clone(), link_type }
+    }
+
+    /// All frames are of link types whose packets are not found, such as this one.
+    pub(super) fn without_packets(&self, link_type: u32) -> Error {
+        Error::WithoutPackets { name: self.name.clone(), link_type }
     }
 
     fn damaged(&self, what: &'static str) -> Error {
@@ -243,17 +282,14 @@ impl Source {
 fn recognised(bytes: &[u8]) -> Look<Format> {
     match parse_pcap_header(bytes) {
         Ok((rest, header)) => {
-            let link_type = header.network.0 as u32 & LINK_TYPE;
-            if link_type != ETHERNET {
-                return Look::OtherLink(link_type);
-            }
+            let link = header.network.0 as u32 & LINK_TYPE;
             let parse: ParseRecord = match (header.is_modified_format(), header.is_bigendian()) {
                 (true, _) => parse_pcap_frame_modified,
                 (_, true) => parse_pcap_frame_be,
                 _ => parse_pcap_frame,
             };
             let units = if header.is_nanosecond_precision() { 1_000_000_000 } else { 1_000_000 };
-            return Look::Found(bytes.len() - rest.len(), Format::Pcap { parse, units });
+            return Look::Found(bytes.len() - rest.len(), Format::Pcap { parse, units, link });
         }
         Err(nom::Err::Incomplete(_)) => return Look::Short,
         Err(_) => {}
@@ -265,11 +301,17 @@ fn recognised(bytes: &[u8]) -> Look<Format> {
     }
 }
 
-fn pcap_record(bytes: &[u8], parse: ParseRecord, units: u32, take: &mut impl FnMut(Record<'_>)) -> Look<()> {
+fn pcap_record(
+    bytes: &[u8],
+    parse: ParseRecord,
+    units: u32,
+    link: u32,
+    take: &mut impl FnMut(Record<'_>),
+) -> Look<()> {
     match parse(bytes) {
         Ok((rest, record)) => {
             let time = nanoseconds(record.ts_sec.into(), record.ts_usec.into(), units.into());
-            take(Record { bytes: record.data, original: record.origlen, time });
+            take(Record { bytes: record.data, link, original: record.origlen, time });
             Look::Found(bytes.len() - rest.len(), ())
         }
         Err(nom::Err::Incomplete(_)) => Look::Short,
@@ -277,7 +319,12 @@ fn pcap_record(bytes: &[u8], parse: ParseRecord, units: u32, take: &mut impl FnM
     }
 }
 
-fn pcapng_block(bytes: &[u8], section: &mut Section, take: &mut impl FnMut(Record<'_>)) -> Look<()> {
+fn pcapng_block(
+    bytes: &[u8],
+    links: Links,
+    section: &mut Section,
+    take: &mut impl FnMut(Record<'_>),
+) -> Look<()> {
     // The parser subtracts the 12 bytes around a block's body from its length before it has validated the length.
     if let Some((kind, rest)) = bytes.split_first_chunk::<4>()
         && let Some(len) = rest.first_chunk()
@@ -297,9 +344,9 @@ fn pcapng_block(bytes: &[u8], section: &mut Section, take: &mut impl FnMut(Recor
             *section = Section { big_endian: header.big_endian(), interfaces: Vec::new() };
         }
         Block::InterfaceDescription(description) => {
-            let link_type = description.linktype.0 as u32;
-            if link_type != ETHERNET {
-                return Look::OtherLink(link_type);
+            let link = description.linktype.0 as u32;
+            if links == Links::Ethernet && link != ETHERNET {
+                return Look::OtherLink(link);
             }
             let Some(interface) = interface(&description, section.big_endian) else {
                 return Look::Damaged("its timestamp resolution does not fit 64 bits");
@@ -313,7 +360,12 @@ fn pcapng_block(bytes: &[u8], section: &mut Section, take: &mut impl FnMut(Recor
             let time = u128::from(packet.ts_high) << 32 | u128::from(packet.ts_low);
             let seconds = i128::from(interface.offset) + (time / interface.units) as i128;
             let time = nanoseconds(seconds, time % interface.units, interface.units);
-            take(Record { bytes: packet.packet_data(), original: packet.origlen, time });
+            take(Record {
+                bytes: packet.packet_data(),
+                link: interface.link,
+                original: packet.origlen,
+                time,
+            });
         }
         Block::SimplePacket(packet) => {
             let Some(interface) = section.interfaces.first() else {
@@ -324,7 +376,7 @@ fn pcapng_block(bytes: &[u8], section: &mut Section, take: &mut impl FnMut(Recor
             if interface.snaplen > 0 {
                 data = &data[..data.len().min(interface.snaplen as usize)];
             }
-            take(Record { bytes: data, original: packet.origlen, time: 0 });
+            take(Record { bytes: data, link: interface.link, original: packet.origlen, time: 0 });
         }
         _ => {}
     }
@@ -341,7 +393,8 @@ fn interface(description: &InterfaceDescriptionBlock<'_>, big_endian: bool) -> O
     let offset = value(OptionCode::IfTsoffset)
         .and_then(<[u8]>::first_chunk)
         .map_or(0, |bytes| if big_endian { i64::from_be_bytes(*bytes) } else { i64::from_le_bytes(*bytes) });
-    Some(Interface { snaplen: description.snaplen, units, offset })
+    let link = description.linktype.0 as u32;
+    Some(Interface { link, snaplen: description.snaplen, units, offset })
 }
 
 /// Converts seconds and `rest` units to nanoseconds, clamped to what fits.

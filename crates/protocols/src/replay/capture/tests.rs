@@ -1,0 +1,238 @@
+//! Captures as other tools write them, compared with what tcpdump reads of them.
+
+use std::process::Command;
+
+use tempfile::NamedTempFile;
+
+use super::*;
+
+const COUNT: u64 = 10;
+
+/// A query's payload.
+fn payload(number: u64) -> Vec<u8> {
+    let mut query = vec![0, number as u8, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 5];
+    query.extend(format!("host{number}").bytes());
+    query.extend(b"\x07example\x03org\0\0\x01\0\x01");
+    query
+}
+
+/// The packet of a query, from and to these last octets of 192.0.2.0/24, or of 127.0.0.0/24.
+fn ipv4(net: [u8; 3], payload: &[u8]) -> Vec<u8> {
+    let udp = 8 + payload.len() as u16;
+    let mut packet = vec![0x45, 0];
+    packet.extend((20 + udp).to_be_bytes());
+    packet.extend([0, 1, 0x40, 0, 64, 17, 0, 0]);
+    let [a, b, c] = net;
+    packet.extend([a, b, c, 1, a, b, c, 1]);
+    [40_000, 53, udp, 0].iter().for_each(|field| packet.extend(field.to_be_bytes()));
+    packet.extend(payload);
+    packet
+}
+
+fn ipv6(payload: &[u8]) -> Vec<u8> {
+    let udp = 8 + payload.len() as u16;
+    let mut packet = vec![0x60, 0, 0, 0];
+    packet.extend(udp.to_be_bytes());
+    packet.extend([17, 64]);
+    for last in [1, 2] {
+        packet.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]);
+    }
+    [40_000, 53, udp, 0xabcd].iter().for_each(|field| packet.extend(field.to_be_bytes()));
+    packet.extend(payload);
+    packet
+}
+
+/// What stands before the packets of a link type, and the packets' kind.
+type Link = (u32, Vec<u8>, fn(&[u8]) -> Vec<u8>);
+
+fn global(payload: &[u8]) -> Vec<u8> {
+    ipv4([192, 0, 2], payload)
+}
+
+fn links() -> Vec<Link> {
+    let ethernet = |rest: &[u8]| [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2], rest].concat();
+    let loopback: fn(&[u8]) -> Vec<u8> = |payload| ipv4([127, 0, 0], payload);
+    let mut sll = vec![0; 16];
+    (sll[5], sll[14]) = (6, 8);
+    let mut sll2 = vec![0; 20];
+    (sll2[0], sll2[11]) = (8, 6);
+    let sll_of_ipv6 = [&sll[..14], &[0x86, 0xdd]].concat();
+    vec![
+        (1, ethernet(&[8, 0]), global),
+        (1, ethernet(&[0x86, 0xdd]), ipv6),
+        // tcpdump -i lo
+        (1, [&[0; 12][..], &[8, 0]].concat(), loopback),
+        (1, ethernet(&[0x81, 0, 0, 7, 8, 0]), global),
+        (1, ethernet(&[0x88, 0xa8, 0, 9, 0x81, 0, 0, 7, 8, 0]), global),
+        (1, ethernet(&[0x91, 0, 0, 9, 0x81, 0, 0, 7, 8, 0]), global),
+        (113, sll, global),
+        (113, sll_of_ipv6, ipv6),
+        (276, sll2, global),
+        (101, vec![], global),
+        (101, vec![], ipv6),
+        (12, vec![], global),
+        (228, vec![], global),
+        (229, vec![], ipv6),
+        // The families of IPv4, and of IPv6 on macOS and FreeBSD.
+        (0, vec![2, 0, 0, 0], global),
+        (0, vec![2, 0, 0, 0], loopback),
+        (0, vec![30, 0, 0, 0], ipv6),
+        (0, vec![28, 0, 0, 0], ipv6),
+        (108, vec![0, 0, 0, 2], global),
+    ]
+}
+
+fn pcap(link: u32, frames: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, link].map(u32::to_le_bytes).concat();
+    for frame in frames {
+        let len = frame.len() as u32;
+        bytes.extend([1, 0, len, len].map(u32::to_le_bytes).concat());
+        bytes.extend(frame);
+    }
+    bytes
+}
+
+fn block(kind: u32, body: &[u8]) -> Vec<u8> {
+    let padded = [body, &[0; 3][..(4 - body.len() % 4) % 4]].concat();
+    let len = (12 + padded.len() as u32).to_le_bytes();
+    [&kind.to_le_bytes()[..], &len, &padded, &len].concat()
+}
+
+/// Interfaces of these link types, and frames of one each.
+fn pcapng(links: &[u16], frames: &[(u32, Vec<u8>)]) -> Vec<u8> {
+    let mut bytes = block(0x0a0d_0d0a, b"\x4d\x3c\x2b\x1a\x01\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff");
+    for link in links {
+        bytes.extend(block(1, &[&link.to_le_bytes()[..], &[0, 0, 0, 0, 4, 0]].concat()));
+    }
+    for (interface, frame) in frames {
+        let len = frame.len() as u32;
+        bytes.extend(block(
+            6,
+            &[&[*interface, 0, 0, len, len].map(u32::to_le_bytes).concat()[..], frame].concat(),
+        ));
+    }
+    bytes
+}
+
+fn file(bytes: &[u8]) -> NamedTempFile {
+    let file = NamedTempFile::new().unwrap();
+    std::fs::write(&file, bytes).unwrap();
+    file
+}
+
+/// The identifiers of the payloads, and what was left out.
+fn read(bytes: &[u8]) -> Result<(Vec<u8>, Option<String>), String> {
+    let file = file(bytes);
+    let name = file.path().display().to_string();
+    let payloads =
+        Payloads::read(file.path(), Some(53)).map_err(|error| error.to_string().replace(&name, "FILE"))?;
+    let hint = payloads.left_out().hint().map(|hint| hint.replace(&name, "FILE"));
+    Ok((payloads.iter().map(|payload| payload[1]).collect(), hint))
+}
+
+/// How many datagrams to port 53 tcpdump reads.
+fn of_tcpdump(link: u32, bytes: &[u8]) -> usize {
+    let file = file(bytes);
+    let plain = "udp dst port 53";
+    // Each `vlan` moves what follows behind one more tag; other links have none.
+    let tagged = format!("{plain} or (vlan and {plain}) or (vlan and {plain})");
+    // It drops its rights where it is told to by default, and then cannot read the file.
+    let output = Command::new("tcpdump")
+        .args(["-Z", "root", "-n", "-q", "-r"])
+        .arg(file.path())
+        .arg(if link == 1 { &tagged } else { plain })
+        .output()
+        .expect("tcpdump is installed by scripts/setup.sh test");
+    String::from_utf8_lossy(&output.stdout).lines().count()
+}
+
+fn frames(link: &Link) -> Vec<Vec<u8>> {
+    let (_, header, packet) = link;
+    (0..COUNT).map(|number| [&header[..], &packet(&payload(number))].concat()).collect()
+}
+
+#[test]
+fn payloads_are_read_from_every_link_that_tcpdump_writes() {
+    for link in links() {
+        let bytes = pcap(link.0, &frames(&link));
+        let (ids, left_out) = read(&bytes).unwrap_or_else(|error| panic!("{link:?}: {error}"));
+        assert_eq!(ids, (0..COUNT as u8).collect::<Vec<_>>(), "{link:?}");
+        assert_eq!(left_out, None, "{link:?}");
+        if link.0 != 12 {
+            assert_eq!(of_tcpdump(link.0, &bytes), COUNT as usize, "{link:?}");
+        }
+    }
+}
+
+#[test]
+fn frames_of_other_interfaces_are_counted() {
+    let ethernet = frames(&links()[0]);
+    let cooked = frames(&links()[6]);
+    let mut mixed = Vec::new();
+    for (number, frame) in ethernet.iter().enumerate() {
+        mixed.push((0, vec![7; 20 + number]));
+        mixed.push(if number % 2 == 0 { (1, frame.clone()) } else { (2, cooked[number].clone()) });
+    }
+    let (ids, left_out) = read(&pcapng(&[189, 1, 113], &mixed)).unwrap();
+    assert_eq!(ids, (0..COUNT as u8).collect::<Vec<_>>());
+    assert_eq!(left_out.unwrap(), "of the capture's 20 frames, not sent: 10 of link type 189");
+    let error = read(&pcapng(&[189], &mixed[..1])).unwrap_err();
+    assert!(error.starts_with("FILE has frames of link type 189 only: packets are found in"), "{error}");
+    let error = read(&pcap(105, &[vec![8; 40]])).unwrap_err();
+    assert!(error.starts_with("FILE has frames of link type 105 only"), "{error}");
+}
+
+#[test]
+fn a_cut_or_damaged_end_costs_what_it_has() {
+    let whole = pcap(1, &frames(&links()[0]));
+    let record = 16 + frames(&links()[0])[0].len();
+    // In the data of the last record, in its header; a record of the length 4 GiB - 1 behind it.
+    for (bytes, count) in [
+        (whole[..whole.len() - 5].to_vec(), 9),
+        (whole[..whole.len() - record + 7].to_vec(), 9),
+        ([&whole[..], &[0xff; 64]].concat(), 10),
+    ] {
+        let (ids, left_out) = read(&bytes).unwrap();
+        assert_eq!(ids.len(), count);
+        assert!(left_out.as_deref().unwrap_or_default().contains("what follows: FILE is "), "{left_out:?}");
+        assert_eq!(of_tcpdump(1, &bytes), count);
+    }
+    // Nothing is whole.
+    assert!(read(&whole[..24 + 20]).unwrap_err().contains("FILE is truncated"));
+}
+
+#[test]
+fn frames_without_a_payload_are_counted_by_reason() {
+    let mut frames = frames(&links()[0]);
+    frames[0][23] = 6;
+    frames[1][20] = 0x20;
+    frames[2][12..14].copy_from_slice(&[8, 6]);
+    frames[3][37] = 54;
+    frames[4][39] = 8;
+    frames[5].truncate(50);
+    frames[6][30..34].copy_from_slice(&[224, 0, 0, 251]);
+    let (ids, left_out) = read(&pcap(1, &frames)).unwrap();
+    assert_eq!(ids, [7, 8, 9]);
+    assert_eq!(
+        left_out.unwrap(),
+        "of the capture's 10 frames, not sent: 1 destination_multicast, 1 fragment, 1 not_ip, 1 not_udp, \
+         1 udp_truncated, 1 without a payload, 1 to other ports"
+    );
+    let error = read(&pcap(1, &frames[..3])).unwrap_err();
+    assert!(error.ends_with("to port 53: 1 fragment, 1 not_ip, 1 not_udp"), "{error}");
+}
+
+#[test]
+fn a_compressed_capture_is_called_so() {
+    let whole = file(&pcap(1, &frames(&links()[0])));
+    for (tool, way) in [("gzip", "gunzip"), ("bzip2", "bunzip2"), ("xz", "unxz")] {
+        let packed = Command::new(tool).arg("-c").arg(whole.path()).output().unwrap().stdout;
+        let error = read(&packed).unwrap_err();
+        assert_eq!(error, format!("FILE is compressed: decompress it first: {way} -c FILE > FILE"), "{tool}");
+    }
+    // zstd and lz4 may not be installed.
+    for (magic, way) in [(&b"\x28\xb5\x2f\xfd"[..], "unzstd"), (b"\x04\x22\x4d\x18", "unlz4")] {
+        let error = read(&[magic, &[0; 40]].concat()).unwrap_err();
+        assert!(error.contains(way), "{error}");
+    }
+}
