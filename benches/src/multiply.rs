@@ -34,7 +34,7 @@ use udpath_load::result::{Counts, LoadResult};
 use udpath_load::template::Protocol;
 use udpath_protocols::echo::EchoLoad;
 use udpath_protocols::ntp::NtpLoad;
-use udpath_protocols::radius::{Auth, LoadConfig, RadiusLoad, Secret, Users};
+use udpath_protocols::radius::{LoadConfig, RadiusLoad, Secret, Users};
 use udpath_rig::freeradius;
 
 use crate::bed::{Bed, FLOWS, Running, udpath};
@@ -106,8 +106,7 @@ pub(crate) fn run(results: &mut Results) -> Result<()> {
     let radiusd = freeradius(&raddb, SECRET, Path::new(&path("users")))
         .context("cannot write FreeRADIUS's configuration")?
         .split_off(4);
-    let config =
-        LoadConfig { secret: Secret::new(SECRET.as_bytes()), users, auth: Auth::Pap, accounting: false };
+    let config = LoadConfig { secret: Secret::new(SECRET.as_bytes()), users, ..LoadConfig::default() };
     let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
     let servers = [
         Server {

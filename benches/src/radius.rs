@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use udpath_lab::Lab;
-use udpath_protocols::radius::{Auth, LoadConfig, RadiusLoad, Secret, Users};
+use udpath_protocols::radius::{LoadConfig, RadiusLoad, Secret, Users};
 use udpath_rig::{FREERADIUS_READY, freeradius};
 
 use crate::bed::{Running, serve, udpath};
@@ -34,7 +34,7 @@ pub(crate) fn run(results: &mut Results) -> Result<()> {
     std::fs::write(file("clients"), clients).context("cannot write the file of clients")?;
     let users = Users::parse(users.as_bytes()).map_err(anyhow::Error::msg)?;
     let secret = Secret::new(SECRET.as_bytes());
-    let config = LoadConfig { secret, users, auth: Auth::Pap, accounting: false };
+    let config = LoadConfig { secret, users, ..LoadConfig::default() };
 
     let lab = versus::lab("bench-radius", &[UDPATH, FREERADIUS])?;
     let bind = address(&lab, UDPATH, PORT)?.to_string();

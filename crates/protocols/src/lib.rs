@@ -8,6 +8,7 @@
 
 pub mod dns;
 pub mod echo;
+mod misfits;
 pub mod mix;
 pub mod ntp;
 mod options;

@@ -41,6 +41,7 @@ pub use users::{User, Users, Verdict};
 use udpath_load::Engine;
 use udpath_load::plan::{Mode, Transport};
 
+use crate::misfits::SKIP_INVALID;
 use crate::{OptionSpec, ProtocolEntry};
 
 /// The secret of the clients that are known without `--clients`, and of a load without `--secret`: that of the examples
@@ -99,7 +100,7 @@ pub static ENTRY: ProtocolEntry = ProtocolEntry {
     engines: &Engine::ALL,
     size: template::DEFAULT_SIZE,
     serve_options: &[CLIENTS, USERS],
-    load_options: &[SECRET, SECRET_FILE, USERS, METHOD, ACCOUNTING],
+    load_options: &[SECRET, SECRET_FILE, USERS, SKIP_INVALID, METHOD, ACCOUNTING],
     start: Some(|config, _tcp, options| {
         let state = RadiusState::open(RadiusFiles::from_options(options)?)?;
         Ok(start(config, &state)?)

@@ -20,7 +20,9 @@ const SECRET: &str = "a secret of the lab";
 const USERS: &str = "bob  Cleartext-Password := \"hello\"\n\
                      \tReply-Message := \"Hello, bob\",\n\tSession-Timeout := 3600,\n\tFramed-IP-Address := 192.0.2.10\n\
                      alice  Cleartext-Password := \"a password of more than sixteen bytes\"\n\
-                     mallory  Auth-Type := Reject\n";
+                     mallory  Auth-Type := Reject\n\
+                     quentin  Cleartext-Password := 'it\\'s %{User-Name}, a \\\\ and 25 %'\n\
+                     dana  Cleartext-Password := \"a\\ttab, \\\\, \\\"quotes\\\", \\101\"\n";
 /// Not understood by it.
 const CAROL: &str = "carol  Cleartext-Password := \"hello\", One-Time-Code := \"123456\"\n";
 

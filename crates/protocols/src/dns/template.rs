@@ -128,7 +128,9 @@ impl Protocol for DnsLoad {
     }
 
     fn hint(&self, result: &LoadResult) -> Option<String> {
-        limited(&result.kinds, &result.counts)
+        let hints = [self.chosen.left_out.clone(), limited(&result.kinds, &result.counts)];
+        let hints: Vec<String> = hints.into_iter().flatten().collect();
+        (!hints.is_empty()).then(|| hints.join("; "))
     }
 }
 

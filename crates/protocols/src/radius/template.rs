@@ -14,6 +14,7 @@ mod in_kernel;
 
 use std::sync::Arc;
 
+use udpath_load::result::LoadResult;
 use udpath_load::template::{InKernel, Judgement, Protocol, Template};
 
 use super::packet::{Code, DIGEST, HEADER, Kind, MAX_LEN, Packet, Writer};
@@ -58,6 +59,10 @@ impl RadiusLoad {
 impl Protocol for RadiusLoad {
     fn name(&self) -> &'static str {
         self.template.name()
+    }
+
+    fn hint(&self, _result: &LoadResult) -> Option<String> {
+        self.template.config.left_out.clone()
     }
 
     fn min_size(&self) -> usize {

@@ -1,4 +1,4 @@
-//! What the files of clients and users share: errors that name the line, and the words of a line.
+//! What the files of clients and users share: errors that name the line, and the words of a line, with FreeRADIUS's quotes.
 //!
 //! ```text
 //! bob  Cleartext-Password := "hello", Idle-Timeout = 60   # a comment
@@ -37,9 +37,9 @@ impl fmt::Display for LineError {
 }
 
 /// Reads a file and parses it.
-pub(super) fn read<T>(
+pub(super) fn read<T, E: fmt::Display>(
     path: &Path,
-    parse: impl FnOnce(&[u8]) -> Result<T, LineError>,
+    parse: impl FnOnce(&[u8]) -> Result<T, E>,
 ) -> Result<T, FileError> {
     let failed = |reason| FileError { path: path.to_owned(), reason };
     let bytes =
@@ -59,8 +59,10 @@ pub(super) fn lines(bytes: &[u8]) -> impl Iterator<Item = Result<(usize, &str), 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Token {
     Word(String),
-    /// Between double quotes, in which a backslash takes the next character as it is.
+    /// Between double quotes, with the escapes `\"`, `\`, `\n`, `\r`, `\t` and `\101`.
     Quoted(String),
+    /// Between single quotes, in which only `\'` and `\` are escapes, and nothing is expanded.
+    Literal(String),
     /// `=`, `:=`, `+=`, `==`, ...
     Operator(String),
     Comma,
@@ -70,7 +72,7 @@ impl Token {
     /// The text of a word, quoted or not.
     pub(super) fn text(self) -> Option<String> {
         match self {
-            Self::Word(text) | Self::Quoted(text) => Some(text),
+            Self::Word(text) | Self::Quoted(text) | Self::Literal(text) => Some(text),
             Self::Operator(_) | Self::Comma => None,
         }
     }
@@ -81,7 +83,7 @@ impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Word(text) | Self::Operator(text) => write!(f, "`{}`", text.escape_debug()),
-            Self::Quoted(text) => write!(f, "{text:?}"),
+            Self::Quoted(text) | Self::Literal(text) => write!(f, "{text:?}"),
             Self::Comma => f.write_str("`,`"),
         }
     }
@@ -105,8 +107,13 @@ pub(super) fn tokens(line: &str) -> Result<Vec<Token>, String> {
                 &rest[1..]
             }
             '"' => {
-                let (text, after) = quoted(&rest[1..])?;
+                let (text, after) = quoted(&rest[1..], '"')?;
                 found.push(Token::Quoted(text));
+                after
+            }
+            '\'' => {
+                let (text, after) = quoted(&rest[1..], '\'')?;
+                found.push(Token::Literal(text));
                 after
             }
             _ => match operator(rest) {
@@ -144,20 +151,47 @@ fn word(text: &str) -> usize {
 }
 
 /// The text up to the closing quote, and what follows it.
-fn quoted(text: &str) -> Result<(String, &str), String> {
-    let (mut found, mut escaped) = (String::new(), false);
-    for (at, c) in text.char_indices() {
+fn quoted(text: &str, quote: char) -> Result<(String, &str), String> {
+    let mut found = String::new();
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        rest = &rest[c.len_utf8()..];
         match c {
-            _ if escaped => {
+            '\\' => {
+                let (c, len) = escaped(rest, quote)?;
                 found.push(c);
-                escaped = false;
+                rest = &rest[len..];
             }
-            '\\' => escaped = true,
-            '"' => return Ok((found, &text[at + 1..])),
+            _ if c == quote => return Ok((found, rest)),
             _ => found.push(c),
         }
     }
     Err("a quote is not closed on this line".into())
+}
+
+/// The character that an escape stands for, and the length of what follows the backslash.
+fn escaped(text: &str, quote: char) -> Result<(char, usize), String> {
+    let first = text.chars().next().ok_or("a quote is not closed on this line")?;
+    let simple = match first {
+        '\\' => Some('\\'),
+        _ if first == quote => Some(quote),
+        'n' if quote == '"' => Some('\n'),
+        'r' if quote == '"' => Some('\r'),
+        't' if quote == '"' => Some('\t'),
+        _ => None,
+    };
+    if let Some(c) = simple {
+        return Ok((c, 1));
+    }
+    let octal =
+        text.get(..3).filter(|digits| quote == '"' && digits.bytes().all(|digit| digit.is_ascii_digit()));
+    match octal.map(|digits| u8::from_str_radix(digits, 8)) {
+        Some(Ok(byte)) if byte.is_ascii() => Ok((byte.into(), 3)),
+        Some(_) => {
+            Err(format!("\\{} is no octet below 128: write the value as 0x and its octets", &text[..3]))
+        }
+        None => Err(format!("\\{} is no escape: a backslash is written \\\\", first.escape_debug())),
+    }
 }
 
 #[cfg(test)]
@@ -190,6 +224,17 @@ mod tests {
         );
         assert_eq!(shown(" \t# nothing"), [""; 0]);
         assert_eq!(shown("a#b é, x"), ["`a#b`", "`é`", "`,`", "`x`"]);
+        assert_eq!(shown("'it\\'s' \"a\\tb\\101\" it's"), ["\"it's\"", "\"a\\tbA\"", "`it\\'s`"]);
+        for (line, reason) in [
+            ("\"a\\d\"", "\\d is no escape"),
+            ("'a\\n'", "\\n is no escape"),
+            ("\"a\\377\"", "\\377 is no octet below 128"),
+            ("\"a\\", "a quote is not closed"),
+            ("'a\"", "a quote is not closed"),
+        ] {
+            let error = tokens(line).unwrap_err();
+            assert!(error.starts_with(reason), "{line}: {error}");
+        }
         assert_eq!(tokens("a \"b"), Err("a quote is not closed on this line".into()));
         assert_eq!(shown(":"), ["`:`"]);
     }
@@ -203,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_file_error_names_the_file() {
-        let missing = read(Path::new("/nonexistent/users"), |_| Ok(())).unwrap_err();
+        let missing = read(Path::new("/nonexistent/users"), |_| Ok::<_, LineError>(())).unwrap_err();
         assert!(
             missing.to_string().starts_with("/nonexistent/users: cannot read it: No such file"),
             "{missing}"
@@ -211,7 +256,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let wrong = read(file.path(), |_| Err::<(), _>(LineError { line: 3, reason: "x".into() }));
         assert_eq!(wrong.unwrap_err().to_string(), format!("{}: line 3: x", file.path().display()));
-        let device = read(Path::new("/dev/null"), |_| Ok(())).unwrap_err();
+        let device = read(Path::new("/dev/null"), |_| Ok::<_, LineError>(())).unwrap_err();
         assert!(device.to_string().contains("is a device; only regular files are read"), "{device}");
     }
 }

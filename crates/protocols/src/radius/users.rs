@@ -10,13 +10,14 @@
 //! `One-Time-Code` is not FreeRADIUS's: after the right password, the server challenges the user for this code. Users that
 //! are not in the file are rejected.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use super::dictionary;
 use super::packet::{DIGEST, MAX_VALUE};
 use super::secret::MAX_PASSWORD;
 use super::text::{self, FileError, LineError, Token};
+use crate::misfits::Misfits;
 
 /// Most bytes of attributes per user. More: replies leave no room for a long list of Proxy-States, and become fragments.
 /// Less: long lists of routes and filters do not fit.
@@ -68,48 +69,45 @@ impl Users {
     /// Reads a file of users.
     ///
     /// # Errors
-    /// The file cannot be read, or the line that is wrong.
+    /// The file cannot be read, or all lines that are wrong.
     pub fn read(path: &Path) -> Result<Self, FileError> {
-        text::read(path, Self::from_lines)
+        text::read(path, Self::all_of)
+    }
+
+    /// Reads a file of users, and leaves out those with a wrong line. Returns how many lines were wrong, and which.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(super) fn read_valid(path: &Path) -> Result<(Self, Misfits), FileError> {
+        text::read(path, |text| Ok::<_, LineError>(Self::from_lines(text)))
     }
 
     /// Users from the text of a file.
     ///
     /// # Errors
-    /// The line that is wrong, and why.
+    /// The lines that are wrong, and why.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
-        Self::from_lines(text).map_err(|error| error.to_string())
+        Self::all_of(text).map_err(|error| error.to_string())
     }
 
-    fn from_lines(text: &[u8]) -> Result<Self, LineError> {
-        let mut users = Self::default();
-        // The entry in progress and the line it began on.
-        let mut current: Option<(usize, Entry)> = None;
+    fn all_of(text: &[u8]) -> Result<Self, Misfits> {
+        let (users, misfits) = Self::from_lines(text);
+        if misfits.is_empty() { Ok(users) } else { Err(misfits) }
+    }
+
+    /// The users whose lines all fit, and the lines that do not.
+    fn from_lines(text: &[u8]) -> (Self, Misfits) {
+        let mut builder = Builder::default();
         for numbered in text::lines(text) {
-            let (line, text) = numbered?;
-            let failed = |reason| LineError { line, reason };
-            let tokens = text::tokens(text).map_err(failed)?;
-            if tokens.is_empty() {
-                continue;
+            let read = numbered.and_then(|(line, text)| {
+                builder.line(line, text).map_err(|reason| LineError { line, reason })
+            });
+            if let Err(error) = read {
+                builder.spoilt = true;
+                builder.misfits.add(&error);
             }
-            if text.starts_with(char::is_whitespace) {
-                let Some((_, entry)) = &mut current else {
-                    return Err(failed(
-                        "attributes before the first user: begin a user's line with the name".into(),
-                    ));
-                };
-                entry.reply(tokens).map_err(failed)?;
-                continue;
-            }
-            if let Some((line, entry)) = current.take() {
-                users.add(entry).map_err(|reason| LineError { line, reason })?;
-            }
-            current = Some((line, Entry::begin(tokens).map_err(failed)?));
         }
-        if let Some((line, entry)) = current {
-            users.add(entry).map_err(|reason| LineError { line, reason })?;
-        }
-        Ok(users)
+        builder.finish()
     }
 
     /// The user of a server and of a load without a file: one of FreeRADIUS's examples.
@@ -124,12 +122,12 @@ impl Users {
         Self { by_name: HashMap::from([(bob.name.clone(), 0)]), list: vec![bob] }
     }
 
-    fn add(&mut self, entry: Entry) -> Result<(), String> {
-        let user = entry.end()?;
+    fn add(&mut self, user: User) -> Result<(), String> {
         let index = u32::try_from(self.list.len()).map_err(|_| "more than 2^32 users".to_owned())?;
-        if self.by_name.insert(user.name.clone(), index).is_some() {
+        if self.by_name.contains_key(&user.name) {
             return Err(format!("user {} is already in the file", user.name.escape_ascii()));
         }
+        self.by_name.insert(user.name.clone(), index);
         self.list.push(user);
         Ok(())
     }
@@ -155,7 +153,67 @@ impl std::fmt::Debug for User {
     }
 }
 
+/// The users of a file as far as it was read.
+#[derive(Default)]
+struct Builder {
+    users: Users,
+    /// The entry in progress and the line it began on.
+    current: Option<(usize, Entry)>,
+    /// A line of that entry is wrong.
+    spoilt: bool,
+    /// Names with an entry that is wrong: what FreeRADIUS would say of them is not known.
+    unknown: HashSet<Box<[u8]>>,
+    misfits: Misfits,
+}
+
+impl Builder {
+    /// Takes a line; says what is wrong with it.
+    fn line(&mut self, line: usize, text: &str) -> Result<(), String> {
+        let tokens = text::tokens(text);
+        if tokens.as_ref().is_ok_and(Vec::is_empty) {
+            return Ok(());
+        }
+        if text.starts_with(char::is_whitespace) {
+            let before = "attributes before the first user: begin a user's line with the name";
+            let (_, entry) = self.current.as_mut().ok_or(before)?;
+            return entry.reply(tokens?);
+        }
+        self.end_entry();
+        let mut entry = Entry::default();
+        let checked = tokens.and_then(|tokens| entry.begin(tokens));
+        self.current = Some((line, entry));
+        checked
+    }
+
+    fn end_entry(&mut self) {
+        let spoilt = std::mem::take(&mut self.spoilt);
+        let Some((line, entry)) = self.current.take() else { return };
+        let name: Box<[u8]> = entry.name.as_bytes().into();
+        if !spoilt {
+            match entry.end().and_then(|user| self.users.add(user)) {
+                Ok(()) => return,
+                Err(reason) => self.misfits.add(&LineError { line, reason }),
+            }
+        }
+        self.unknown.insert(name);
+    }
+
+    fn finish(mut self) -> (Users, Misfits) {
+        self.end_entry();
+        let Self { mut users, unknown, misfits, .. } = self;
+        if !unknown.is_empty() {
+            let list = std::mem::take(&mut users).list;
+            for user in list.into_iter().filter(|user| !unknown.contains(&user.name)) {
+                // Each name is there once.
+                let _ = users.add(user);
+            }
+        }
+        (users, misfits)
+    }
+}
+
 /// A user as far as it was read.
+#[derive(Default)]
 struct Entry {
     name: String,
     password: Option<String>,
@@ -166,16 +224,16 @@ struct Entry {
 
 impl Entry {
     /// The name and the check items of its line.
-    fn begin(tokens: Vec<Token>) -> Result<Self, String> {
+    fn begin(&mut self, tokens: Vec<Token>) -> Result<(), String> {
         let mut tokens = tokens.into_iter();
         let name = tokens.next().and_then(Token::text).ok_or("expected the name of a user")?;
+        self.name.clone_from(&name);
         if name == "DEFAULT" {
             return Err("DEFAULT is not supported: users that are not in the file are rejected".into());
         }
         if name.is_empty() || name.len() > MAX_VALUE {
             return Err(format!("a user's name has {} bytes: expected 1 to {MAX_VALUE}", name.len()));
         }
-        let mut entry = Self { name, password: None, code: None, reject: false, attributes: Vec::new() };
         for Item { name, operator, value } in items(tokens)? {
             if operator != ":=" {
                 return Err(format!("{} {operator}: expected :=", name.escape_debug()));
@@ -186,9 +244,9 @@ impl Entry {
                 fits.then_some(value).ok_or(expected)
             };
             match name.as_str() {
-                "Cleartext-Password" => entry.password = Some(text(value)?),
-                "One-Time-Code" => entry.code = Some(text(value)?),
-                "Auth-Type" if value == "Reject" => entry.reject = true,
+                "Cleartext-Password" => self.password = Some(text(value)?),
+                "One-Time-Code" => self.code = Some(text(value)?),
+                "Auth-Type" if value == "Reject" => self.reject = true,
                 "Auth-Type" => return Err(format!("Auth-Type {}: expected Reject", value.escape_debug())),
                 _ => {
                     return Err(format!(
@@ -199,7 +257,7 @@ impl Entry {
                 }
             }
         }
-        Ok(entry)
+        Ok(())
     }
 
     /// A line of reply items.
@@ -264,7 +322,11 @@ fn items(tokens: impl Iterator<Item = Token>) -> Result<Vec<Item>, String> {
             }
         };
         let value = match tokens.next() {
-            Some(Token::Word(value) | Token::Quoted(value)) => value,
+            Some(Token::Word(value)) if value.starts_with('`') => {
+                return Err(format!("{}: programs are not run for a value", name.escape_debug()));
+            }
+            Some(Token::Quoted(value)) => unexpanded(value).map_err(|reason| format!("{name}: {reason}"))?,
+            Some(Token::Word(value) | Token::Literal(value)) => value,
             other => {
                 let name = name.escape_debug();
                 return Err(format!("expected a value after {name} {operator}, but {}", instead(other)));
@@ -277,6 +339,20 @@ fn items(tokens: impl Iterator<Item = Token>) -> Result<Vec<Item>, String> {
         }
     }
     Ok(items)
+}
+
+/// The text between double quotes, of which FreeRADIUS may expand `%{...}` and `%` with a letter for each request.
+fn unexpanded(text: String) -> Result<String, String> {
+    match text.find('%') {
+        None => Ok(text),
+        Some(at) => {
+            let shown: String = text[at..].chars().take(20).collect();
+            Err(format!(
+                "{} may be expanded for each request, which is not done here: write a fixed text, in single quotes if it has a percent sign",
+                shown.escape_debug()
+            ))
+        }
+    }
 }
 
 /// Bytes of a password that is hidden (RFC 2865, 5.2).
@@ -309,6 +385,56 @@ mod tests {
         assert!(users.find(b"Bob").is_none() && users.find(b"").is_none());
         assert!(!format!("{users:?}").contains("hello"));
         assert_eq!(Users::parse(b"").unwrap().all(), []);
+    }
+
+    /// Quotes, escapes and expansions of a file that FreeRADIUS 3 reads; what it expands is not sent as it stands.
+    #[test]
+    fn quotes_are_freeradius_s() {
+        let text = b"a Cleartext-Password := 'it\\'s %{User-Name}'\n\tReply-Message := 'goodbye'\n\
+            b Cleartext-Password := \"x\"\n\tReply-Message = \"all\\tdone\"\n";
+        let users = Users::parse(text).unwrap();
+        assert_eq!(*users.find(b"a").unwrap().password, *b"it's %{User-Name}");
+        assert_eq!(*users.find(b"a").unwrap().attributes, *b"\x12\x09goodbye");
+        assert_eq!(*users.find(b"b").unwrap().attributes, *b"\x12\x0aall\tdone");
+        for (text, reason) in [
+            (
+                "a Cleartext-Password := x\n Reply-Message := \"Hello, %{User-Name}\"",
+                "line 2: Reply-Message: %{User-Name} may",
+            ),
+            ("a Cleartext-Password := \"%u\"", "line 1: Cleartext-Password: %u may be expanded"),
+            (
+                "a Cleartext-Password := x\n Reply-Message := `/bin/date`",
+                "line 2: Reply-Message: programs are not run",
+            ),
+            ("a Cleartext-Password := \"\\d\"", "line 1: \\d is no escape: a backslash is written \\\\"),
+        ] {
+            let error = Users::parse(text.as_bytes()).unwrap_err();
+            assert!(error.starts_with(reason), "{error}");
+        }
+    }
+
+    /// A file as FreeRADIUS comes with: all lines that do not fit are listed at once, and the users that fit can be used.
+    #[test]
+    fn all_misfits_are_listed_and_may_be_left_out() {
+        let text = b"bob\tCleartext-Password := \"hello\"\n\tReply-Message := \"Hello, %{User-Name}\"\n\
+            doug  Cleartext-Password := \"goodbye\"\n      Reply-Message := 'goodbye', Fall-Through = Yes\n\
+            doug\n      Filter-Id = \"std.ppp\"\n\"John Doe\"\tCleartext-Password := \"hello\"\n\
+            lameuser\tAuth-Type := Reject\n\tReply-Message = \"Your account has been disabled.\"\n\
+            steve\tService-Type == Framed-User, Cleartext-Password := \"testing\"\n\tService-Type = Framed-User,\n\
+            \tFramed-IP-Address = 172.16.3.33+,\nold\tCleartext-Password == \"x\"\nmac\tCrypt-Password := \"$1$abc$\"\n\
+            DEFAULT\tFramed-Protocol == PPP\n\tFramed-Protocol = PPP\nann Cleartext-Password := y\nno-one\n";
+        let (users, misfits) = Users::from_lines(text);
+        let names: Vec<_> = users.all().iter().map(|user| &*user.name).collect();
+        assert_eq!(names, [&b"John Doe"[..], b"ann"]);
+        let lines: Vec<String> = Users::parse(text)
+            .unwrap_err()
+            .split("; ")
+            .filter(|part| part.starts_with("line "))
+            .map(|part| part.split(':').next().unwrap().to_owned())
+            .collect();
+        assert_eq!(lines, [2, 4, 5, 8, 10, 12, 13, 14, 15, 18].map(|line| format!("line {line}")));
+        let hint = misfits.hint(users.count(), "users").unwrap();
+        assert!(hint.starts_with("10 lines left out, 2 users used: line 2: "), "{hint}");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::name::{self, NameError};
 use super::queries::{Composer, MAX_QUERIES};
 use super::types;
+use crate::misfits::Misfits;
 
 /// Longest line, bytes: a name of 255 bytes, each written as `\DDD`, with a type and a comment. Longer lines are not read to
 /// their end, so that no file fills the memory.
@@ -32,14 +33,15 @@ pub(super) enum FileError {
     Empty,
 }
 
-/// Adds the queries of the file at `path`, in order.
-pub(super) fn read(path: &Path, queries: &mut Composer) -> Result<(), FileError> {
+/// Adds the queries of the file at `path`, in order; returns the lines that are none.
+pub(super) fn read(path: &Path, queries: &mut Composer) -> Result<Misfits, FileError> {
     parse(BufReader::new(udpath_files::input(path)?), queries)
 }
 
-/// Adds the queries of `lines`.
-fn parse(mut lines: impl BufRead, queries: &mut Composer) -> Result<(), FileError> {
+/// Adds the queries of `lines`; returns those that are none.
+fn parse(mut lines: impl BufRead, queries: &mut Composer) -> Result<Misfits, FileError> {
     let (mut text, mut wire, mut line) = (Vec::new(), Vec::new(), 0);
+    let mut misfits = Misfits::default();
     loop {
         text.clear();
         line += 1;
@@ -49,21 +51,29 @@ fn parse(mut lines: impl BufRead, queries: &mut Composer) -> Result<(), FileErro
         if text.len() > MAX_LINE {
             return Err(FileError::LongLine(line));
         }
-        let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-        let Some(of_name) = words.next().filter(|word| !is_comment(word)) else { continue };
-        name::write(of_name, &mut wire).map_err(|error| FileError::Name { line, error })?;
-        let of_type = words.next().filter(|word| !is_comment(word)).ok_or(FileError::NoType { line })?;
-        let shown = |word: &[u8]| String::from_utf8_lossy(word).escape_debug().to_string();
-        let rtype = std::str::from_utf8(of_type).ok().and_then(types::number);
-        let rtype = rtype.ok_or_else(|| FileError::Type { line, name: shown(of_type) })?;
-        if let Some(rest) = words.next().filter(|word| !is_comment(word)) {
-            return Err(FileError::Rest { line, rest: shown(rest) });
-        }
-        if !queries.push(&wire, rtype) {
-            return Err(FileError::TooMany { line });
+        match query(&text, line, &mut wire) {
+            Ok(None) => {}
+            Ok(Some(rtype)) if queries.push(&wire, rtype) => {}
+            Ok(Some(_)) => return Err(FileError::TooMany { line }),
+            Err(misfit) => misfits.add(&misfit),
         }
     }
-    if queries.count() == 0 { Err(FileError::Empty) } else { Ok(()) }
+    if queries.count() == 0 && misfits.is_empty() { Err(FileError::Empty) } else { Ok(misfits) }
+}
+
+/// The type of the query on a line, whose name goes to `wire`; `None` for an empty line.
+fn query(text: &[u8], line: usize, wire: &mut Vec<u8>) -> Result<Option<u16>, FileError> {
+    let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let Some(of_name) = words.next().filter(|word| !is_comment(word)) else { return Ok(None) };
+    name::write(of_name, wire).map_err(|error| FileError::Name { line, error })?;
+    let of_type = words.next().filter(|word| !is_comment(word)).ok_or(FileError::NoType { line })?;
+    let shown = |word: &[u8]| String::from_utf8_lossy(word).escape_debug().to_string();
+    let rtype = std::str::from_utf8(of_type).ok().and_then(types::number);
+    let rtype = rtype.ok_or_else(|| FileError::Type { line, name: shown(of_type) })?;
+    match words.next().filter(|word| !is_comment(word)) {
+        Some(rest) => Err(FileError::Rest { line, rest: shown(rest) }),
+        None => Ok(Some(rtype)),
+    }
 }
 
 fn is_comment(word: &[u8]) -> bool {
@@ -75,17 +85,40 @@ mod tests {
     use super::super::queries::{Edns, Queries};
     use super::*;
 
-    fn parsed(text: &[u8]) -> Result<Queries, FileError> {
+    fn parsed(text: &[u8]) -> Result<Queries, String> {
         let mut composer = Composer::new(Edns::default());
-        parse(text, &mut composer)?;
-        Ok(composer.finish().expect("one or more"))
+        let misfits = parse(text, &mut composer).map_err(|error| error.to_string())?;
+        if misfits.is_empty() {
+            Ok(composer.finish().expect("one or more"))
+        } else {
+            Err(misfits.to_string())
+        }
+    }
+
+    #[test]
+    fn all_bad_lines_are_listed_and_the_others_are_queries() {
+        let mut composer = Composer::new(Edns::default());
+        let misfits = parse(&b"a A\nb\nc AXFR\nd MX\ne A IN\n"[..], &mut composer).unwrap();
+        assert_eq!(composer.count(), 2);
+        let hint = misfits.hint(2, "queries").unwrap();
+        assert!(
+            hint.starts_with("3 lines left out, 2 queries used: line 2: no type behind the name"),
+            "{hint}"
+        );
+        assert!(hint.contains("; line 3: unknown type AXFR") && hint.contains("; line 5: `IN`"), "{hint}");
+        let many = "x\n".repeat(100);
+        let text = parse(many.as_bytes(), &mut composer).unwrap().to_string();
+        assert!(
+            text.contains("line 20: ") && !text.contains("line 21") && text.ends_with("; and 80 more"),
+            "{text}"
+        );
     }
 
     #[test]
     fn names_and_types_in_order() {
         let text = b"; a comment\n\nwww.example.org A\r\n  \t\n# another\n\tb.\t aaaa ; why\n. TYPE2#x\n";
         let error = parsed(text).unwrap_err();
-        assert_eq!(error.to_string().split(": write").next(), Some("line 7: unknown type TYPE2#x"));
+        assert_eq!(error.split(": write").next(), Some("line 7: unknown type TYPE2#x"));
         let queries = parsed(&text[..text.len() - b"#x\n".len()]).unwrap();
         let questions: Vec<_> = (0..3).map(|number| queries.get(number).question()).collect();
         let expected: [&[u8]; 3] =
@@ -108,7 +141,7 @@ mod tests {
             (b"", "no queries in the file"),
             (b"; nothing\n\n", "no queries in the file"),
         ] {
-            let error = parsed(text).unwrap_err().to_string();
+            let error = parsed(text).unwrap_err();
             assert!(error.starts_with(expected), "{error}");
         }
         assert!(matches!(read(Path::new("/"), &mut Composer::new(Edns::default())), Err(FileError::Read(_))));

@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use crate::misfits::SKIP_INVALID;
 use crate::{OptionError, OptionSpec, Options};
 
 use super::file;
@@ -66,7 +67,7 @@ const VERIFY: OptionSpec = OptionSpec {
 
 /// All of them.
 pub(in crate::dns) const OPTIONS: &[OptionSpec] =
-    &[QUERIES, NAME, NAMES, TYPES, MISSING, EDNS, BUFSIZE, DNSSEC, VERIFY];
+    &[QUERIES, SKIP_INVALID, NAME, NAMES, TYPES, MISSING, EDNS, BUFSIZE, DNSSEC, VERIFY];
 
 /// Longest reply over UDP without EDNS, bytes (RFC 1035, 4.2.1), and the shortest limit that EDNS may set (RFC 6891, 6.2.3).
 pub(super) const PLAIN_REPLY: u16 = 512;
@@ -77,6 +78,8 @@ const DEFAULT_BUFSIZE: u16 = 1232;
 #[derive(Debug)]
 pub(super) struct Chosen {
     pub(super) queries: Queries,
+    /// What the file of queries has besides, in words.
+    pub(super) left_out: Option<String>,
     /// Longest reply, bytes.
     pub(super) max_reply: usize,
     /// Whether all records of replies are walked.
@@ -87,15 +90,20 @@ impl Chosen {
     /// Reads the options, and the file of queries.
     pub(super) fn from_options(options: &Options) -> Result<Self, OptionError> {
         let edns = edns(options)?;
-        let mut composer = Composer::new(edns);
+        let (mut composer, mut left_out) = (Composer::new(edns), None);
         match options.paths(&QUERIES).last() {
             Some(path) => {
                 if let Some(other) = [NAME, NAMES, TYPES, MISSING].iter().find(|other| options.has(other)) {
                     let reason = format!("the file has the names and types; remove --{}", other.name);
                     return Err(invalid(&QUERIES, &path.display(), reason));
                 }
-                file::read(&path, &mut composer)
+                let misfits = file::read(&path, &mut composer)
                     .map_err(|error| invalid(&QUERIES, &path.display(), error))?;
+                // Without any query, too.
+                if !misfits.is_empty() && (!options.has(&SKIP_INVALID) || composer.count() == 0) {
+                    return Err(invalid(&QUERIES, &path.display(), misfits));
+                }
+                left_out = misfits.hint(composer.count(), "queries");
                 if edns.is_mixed() {
                     composer.repeat(MIN_DRAWN);
                 }
@@ -109,7 +117,7 @@ impl Chosen {
         // Both have added one or more.
         let queries = composer.finish().ok_or_else(|| invalid(&NAME, &"", "no queries"))?;
         let longest = if edns.percent > 0 { edns.size.max(PLAIN_REPLY) } else { PLAIN_REPLY };
-        Ok(Self { queries, max_reply: longest.into(), walk: options.has(&VERIFY) })
+        Ok(Self { queries, left_out, max_reply: longest.into(), walk: options.has(&VERIFY) })
     }
 }
 
@@ -179,7 +187,7 @@ mod tests {
 
     #[test]
     fn the_default_is_one_plain_query() {
-        let Chosen { queries, max_reply, walk } = chosen(&[]).unwrap();
+        let Chosen { queries, max_reply, walk, .. } = chosen(&[]).unwrap();
         assert_eq!((queries.count(), max_reply, walk), (1, 512, false));
         assert_eq!(queries.get(0).question(), b"\x07example\x03org\0\0\x01\0\x01");
     }

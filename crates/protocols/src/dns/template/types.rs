@@ -7,23 +7,48 @@ use std::str::FromStr;
 const NAMES: &[(&str, u16)] = &[
     ("A", 1),
     ("NS", 2),
+    ("MD", 3),
+    ("MF", 4),
     ("CNAME", 5),
     ("SOA", 6),
+    ("MB", 7),
+    ("MG", 8),
+    ("MR", 9),
     ("NULL", 10),
+    ("WKS", 11),
     ("PTR", 12),
     ("HINFO", 13),
+    ("MINFO", 14),
     ("MX", 15),
     ("TXT", 16),
     ("RP", 17),
     ("AFSDB", 18),
+    ("X25", 19),
+    ("ISDN", 20),
+    ("RT", 21),
+    ("NSAP", 22),
+    ("NSAP-PTR", 23),
+    ("SIG", 24),
+    ("KEY", 25),
+    ("PX", 26),
+    ("GPOS", 27),
     ("AAAA", 28),
     ("LOC", 29),
+    ("NXT", 30),
+    ("EID", 31),
+    ("NIMLOC", 32),
     ("SRV", 33),
+    ("ATMA", 34),
     ("NAPTR", 35),
+    ("KX", 36),
     ("CERT", 37),
+    ("A6", 38),
     ("DNAME", 39),
+    ("SINK", 40),
+    ("APL", 42),
     ("DS", 43),
     ("SSHFP", 44),
+    ("IPSECKEY", 45),
     ("RRSIG", 46),
     ("NSEC", 47),
     ("DNSKEY", 48),
@@ -32,6 +57,10 @@ const NAMES: &[(&str, u16)] = &[
     ("NSEC3PARAM", 51),
     ("TLSA", 52),
     ("SMIMEA", 53),
+    ("HIP", 55),
+    ("NINFO", 56),
+    ("RKEY", 57),
+    ("TALINK", 58),
     ("CDS", 59),
     ("CDNSKEY", 60),
     ("OPENPGPKEY", 61),
@@ -39,10 +68,33 @@ const NAMES: &[(&str, u16)] = &[
     ("ZONEMD", 63),
     ("SVCB", 64),
     ("HTTPS", 65),
+    ("DSYNC", 66),
+    ("HHIT", 67),
+    ("BRID", 68),
     ("SPF", 99),
+    ("UINFO", 100),
+    ("UID", 101),
+    ("GID", 102),
+    ("UNSPEC", 103),
+    ("NID", 104),
+    ("L32", 105),
+    ("L64", 106),
+    ("LP", 107),
+    ("EUI48", 108),
+    ("EUI64", 109),
+    ("MAILB", 253),
+    ("MAILA", 254),
     ("ANY", 255),
+    ("*", 255),
     ("URI", 256),
     ("CAA", 257),
+    ("AVC", 258),
+    ("DOA", 259),
+    ("AMTRELAY", 260),
+    ("RESINFO", 261),
+    ("WALLET", 262),
+    ("TA", 32768),
+    ("DLV", 32769),
 ];
 
 /// The number of the type called `name`, in any case.
@@ -113,6 +165,23 @@ mod tests {
         for wrong in ["", "AXFR", "TYPE", "TYPE65536", "TYPE+1", "TYPE-1", "TYPEA", "X", "TYP", "ÄÄÄ"] {
             assert_eq!(number(wrong), None, "{wrong}");
         }
+    }
+
+    /// The names and numbers of `domain`, and all names of BIND.
+    #[test]
+    fn names_are_those_of_others() {
+        for (name, number) in NAMES {
+            if let Ok(other) = name.parse::<domain::base::iana::Rtype>() {
+                assert_eq!(other.to_int(), *number, "{name}");
+            }
+        }
+        let output = std::process::Command::new("named-rrchecker").arg("-T").output().unwrap();
+        let names = String::from_utf8(output.stdout).unwrap();
+        // BIND's own, and what asks for several or is no record's type.
+        let none = ["AXFR", "IXFR", "TSIG", "TKEY", "OPT", "KEYDATA", "RESERVED0"];
+        let unknown: Vec<&str> =
+            names.split_whitespace().filter(|name| number(name).is_none() && !none.contains(name)).collect();
+        assert!(unknown.is_empty() && names.lines().count() > 50, "{unknown:?} of {names}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::super::text::{FileError, LineError, lines, read};
 use super::super::users::{EXAMPLE, User, Users, padded};
 use super::super::{ACCOUNTING, CLIENTS, DEFAULT_SECRET, METHOD, SECRET, SECRET_FILE, USERS};
 use super::{NAS_IDENTIFIER, PROXY_STATE, SESSION};
+use crate::misfits::SKIP_INVALID;
 use crate::{OptionError, Options, ServerOption, ServerValue};
 
 /// How users prove their password.
@@ -27,6 +28,8 @@ pub struct LoadConfig {
     pub secret: Secret,
     /// The users, in turn; a load without users sends nothing valid.
     pub users: Users,
+    /// What the file of users has besides, in words.
+    pub left_out: Option<String>,
     /// How they prove their password.
     pub auth: Auth,
     /// Whether accounting is sent instead of Access-Requests.
@@ -37,7 +40,7 @@ impl Default for LoadConfig {
     /// Fits a server without files.
     fn default() -> Self {
         let secret = Secret::new(DEFAULT_SECRET.as_bytes());
-        Self { secret, users: Users::example(), auth: Auth::Pap, accounting: false }
+        Self { secret, users: Users::example(), left_out: None, auth: Auth::Pap, accounting: false }
     }
 }
 
@@ -46,12 +49,23 @@ impl LoadConfig {
     pub(in super::super) fn from_options(options: &Options) -> Result<Self, OptionError> {
         let default = Self::default();
         let secret = Secret::new(secret(options)?.as_bytes());
+        let mut left_out = None;
         let users = match options.paths(&USERS).last() {
             None => default.users,
             Some(path) => {
-                let users = Users::read(&path).map_err(|error| invalid(USERS.name, error))?;
+                let users = if options.has(&SKIP_INVALID) {
+                    Users::read_valid(&path).map(|(users, misfits)| {
+                        left_out = misfits.hint(users.count(), "users");
+                        users
+                    })
+                } else {
+                    Users::read(&path)
+                };
+                let users = users.map_err(|error| invalid(USERS.name, error))?;
                 if users.all().is_empty() {
-                    return Err(invalid(USERS.name, FileError { path, reason: "it has no users".into() }));
+                    let but = left_out.map_or_else(String::new, |left_out| format!(": {left_out}"));
+                    let reason = format!("it has no users{but}");
+                    return Err(invalid(USERS.name, FileError { path, reason }));
                 }
                 users
             }
@@ -67,7 +81,7 @@ impl LoadConfig {
                 reason: "--accounting sends no passwords; remove one of them".into(),
             });
         }
-        Ok(Self { secret, users, auth, accounting })
+        Ok(Self { secret, users, left_out, auth, accounting })
     }
 
     /// Bytes of a request of `user`.

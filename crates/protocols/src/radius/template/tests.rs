@@ -16,7 +16,8 @@ const USERS: &[u8] = b"bob Cleartext-Password := hello\n Reply-Message = \"Hello
 
 fn protocol(auth: Auth, accounting: bool, users: &[u8]) -> RadiusLoad {
     let secret = Secret::new(SECRET);
-    RadiusLoad::new(RUN, LoadConfig { secret, users: Users::parse(users).unwrap(), auth, accounting })
+    let users = Users::parse(users).unwrap();
+    RadiusLoad::new(RUN, LoadConfig { secret, users, left_out: None, auth, accounting })
 }
 
 /// PAP, CHAP and accounting.

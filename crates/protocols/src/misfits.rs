@@ -1,0 +1,53 @@
+//! Lines of a user's file that do not fit: all are listed, and with `--skip-invalid` the load goes on without them.
+
+use std::fmt;
+
+use crate::OptionSpec;
+
+/// `--skip-invalid`.
+pub(crate) const SKIP_INVALID: OptionSpec = OptionSpec {
+    name: "skip-invalid",
+    value: None,
+    repeatable: false,
+    help: "leave out what does not fit in the file, and say how much; without it, that is an error",
+};
+
+/// Most lines named. Fewer: a file takes more rounds to mend; more: nobody reads them.
+const MAX_NAMED: usize = 20;
+
+/// What does not fit, in the order of the file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Misfits {
+    named: Vec<String>,
+    count: usize,
+}
+
+impl Misfits {
+    /// Adds one, with its line, what is wrong, and what would be right.
+    pub(crate) fn add(&mut self, misfit: &dyn fmt::Display) {
+        self.count += 1;
+        if self.named.len() < MAX_NAMED {
+            self.named.push(misfit.to_string());
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// What is to be said where they are left out; `what`: the things that are left, such as `queries`.
+    pub(crate) fn hint(&self, left: usize, what: &str) -> Option<String> {
+        let lines = if self.count == 1 { "line" } else { "lines" };
+        (!self.is_empty()).then(|| format!("{} {lines} left out, {left} {what} used: {self}", self.count))
+    }
+}
+
+impl fmt::Display for Misfits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.named.join("; "))?;
+        match self.count - self.named.len() {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
+        }
+    }
+}
