@@ -82,6 +82,17 @@ pub(crate) fn stop(server: Server) -> Status {
     status
 }
 
+/// Waits until the server's interface has no program of a server before. Its descriptors, closed by now, may live a moment longer in
+/// a process that another test is starting: between fork and exec that process has copies of all.
+fn wait_until_detached(lab: &Lab) {
+    let server = lab.machine("server").unwrap();
+    udpath_rig::awaited("a detached program", udpath_rig::TIMEOUT, || {
+        let shown = server.command("ip").args(["-d", "link", "show", "eth0"]).output().unwrap();
+        assert!(shown.status.success(), "{}", String::from_utf8_lossy(&shown.stderr));
+        (!String::from_utf8_lossy(&shown.stdout).contains("xdp")).then_some(())
+    });
+}
+
 /// The address at which a client reaches the server's n-th address.
 pub(crate) fn target(server: &Server, index: usize) -> SocketAddr {
     let bind = server.binds()[index];
@@ -205,7 +216,10 @@ impl Case<'_> {
         F: Fn(WorkerId) -> S + Send + Sync + 'static,
     {
         let server = match self.lab {
-            Some(lab) => start_in(lab, &self.config, factory),
+            Some(lab) => {
+                wait_until_detached(lab);
+                start_in(lab, &self.config, factory)
+            }
             None => Server::start(&self.config, factory).unwrap(),
         };
         assert_eq!(server.io() == Io::Xdp, self.takes_frames(), "{self}: {:?}", server.rejected());
