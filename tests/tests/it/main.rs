@@ -9,6 +9,7 @@ mod compare;
 mod deploy;
 mod dns;
 mod dns_load;
+mod dns_oracle;
 mod escapes;
 mod examples;
 mod export;

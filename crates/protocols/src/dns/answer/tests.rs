@@ -299,6 +299,36 @@ fn nested_zones_answer_for_themselves() {
     assert_eq!(ask(&index, "down.cut.x", rtype::A), "noerror\nauthority: cut.x 1 ns ns.far.away.");
 }
 
+/// As NSD and Knot answer: an alias is no DNAME record though its target has one, a delegation's DS records are the zone's, also at the
+/// end of an alias, and a wildcard stands for a server's name without addresses of its own.
+#[test]
+fn aliases_of_delegations_and_wildcards_as_glue() {
+    let ds = "0000000000000000000000000000000000000000000000000000000000000000";
+    let zone = format!(
+        "$ORIGIN x.\n@ 1 SOA . . 1 1 1 1 1\ntree DNAME y.\nto CNAME tree\ncut NS ns.servers\ncut DS 1 8 2 {ds}\n\
+         plain NS ns.servers\nds CNAME cut\nnone CNAME plain\n*.servers A 192.0.2.9\n"
+    );
+    let index = index(&[&zone]);
+    assert!(ask(&index, "below.to.x", rtype::A).starts_with("nxdomain aa\nauthority: x 1 soa"));
+    assert_eq!(
+        ask(&index, "to.x", rtype::DNAME),
+        "noerror aa\nanswer: to.x 1 cname tree.x.\nanswer: tree.x 1 dname y."
+    );
+    assert_eq!(
+        ask(&index, "ds.x", rtype::DS),
+        format!("noerror aa\nanswer: ds.x 1 cname cut.x.\nanswer: cut.x 1 ds 1 8 2 {ds}")
+    );
+    assert!(
+        ask(&index, "none.x", rtype::DS)
+            .starts_with("noerror aa\nanswer: none.x 1 cname plain.x.\nauthority: x 1 soa")
+    );
+    assert_eq!(ask(&index, "ds.x", rtype::A), "noerror aa\nanswer: ds.x 1 cname cut.x.");
+    assert_eq!(
+        ask(&index, "a.cut.x", rtype::A),
+        "noerror\nauthority: cut.x 1 ns ns.servers.x.\nadditional: ns.servers.x 1 a 192.0.2.9"
+    );
+}
+
 /// Nothing is said of names whose zone is left out: not that they do not exist, nor that they are another server's.
 #[test]
 fn questions_for_what_is_left_out_fail() {

@@ -206,7 +206,8 @@ impl Builder<'_> {
         types.sort_unstable();
         types.dedup();
         for rtype in types {
-            let alias = rtype == rtype::DNAME;
+            // Not one at the end of its own alias.
+            let alias = rtype == rtype::DNAME && !self.names.of_type(name, rtype).is_empty();
             flags |= if alias { node_flag::ALIAS } else { 0 };
             self.answer(name, wire, if alias { Question::Below } else { mode }, rtype);
         }
@@ -221,6 +222,7 @@ impl Builder<'_> {
             };
             match self.names.resolve(next) {
                 Target::Name(at) | Target::Wildcard(at) => name = at,
+                Target::Cut(_) => return vec![rtype::DS],
                 Target::Empty(_) | Target::Missing(_) | Target::Elsewhere => break,
             }
         }
@@ -268,8 +270,16 @@ impl Builder<'_> {
                     self.composer.rcode = rcode::NXDOMAIN as u8;
                     return negative(&mut self.composer, records, zone);
                 }
+                // The delegation itself, of which this zone has what says how it is signed.
+                Target::Cut(to) if rtype == rtype::DS && !seen.contains(&to) => {
+                    (at, owner) = (to, Some(next));
+                    // Its other records are not its own.
+                    if names.of_type(at, rtype::DS).is_empty() {
+                        return negative(&mut self.composer, records, names.zone(at));
+                    }
+                }
                 // The client asks on.
-                Target::Elsewhere | Target::Name(_) | Target::Wildcard(_) => return,
+                Target::Cut(_) | Target::Elsewhere | Target::Name(_) | Target::Wildcard(_) => return,
             }
         }
     }
@@ -308,7 +318,12 @@ impl Builder<'_> {
         }
         for server in servers.iter().filter_map(|record| target(rtype::NS, records.data(record))) {
             let key = super::super::records::key_of(server);
-            if let Some(glue) = names.exact(&key).filter(|glue| names.zone(*glue) == names.zone(name)) {
+            // Below a delegation as well; elsewhere a wildcard may stand for it.
+            let glue = names.exact(&key).or_else(|| match names.resolve(server) {
+                Target::Wildcard(wildcard) => Some(wildcard),
+                _ => None,
+            });
+            if let Some(glue) = glue.filter(|glue| names.zone(*glue) == names.zone(name)) {
                 for record in addresses(names, glue) {
                     self.composer.record(server, records, record, Part::Additional);
                 }

@@ -31,6 +31,8 @@ pub(super) enum Target {
     Empty(u16),
     /// Nowhere in this zone: the name does not exist.
     Missing(u16),
+    /// At a name that is delegated to other servers.
+    Cut(usize),
     /// With another server, or below a DNAME record.
     Elsewhere,
 }
@@ -152,6 +154,7 @@ impl Names {
                 let leads_away =
                     self.is_cut(place) || !whole && !self.of_type(place, rtype::DNAME).is_empty();
                 match (leads_away, whole) {
+                    (true, true) if !self.is_left_out(place) => return Target::Cut(place),
                     (true, _) => return Target::Elsewhere,
                     (false, true) => return Target::Name(place),
                     (false, false) => {}

@@ -67,7 +67,7 @@ impl Naive {
                 };
             }
             let cut = path.iter().rev().skip(1).find(|above| !self.of_type(above, rtype::NS).is_empty());
-            if let Some(cut) = cut.filter(|cut| **cut != name || qtype != rtype::DS || !answer.is_empty()) {
+            if let Some(cut) = cut.filter(|cut| **cut != name || qtype != rtype::DS) {
                 return if answer.is_empty() {
                     (0, false, answer, self.of_type(cut, rtype::NS))
                 } else {
