@@ -128,7 +128,7 @@ impl Dns {
     /// Loads the files; clones of it answer from the same data.
     ///
     /// # Errors
-    /// A file that cannot be read, or is wrong.
+    /// A zone's file with a fault, if the configuration is strict or no zone is left; a file of secrets that cannot be read or is wrong.
     pub fn load(config: &DnsConfig) -> Result<Self, LoadError> {
         let current = Current::new(reload::load(&config.sources())?);
         let limit = config.responses_per_second.and_then(|rate| ResponseLimit::new(rate).ok());
