@@ -13,6 +13,12 @@ const MAX_TYPES: usize = 254;
 pub(super) fn leave_out(records: &mut Records, faults: &mut Faults) {
     let mut out: Vec<Record> = Vec::new();
     for name in records.list.chunk_by(|a, b| records.key(a) == records.key(b)) {
+        // Most names have one record, and only these types may not stand alone, at a wildcard.
+        if let [only] = name
+            && ![rtype::NS, rtype::DNAME].contains(&only.rtype)
+        {
+            continue;
+        }
         let zones: BTreeSet<u16> = name.iter().map(|record| record.zone).collect();
         for zone in zones {
             let of_zone: Vec<Record> = name.iter().filter(|record| record.zone == zone).copied().collect();
