@@ -1,4 +1,5 @@
-//! Lines of a user's file that do not fit: all are listed, and with `--skip-invalid` the load goes on without them.
+//! Lines of a user's file that do not fit, of which the first are named. With `--skip-invalid` a load goes on without them, and `serve dns` does
+//! unless it is `--strict`.
 
 use std::fmt;
 
@@ -31,6 +32,17 @@ impl Misfits {
         }
     }
 
+    /// Adds some that are not named.
+    pub(crate) fn add_unnamed(&mut self, count: usize) {
+        self.count += count;
+    }
+
+    /// Each that is named, and how many more there are.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let more = self.count - self.named.len();
+        self.named.iter().cloned().chain((more > 0).then(|| format!("and {more} more"))).collect()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -44,10 +56,6 @@ impl Misfits {
 
 impl fmt::Display for Misfits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.named.join("; "))?;
-        match self.count - self.named.len() {
-            0 => Ok(()),
-            more => write!(f, "; and {more} more"),
-        }
+        f.write_str(&self.lines().join("; "))
     }
 }

@@ -103,7 +103,7 @@ fn one(
     let text = match read(file) {
         Ok(text) => text,
         Err(error) => {
-            faults.say(source, error.to_string());
+            faults.say(source, &error);
             return Ok(Err(None));
         }
     };

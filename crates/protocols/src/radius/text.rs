@@ -59,9 +59,9 @@ pub(super) fn lines(bytes: &[u8]) -> impl Iterator<Item = Result<(usize, &str), 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Token {
     Word(String),
-    /// Between double quotes, with the escapes `\"`, `\`, `\n`, `\r`, `\t` and `\101`.
+    /// Between double quotes, with the escapes `\"`, `\\`, `\n`, `\r`, `\t` and `\101`.
     Quoted(String),
-    /// Between single quotes, in which only `\'` and `\` are escapes, and nothing is expanded.
+    /// Between single quotes, in which only `\'` and `\\` are escapes, and nothing is expanded.
     Literal(String),
     /// `=`, `:=`, `+=`, `==`, ...
     Operator(String),

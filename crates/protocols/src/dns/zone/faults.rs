@@ -8,9 +8,9 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Most faults named. Fewer: a file takes more rounds to mend; more: nobody reads them.
-const MAX_NAMED: usize = 20;
-/// Most faults kept until they are in order: a file may be nothing but faults.
+use crate::misfits::Misfits;
+
+/// Most faults of a zone kept until they are in order: a file may be nothing but faults.
 pub(super) const KEPT: usize = 10_000;
 
 /// Something wrong in a file.
@@ -43,9 +43,7 @@ impl Fault {
 /// The faults of all zones, and how much is left out for them.
 #[derive(Debug, Default)]
 pub(in super::super) struct Faults {
-    list: Vec<String>,
-    /// Beyond those that are kept.
-    more: usize,
+    said: Misfits,
     records: usize,
     zones: usize,
     /// The numbers of the zones' files, as they were given, that have faults.
@@ -54,7 +52,7 @@ pub(in super::super) struct Faults {
 
 impl Faults {
     /// Adds a record that is left out. `text`: where, what is wrong, and what would be right.
-    pub(in super::super) fn record(&mut self, source: u16, text: String) {
+    pub(in super::super) fn record(&mut self, source: u16, text: impl fmt::Display) {
         self.records += 1;
         self.say(source, text);
     }
@@ -66,18 +64,14 @@ impl Faults {
     }
 
     /// Adds a fault that takes nothing with it by itself.
-    pub(super) fn say(&mut self, source: u16, text: String) {
+    pub(super) fn say(&mut self, source: u16, text: impl fmt::Display) {
         self.sources.insert(source);
-        if self.list.len() < KEPT {
-            self.list.push(text);
-        } else {
-            self.more += 1;
-        }
+        self.said.add(&text);
     }
 
     /// More faults than were kept.
     pub(super) fn and_more(&mut self, count: usize) {
-        self.more += count;
+        self.said.add_unnamed(count);
     }
 
     /// Whether all files are as they should be.
@@ -92,10 +86,7 @@ impl Faults {
 
     /// The first faults, and how many more there are.
     pub(in super::super) fn lines(&self) -> Vec<String> {
-        let mut lines: Vec<String> = self.list.iter().take(MAX_NAMED).cloned().collect();
-        let more = self.list.len() - lines.len() + self.more;
-        lines.extend((more > 0).then(|| format!("and {more} more")));
-        lines
+        self.said.lines()
     }
 
     /// What is left out, such as `2 records and 1 zone`; `None` if nothing is.
@@ -112,6 +103,6 @@ impl Faults {
 
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.lines().join("; "))
+        self.said.fmt(f)
     }
 }
