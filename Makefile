@@ -37,15 +37,19 @@ demo: build
 	@target/release/udpath boost --lab --duration 120ms --bound 2.5 --blocks 7 --report out/boost.html
 
 # What tests need is fetched while the lints use the CPUs, which leave cargo-deny's build what they do not need. Not $(MAKE),
-# which `make -n` runs.
+# which `make -n` runs. The times of steps and tests are in target/test-times.tsv.
+STEP := @scripts/times.sh step
 test:
-	@scripts/setup.sh build
-	@scripts/setup.sh test & setup=$$!; nice -n 15 scripts/deny.sh & deny=$$!; \
-	  make --no-print-directory lint rustdoc loom; status=$$?; wait $$setup && wait $$deny && exit $$status
-	bash scripts/check-habits.sh
-	scripts/check-packages.sh
-	$(FRESH_ROOT) scripts/check-setup.sh
-	bash scripts/test.sh
+	@rm -f target/test-times.tsv
+	$(STEP) set-up scripts/setup.sh build
+	@scripts/times.sh step "packages of tests" scripts/setup.sh test & setup=$$!; \
+	  scripts/times.sh step deny nice -n 15 scripts/deny.sh & deny=$$!; \
+	  for step in lint rustdoc loom; do scripts/times.sh step $$step make --no-print-directory $$step || { status=$$?; break; }; done; \
+	  wait $$setup && wait $$deny && exit $${status:-0}
+	$(STEP) habits scripts/check-habits.sh
+	$(STEP) "published packages" scripts/check-packages.sh
+	$(STEP) "check of set-up" $(FRESH_ROOT) scripts/check-setup.sh
+	bash scripts/test.sh; status=$$?; scripts/times.sh show; exit $$status
 
 check: setup lint rustdoc deny unit
 

@@ -87,5 +87,10 @@ done
 for fd in "${kept[@]}" "${originals[@]}"; do
     exec {fd}<&-
 done
+# A test binary that uses the standard harness also prints the time of each test (scripts/times.sh), which its stable version does
+# when it is told that it is being bootstrapped.
+case $1 in
+    */deps/*) ! grep -qsF report-time "$1" || { export RUSTC_BOOTSTRAP=1; set -- "$@" -Zunstable-options --report-time; } ;;
+esac
 # Below nohup(1), SIGHUP would be ignored by all that tests start, and what they end with it would never end.
 exec env --default-signal=HUP "$@"

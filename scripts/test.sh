@@ -16,24 +16,31 @@ export UDPATH_REQUIRE_ALL=1
 export RUST_TEST_THREADS=$((2 * $(nproc)))
 fresh="target.'cfg(all())'.runner = '$PWD/scripts/fresh-root.sh'"
 # udpath-bench has no tests; a harness of it would be built all the same.
-tests() { "${prefix[@]}" cargo test --workspace --exclude udpath-bench --locked --no-fail-fast --config "$fresh" "$@"; }
+all=(cargo test --workspace --exclude udpath-bench --locked)
+# tests LANE [ARGUMENT]...: runs those that the arguments select, and keeps the times of each and of the lane.
+tests() {
+    local lane=$1
+    shift
+    scripts/times.sh step "tests: $lane" "${prefix[@]}" "${all[@]}" --no-fail-fast --config "$fresh" "$@" 2>&1 | scripts/times.sh tests
+}
 
+scripts/times.sh step build "${all[@]}" --no-run || exit
 prefix=()
-tests --no-run || exit
 status=0
-tests --lib --bins --test '[!bv]*' || status=$?
+tests "in turn" --lib --bins --test '[!bv]*' || status=$?
 
 output=$(mktemp -d)
 trap 'rm -rf "$output"' EXIT
 declare -A lanes
-lane() { local name=$1; shift; tests "$@" > "$output/$name" 2>&1 & lanes[$name]=$!; }
+lane() { tests "$@" > "$output/$1" & lanes[$1]=$!; }
 lane beside --test beside
-# Those wait for answers, these only compute.
-prefix=(nice -n 10)
+# Those wait for answers, these only compute: first the boots, which follow one another and so take longest.
+prefix=(nice -n 5)
 lane boots --test boots
+prefix=(nice -n 10)
 lane doc --doc
 # Each takes a CPU, so that more of them at once only take longer.
-tests --test vm -- --test-threads="$(nproc)" || status=$?
+tests vm --test vm -- --test-threads="$(nproc)" || status=$?
 for name in "${!lanes[@]}"; do
     wait "${lanes[$name]}" || status=$?
     cat "$output/$name"
