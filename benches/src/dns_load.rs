@@ -121,12 +121,10 @@ impl Race<'_> {
         for number in 0..NAMES {
             writeln!(zone, "h{number} A 198.18.{}.{}", number / 256, number % 256)?;
         }
-        let (machine, asker, origin, cpus) = ("server", "client", "example.test", None);
+        let (machine, asker, zones, cpus) = ("server", "client", &[("example.test", &zone[..])], None);
         let napi = self.lab.machine("server")?.towards("client")?.ensure_napi()?;
-        let server = DnsServer::start(
-            self.lab,
-            &DnsSpec { program, machine, asker, origin, zone: &zone, workers: 2, cpus },
-        );
+        let server =
+            DnsServer::start(self.lab, &DnsSpec { program, machine, asker, zones, workers: 2, cpus });
         let (at, name) = (server.ipv4(), program.name());
         let held = |in_flight: &str| -> Result<f64> {
             let run = self.dnsperf(at, in_flight)?;

@@ -10,10 +10,16 @@ use std::io::Write;
 /// Name of the variable that holds the path of the results file.
 const RESULTS: &str = "UDPATH_SOAK";
 
+/// Is this `make soak`?
+#[must_use]
+pub fn is_whole() -> bool {
+    env::var_os(RESULTS).is_some()
+}
+
 /// Number of rounds of this campaign: `short` in `make test`, `whole` in `make soak`.
 #[must_use]
 pub fn rounds(short: u32, whole: u32) -> u32 {
-    if env::var_os(RESULTS).is_some() { whole } else { short }
+    if is_whole() { whole } else { short }
 }
 
 /// Reports one figure of a campaign, as a line `NAME: FIGURE` such as `kills during apply: 100, settings left: 0`.

@@ -1,4 +1,4 @@
-//! Debian's authoritative DNS servers in a lab's machine, each with one zone.
+//! Debian's authoritative DNS servers in a lab's machine.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -44,10 +44,9 @@ pub struct DnsSpec<'a> {
     pub machine: &'a str,
     /// The machine that queries it until it answers.
     pub asker: &'a str,
-    /// The zone's name, without the final dot.
-    pub origin: &'a str,
-    /// The zone in the format of master files.
-    pub zone: &'a str,
+    /// Each zone's name, without the final dot, and its text in the format of master files. It is ready when it answers for the
+    /// first.
+    pub zones: &'a [(&'a str, &'a str)],
     /// Workers for UDP: threads, or processes.
     pub workers: usize,
     /// The CPUs that it may use, as taskset's list.
@@ -77,7 +76,9 @@ impl DnsServer {
         let addresses =
             [IpAddr::V4(address.ipv4), IpAddr::V6(address.ipv6)].map(|ip| SocketAddr::new(ip, PORT));
         let conf = folder.path().join("conf");
-        fs::write(folder.path().join("zone"), spec.zone).expect("the zone can be written");
+        for (origin, text) in spec.zones {
+            fs::write(folder.path().join(format!("{origin}.zone")), text).expect("the zone can be written");
+        }
         fs::write(&conf, configuration(spec, folder.path(), addresses)).expect("so can the configuration");
         let mut command = command(lab, spec);
         if spec.program == DnsProgram::Nsd {
@@ -95,7 +96,7 @@ impl DnsServer {
         for address in addresses {
             awaited(&format!("{name} to answer at {address}"), TIMEOUT * 2, || {
                 let machine = lab.machine(spec.asker).ok()?;
-                machine.run(|| answers(address, spec.origin)).ok().filter(|answers| *answers)
+                machine.run(|| answers(address, spec.zones[0].0)).ok().filter(|answers| *answers)
             });
         }
         server
@@ -144,7 +145,7 @@ fn command(lab: &Lab, spec: &DnsSpec<'_>) -> Command {
 }
 
 fn configuration(spec: &DnsSpec<'_>, folder: &Path, addresses: [SocketAddr; 2]) -> String {
-    let (here, origin, workers) = (folder.display(), spec.origin, spec.workers);
+    let (here, workers) = (folder.display(), spec.workers);
     let mut text = String::from("server:\n");
     for address in addresses {
         let (ip, port) = (address.ip(), address.port());
@@ -154,18 +155,23 @@ fn configuration(spec: &DnsSpec<'_>, folder: &Path, addresses: [SocketAddr; 2]) 
         };
         written.expect("a string takes all");
     }
+    let zones = |one: &dyn Fn(&str) -> String| -> String {
+        spec.zones.iter().map(|(origin, _)| one(origin)).collect()
+    };
     text + &match spec.program {
         DnsProgram::Knotd => format!(
             "    rundir: {here}\n    udp-workers: {workers}\n    tcp-workers: 1\n    background-workers: 1\n\
              database:\n    storage: {here}\nlog:\n  - target: stderr\n    any: info\n\
-             zone:\n  - domain: {origin}\n    storage: {here}\n    file: zone\n"
+             zone:\n{}",
+            zones(&|origin| format!("  - domain: {origin}\n    storage: {here}\n    file: {origin}.zone\n"))
         ),
         // Without the limit per client that the package has built in, which a generator exceeds at once.
         DnsProgram::Nsd => format!(
             "    server-count: {workers}\n    reuseport: yes\n    rrl-ratelimit: 0\n    username: \"\"\n    chroot: \"\"\n    \
              zonesdir: {here}\n    database: \"\"\n    pidfile: {here}/pid\n    xfrdfile: {here}/xfrd\n    \
              zonelistfile: {here}/list\n    xfrdir: {here}\n\
-             remote-control:\n    control-enable: no\nzone:\n    name: {origin}\n    zonefile: zone\n"
+             remote-control:\n    control-enable: no\n{}",
+            zones(&|origin| format!("zone:\n    name: {origin}\n    zonefile: {origin}.zone\n"))
         ),
     }
 }

@@ -16,6 +16,7 @@
 //! BindWitness::attach(&cgroup)       another program at the hook of policies
 //! Bed::new(name, &link)              a server and its load in a lab, and `udpath profile` of them
 //! alone(), together()                     which tests run at the same time
+//! undisturbed(check), judged(what, check)    again while others take the CPUs
 //! needs_cpus!(2)                          skips a test on a machine with fewer
 //! campaign::rounds(few, all)         a test that `make soak` repeats; campaign::record(..) records its figures
 //! VmSpec { cpus, nodes, queues, .. }.boot(command)   an emulated machine
@@ -44,6 +45,7 @@ mod dns;
 mod freeradius;
 mod host;
 mod impair;
+mod installed;
 mod member;
 mod nats;
 mod nfcapd;
@@ -52,6 +54,7 @@ mod said;
 mod schemas;
 mod sysctl;
 mod turn;
+mod undisturbed;
 mod vm;
 mod witness;
 
@@ -66,6 +69,7 @@ pub use dns::{DnsProgram, DnsServer, DnsSpec};
 pub use freeradius::{FREERADIUS_READY, freeradius};
 pub use host::{Host, named};
 pub use impair::{DELAYED_MARK, Impair, Impaired, Shares};
+pub use installed::Installed;
 pub use member::member;
 pub use nats::SecuredNats;
 pub use nfcapd::{Flows, collected, netflow, nfcapd};
@@ -74,6 +78,7 @@ pub use said::Said;
 pub use schemas::{check_documents, json};
 pub use sysctl::SysctlGuard;
 pub use turn::{alone, together};
+pub use undisturbed::{Outcome, beside_each_other, judged, not_judged, undisturbed};
 pub use vm::{MAX_VM_CPUS, MAX_VM_NODES, MAX_VM_QUEUES, Vm, VmError, VmSpec};
 pub use witness::BindWitness;
 

@@ -97,7 +97,8 @@ impl Default for VmSpec {
             share: None,
             modules: &[],
             kernel: None,
-            within: Duration::from_secs(300),
+            // A hung machine ends; a busy host may take several times the two minutes of the longest script.
+            within: Duration::from_secs(900),
         }
     }
 }
@@ -146,7 +147,12 @@ impl VmSpec {
     /// The description is invalid, something is not installed, or the emulator does not start.
     pub fn boot(&self, command: &[OsString]) -> Result<Vm, VmError> {
         self.check()?;
-        let deadline = Instant::now() + self.within;
+        self.boot_by(Instant::now() + self.within, command)
+    }
+
+    /// Boots it; it may run until `deadline`.
+    fn boot_by(&self, deadline: Instant, command: &[OsString]) -> Result<Vm, VmError> {
+        let again = Again { spec: self.clone(), command: command.to_vec() };
         let program = installed(PROGRAM)
             .ok_or(VmError::NotInstalled { program: PROGRAM, package: "qemu-system-x86" })?;
         let kernel = Kernel::find(self.kernel.as_deref().unwrap_or(Path::new(kernel::CACHE)))?;
@@ -172,7 +178,7 @@ impl VmSpec {
         pass_on(&mut command, vec![initramfs, c, o, e, x]);
         let emulator = Emulator(lab.spawn(command)?);
         let streams = Streams { console, stdout, stderr, code };
-        let mut vm = Vm { emulator, streams, within: self.within, deadline, lab };
+        let mut vm = Vm { emulator, streams, deadline, lab, again };
         vm.set_up_taps()?;
         Ok(vm)
     }
@@ -191,9 +197,16 @@ pub struct Vm {
     // Dropped in this order: the emulator, then the lab it runs in.
     emulator: Emulator,
     streams: Streams,
-    within: Duration,
     deadline: Instant,
     lab: Lab,
+    again: Again,
+}
+
+/// What a second boot needs.
+#[derive(Clone)]
+struct Again {
+    spec: VmSpec,
+    command: Vec<OsString>,
 }
 
 impl Vm {
@@ -215,6 +228,10 @@ impl Vm {
     /// Waits for the command to exit, forwards its output, and returns its exit code (128 plus the signal number if a
     /// signal ended it). Nothing of the machine is left afterwards.
     ///
+    /// If the kernel panics before its first process, the machine is booted a second time: nothing of the caller's has
+    /// run then, and the emulator is the likely cause (under load, qemu 7.2 has a double fault in one of some hundred
+    /// boots).
+    ///
     /// # Errors
     /// The kernel panicked, the time limit expired, `stop` was set, the emulator failed, or the output could not be
     /// forwarded (the machine is powered off then).
@@ -224,7 +241,21 @@ impl Vm {
         err: &mut (dyn Write + Send),
         stop: &AtomicBool,
     ) -> Result<u8, VmError> {
-        let Self { mut emulator, streams, within, deadline, lab } = self;
+        let (deadline, Again { spec, command }) = (self.deadline, self.again.clone());
+        match self.end(out, err, stop) {
+            Err(VmError::NotBooted { .. }) => spec.boot_by(deadline, &command)?.end(out, err, stop),
+            ended => ended,
+        }
+    }
+
+    /// [`finish`](Self::finish) of one boot.
+    fn end(
+        self,
+        out: &mut (dyn Write + Send),
+        err: &mut (dyn Write + Send),
+        stop: &AtomicBool,
+    ) -> Result<u8, VmError> {
+        let Self { mut emulator, streams, deadline, lab, again } = self;
         let Streams { console, stdout, stderr, mut code } = streams;
         let words = emulator.0.stderr.take();
         let broken = AtomicBool::new(false);
@@ -253,7 +284,8 @@ impl Vm {
         let lines = tail.text();
         Err(match cut {
             Cut::Stopped => VmError::Stopped,
-            Cut::Deadline => VmError::Deadline { seconds: within.as_secs(), lines },
+            Cut::Deadline => VmError::Deadline { seconds: again.spec.within.as_secs(), lines },
+            Cut::No { .. } if tail.panicked() && !tail.started() => VmError::NotBooted { lines },
             Cut::No { .. } if tail.panicked() => VmError::Panicked { lines },
             Cut::No { failed: true } => VmError::Emulator { words: said.sentence() },
             Cut::No { failed: false } => VmError::WentOff { lines },

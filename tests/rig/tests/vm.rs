@@ -12,7 +12,7 @@ use error_reporter::Report;
 use udpath_rig::{Vm, VmError, VmSpec};
 
 fn small() -> VmSpec {
-    VmSpec { cpus: 1, nodes: 1, queues: 1, within: Duration::from_secs(120), ..VmSpec::default() }
+    VmSpec { cpus: 1, nodes: 1, queues: 1, within: Duration::from_secs(300), ..VmSpec::default() }
 }
 
 fn sh(script: &str) -> Vec<OsString> {
@@ -48,6 +48,7 @@ fn emulated_machines() {
     udpath_lab::needs_root!();
     output_files_folder_and_code_come_back();
     a_panic_is_reported_in_the_kernels_words();
+    a_kernel_that_does_not_come_up_is_booted_twice();
     time_runs_out();
     the_caller_may_stop_it();
     a_reader_that_goes_away_ends_it();
@@ -84,6 +85,21 @@ fn a_panic_is_reported_in_the_kernels_words() {
     // Power off without a panic and without an exit code.
     let error = run(&small(), "poweroff -f; sleep 60").code.unwrap_err();
     assert!(matches!(error, VmError::WentOff { .. }), "{error}");
+    assert_eq!(own_labs(), Vec::<String>::new());
+}
+
+fn a_kernel_that_does_not_come_up_is_booted_twice() {
+    // It takes the place of the first process, and is no program.
+    let mut spec = small();
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("text");
+    std::fs::write(&text, "no program\n").unwrap();
+    spec.files.push((text, "/init".to_owned()));
+    let error = run(&spec, "true").code.unwrap_err();
+    assert!(matches!(error, VmError::NotBooted { .. }), "{error}");
+    let said = error.to_string();
+    assert!(said.contains("panicked twice before its first process"), "{said}");
+    assert!(said.contains("Kernel panic - not syncing"), "{said}");
     assert_eq!(own_labs(), Vec::<String>::new());
 }
 

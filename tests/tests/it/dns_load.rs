@@ -32,15 +32,8 @@ fn zone() -> String {
 
 fn start(lab: &Lab, which: DnsProgram) -> DnsServer {
     let (machine, asker, zone) = ("server", "client", zone());
-    let spec = DnsSpec {
-        program: which,
-        machine,
-        asker,
-        origin: "example.test",
-        zone: &zone,
-        workers: 2,
-        cpus: None,
-    };
+    let spec =
+        DnsSpec { program: which, machine, asker, zones: &[("example.test", &zone)], workers: 2, cpus: None };
     DnsServer::start(lab, &spec)
 }
 

@@ -11,6 +11,8 @@ const LINE: u64 = 1024;
 const PANIC: &str = "Kernel panic - not syncing";
 /// What it prints before, if an exception is the cause (`arch/x86/kernel/traps.c`, `arch/x86/mm/fault.c`).
 const TROUBLE: [&str; 5] = ["BUG: ", "Oops: ", "general protection fault", "divide error", "invalid opcode"];
+/// What init.sh prints first: the kernel came up.
+const STARTED: &str = "init: started";
 
 /// The end of a console's output.
 #[derive(Debug, Default, Clone)]
@@ -19,6 +21,8 @@ pub(crate) struct Tail {
     /// Keep the lines from here on instead of the last ones.
     troubled: bool,
     panicked: bool,
+    /// The first process began to run.
+    started: bool,
 }
 
 impl Tail {
@@ -39,6 +43,7 @@ impl Tail {
 
     fn add(&mut self, line: &str) {
         let panic = line.contains(PANIC);
+        self.started |= line.contains(STARTED);
         if !self.troubled && (panic || TROUBLE.iter().any(|words| line.contains(words))) {
             self.troubled = true;
             self.lines.clear();
@@ -56,6 +61,11 @@ impl Tail {
 
     pub(crate) fn panicked(&self) -> bool {
         self.panicked
+    }
+
+    /// Whether the first process began to run.
+    pub(crate) fn started(&self) -> bool {
+        self.started
     }
 
     /// Everything in one line.
@@ -89,6 +99,7 @@ mod tests {
         let tail = Tail::read(text.as_bytes());
         assert!(tail.panicked() && tail.text().contains("no init") && tail.text().contains("line 22"));
         assert!(!tail.text().contains("line 23"));
+        assert!(!tail.started() && Tail::read(format!("{STARTED}\r\n{text}").as_bytes()).started());
         let text =
             format!("boot\n[ 1.0] BUG: unable to handle page fault\n{many}[ 1.1] {PANIC}: Fatal exception\n");
         let tail = Tail::read(text.as_bytes());

@@ -79,6 +79,12 @@ pub enum VmError {
         /// Its error message.
         words: String,
     },
+    /// The guest's kernel panicked before its first process, in two boots.
+    #[error("the emulated machine's kernel panicked twice before its first process:{lines}")]
+    NotBooted {
+        /// Its console from there on.
+        lines: String,
+    },
     /// The guest's kernel panicked.
     #[error("the emulated machine's kernel panicked:{lines}")]
     Panicked {

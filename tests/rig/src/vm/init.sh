@@ -3,6 +3,8 @@
 #
 # Outputs, each a virtio-serial port: stdout, stderr, and code, which receives only the command's exit code. No code
 # means that the machine did not finish.
+# The console shows from here on that the kernel came up (STARTED of console.rs).
+echo "init: started"
 /bin/busybox mkdir -p /bin /proc /sys /dev /tmp /run /root /etc /files /var/lib
 /bin/busybox --install -s /bin
 export PATH=/files:/bin HOME=/root

@@ -26,9 +26,11 @@ pub(super) const SHARE_MODULES: [&str; 2] = ["9pnet_virtio", "9p"];
 ///   emulator's exit.
 /// - `loglevel=6`: notices, so that a failed boot shows how far it got; more costs time.
 /// - `mitigations=off nokaslr no_timer_check`: slow under an emulator, and there is nothing to protect here.
+/// - `tsc=reliable`: the CPUs' counter is a clock source beside those of the board, which Linux else gives up on a machine of
+///   several sockets.
 /// - `lpj`: loops per jiffy, for short delays. Setting it spares each CPU a calibration of 0.1 s.
 const PARAMETERS: &str =
-    "console=ttyS0 loglevel=6 panic=-1 mitigations=off nokaslr no_timer_check lpj=4000000";
+    "console=ttyS0 loglevel=6 panic=-1 mitigations=off nokaslr no_timer_check lpj=4000000 tsc=reliable";
 /// Runs all CPUs in turn on one host thread. With a thread each (`thread=multi`), qemu before 8.1 translates code
 /// while another CPU writes to it, and keeps the stale translation: a kernel that switches a static key then hits its
 /// temporary breakpoint ("Oops: int3", in one of fifteen boots with traffic). Debian 12 has 7.2; "accel/tcg: Always
