@@ -46,8 +46,8 @@ struct ZoneEntry {
     apex_len: u8,
     /// The section with the SOA record for negative answers, relative to the apex.
     negative: u32,
-    /// The zone right above it.
-    above: Option<u16>,
+    /// DS records of its apex are asked of the loaded zone above, which does not have the name: as if this zone were not there.
+    ds_above: bool,
     /// Its names have no answers.
     left_out: bool,
 }
@@ -121,7 +121,9 @@ impl Index {
     /// What there is to say to a question of class IN.
     #[inline]
     pub(super) fn find(&self, name: &QueryName, qtype: u16) -> Found<'_> {
-        if let Some(node) = self.node(name.wire()) {
+        if let Some(node) = self.node(name.wire())
+            && (qtype != rtype::DS || !self.is_asked_above(node, name))
+        {
             return self.at(node, qtype, name, 0).unwrap_or(Found::NotOurs);
         }
         for labels in name.labels().saturating_sub(self.depth).max(1)..=name.labels() {
@@ -156,15 +158,14 @@ impl Index {
         }
         match node.entry(qtype).or_else(|| node.entry(OTHER_TYPES)) {
             Some(at) => Some(Found::Section(self.section(at, shift)?)),
-            None => self.negative(self.asked(node.zone, qtype, name), name, rcode::NOERROR),
+            None => self.negative(node.zone, name, rcode::NOERROR),
         }
     }
 
-    /// The zone that is asked for a type of a name of `zone`: DS records of an apex belong to the zone above (RFC 4035, 3.1.4.1).
-    fn asked(&self, zone: u16, qtype: u16, name: &QueryName) -> u16 {
-        let entry = self.zones.get(usize::from(zone)).filter(|_| qtype == rtype::DS);
-        let apex = entry.filter(|entry| usize::from(entry.apex_len) == name.wire().len());
-        apex.and_then(|apex| apex.above).unwrap_or(zone)
+    /// Whether the name is an apex of which the zone above says that it does not exist (RFC 4035, 3.1.4.1).
+    fn is_asked_above(&self, node: Node<'_>, name: &QueryName) -> bool {
+        let zone = self.zones.get(usize::from(node.zone));
+        zone.is_some_and(|zone| zone.ds_above && usize::from(zone.apex_len) == name.wire().len())
     }
 
     /// The answer to a name that is not in the table, but the one without its first `labels` labels is.

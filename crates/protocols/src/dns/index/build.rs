@@ -7,7 +7,7 @@
 //! ```
 
 use super::super::name;
-use super::super::records::{Record, Records, boundaries, target, wire_of};
+use super::super::records::{Record, Records, boundaries, key_of, target, wire_of};
 use super::super::wire::{rcode, rtype};
 use super::super::zone::{Faults, ZoneError};
 use super::compose::{Composer, Part, Question};
@@ -85,8 +85,7 @@ struct Step {
     end: usize,
     /// Its offset in the arena.
     at: u32,
-    zone: u16,
-    /// Whether it is a delegation.
+    /// Whether names below it are not answered from here.
     cut: bool,
 }
 
@@ -94,8 +93,7 @@ impl Builder<'_> {
     /// The negative section of each zone.
     fn zones(&mut self) -> Result<Vec<ZoneEntry>, ZoneError> {
         let mut entries = Vec::new();
-        let above = self.names.above();
-        for (number, (zone, above)) in (0..).zip(self.names.records.zones.iter().zip(above)) {
+        for (number, zone) in (0..).zip(&self.names.records.zones) {
             let mut apex = Vec::new();
             wire_of(&zone.apex, &mut apex);
             self.composer.begin(&apex, Question::Below);
@@ -110,37 +108,44 @@ impl Builder<'_> {
             entries.push(ZoneEntry {
                 apex_len: apex.len() as u8,
                 negative: at,
-                above,
+                ds_above: !zone.left_out
+                    && self.names.above(number).is_some()
+                    && self.names.signing(number).is_none(),
                 left_out: zone.left_out,
             });
         }
         Ok(entries)
     }
 
-    /// A node for each name, and for those between.
+    /// A node for each name, and for those between it and the one above in its zone.
     fn all_names(&mut self) -> Result<(), ZoneError> {
         let (mut path, mut last): (Vec<Step>, &[u8]) = (Vec::new(), &[]);
         let (names, mut wire) = (self.names, Vec::new());
         for name in 0..names.len() {
             let (key, zone) = (names.key(name), names.zone(name));
+            if names.is_apex(name) {
+                path.clear();
+            }
             let common = key.iter().zip(last).take_while(|(a, b)| a == b).count();
             while path.last().is_some_and(|step| step.end > common || step.end == key.len()) {
                 path.pop();
             }
-            let above = path.last().map(|step| (step.end, step.zone, step.cut));
-            match above {
-                Some((_, of, true)) if of == zone => continue,
-                // The apex of a loaded zone below the delegation.
-                Some((_, _, true)) | None => {}
-                Some((start, of, false)) => {
-                    let between = boundaries(key).filter(|end| (start + 1..key.len()).contains(end));
-                    for end in between {
-                        wire_of(&key[..end], &mut wire);
-                        let at = self.node(&wire, 0, of)?;
-                        self.mark_wildcard(&key[..end], path.last());
-                        path.push(Step { end, at, zone: of, cut: false });
-                    }
-                }
+            if path.last().is_some_and(|step| step.cut) {
+                continue;
+            }
+            last = key;
+            // Of what another loaded zone answers for, only the names above that zone are left.
+            let nested = names.nested(name);
+            let start = path.last().map_or(key.len(), |step| step.end);
+            let between = start + 1..nested.unwrap_or(key.len());
+            for end in boundaries(key).filter(|end| between.contains(end)) {
+                wire_of(&key[..end], &mut wire);
+                let at = self.node(&wire, 0, zone)?;
+                self.mark_wildcard(&key[..end], path.last());
+                path.push(Step { end, at, cut: false });
+            }
+            if nested.is_some() {
+                continue;
             }
             wire_of(key, &mut wire);
             let (flags, cut) = self.sections_of(name, &wire);
@@ -148,8 +153,7 @@ impl Builder<'_> {
             self.mark_wildcard(key, path.last());
             // What stands below a DNAME record is answered by that (RFC 6672, 2.4).
             let cut = cut || flags & node_flag::ALIAS != 0;
-            path.push(Step { end: key.len(), at, zone, cut });
-            last = key;
+            path.push(Step { end: key.len(), at, cut });
         }
         Ok(())
     }
@@ -183,12 +187,13 @@ impl Builder<'_> {
 
     /// Composes the sections of a name; returns its flags and whether it is a delegation.
     fn sections_of(&mut self, name: usize, wire: &[u8]) -> (u8, bool) {
-        let all = self.names.records_of(name);
-        let cut = self.names.is_cut(name);
+        let names = self.names;
+        let all = names.records_of(name);
+        let cut = names.is_cut(name);
         let mode = if wire.starts_with(b"\x01*") { Question::Wildcard } else { Question::Exact };
         let mut types: Vec<u16> = all.iter().map(|record| record.rtype).collect();
         let mut flags = 0;
-        if self.names.is_left_out(name) {
+        if names.is_left_out(name) {
             self.composer.begin(wire, Question::Below);
             self.composer.fail();
             self.finish(name, OTHER_TYPES);
@@ -205,28 +210,56 @@ impl Builder<'_> {
         }
         types.sort_unstable();
         types.dedup();
+        if names.is_apex(name) && names.above(names.zone(name)).is_some() {
+            types.retain(|rtype| *rtype != rtype::DS);
+            self.signing(name, wire);
+        }
         for rtype in types {
             // Not one at the end of its own alias.
-            let alias = rtype == rtype::DNAME && !self.names.of_type(name, rtype).is_empty();
+            let alias = rtype == rtype::DNAME && !names.of_type(name, rtype).is_empty();
             flags |= if alias { node_flag::ALIAS } else { 0 };
             self.answer(name, wire, if alias { Question::Below } else { mode }, rtype);
         }
         (flags, false)
     }
 
-    /// The types of the name at the end of a CNAME chain.
+    /// The answer to a question for DS records of an apex, from the zone above, if that has the name. If not, it is found at run time
+    /// what there is instead: [`ZoneEntry::ds_above`].
+    fn signing(&mut self, apex: usize, wire: &[u8]) {
+        match self.names.signing(self.names.zone(apex)) {
+            Some(Target::Name(at) | Target::Cut(at)) => self.answer(at, wire, Question::Exact, rtype::DS),
+            Some(Target::Empty(zone)) => {
+                self.composer.begin(wire, Question::Exact);
+                negative(&mut self.composer, &self.names.records, zone);
+                self.finish(apex, rtype::DS);
+            }
+            _ => {}
+        }
+    }
+
+    /// The types that have answers of their own at the end of a CNAME chain.
     fn types_at_the_end(&self, mut name: usize) -> Vec<u16> {
+        let names = self.names;
+        let mut types = Vec::new();
         for _ in 0..MAX_CHAIN {
             let Some(next) = self.alias_of(name) else {
-                return self.names.records_of(name).iter().map(|record| record.rtype).collect();
+                types.extend(names.records_of(name).iter().map(|record| record.rtype));
+                break;
             };
-            match self.names.resolve(next) {
+            let key = key_of(next);
+            if names.asked(&key, rtype::DS) != names.asked(&key, OTHER_TYPES) {
+                types.push(rtype::DS);
+            }
+            match names.resolve(next, OTHER_TYPES) {
                 Target::Name(at) | Target::Wildcard(at) => name = at,
-                Target::Cut(_) => return vec![rtype::DS],
+                Target::Cut(_) => {
+                    types.push(rtype::DS);
+                    break;
+                }
                 Target::Empty(_) | Target::Missing(_) | Target::Elsewhere => break,
             }
         }
-        Vec::new()
+        types
     }
 
     fn alias_of(&self, name: usize) -> Option<&[u8]> {
@@ -260,7 +293,7 @@ impl Builder<'_> {
             let next = step.first().and_then(|alias| target(rtype::CNAME, records.data(alias)));
             let Some(next) = next else { return negative(&mut self.composer, records, names.zone(at)) };
             seen.push(at);
-            match names.resolve(next) {
+            match names.resolve(next, rtype) {
                 Target::Name(to) | Target::Wildcard(to) if !seen.contains(&to) && seen.len() < MAX_CHAIN => {
                     (at, owner) = (to, Some(next));
                 }
@@ -293,7 +326,7 @@ impl Builder<'_> {
         let (names, records) = (self.names, &self.names.records);
         let targets = answer.iter().filter_map(|record| target(rtype, records.data(record)));
         let mut seen = Vec::new();
-        let found = targets.filter_map(|target| match names.resolve(target) {
+        let found = targets.filter_map(|target| match names.resolve(target, rtype::A) {
             Target::Name(name) if !seen.contains(&name) => {
                 seen.push(name);
                 Some((target, name))
@@ -317,13 +350,13 @@ impl Builder<'_> {
             self.composer.record(wire, records, record, Part::Authority);
         }
         for server in servers.iter().filter_map(|record| target(rtype::NS, records.data(record))) {
-            let key = super::super::records::key_of(server);
+            let (zone, key) = (names.zone(name), key_of(server));
             // Below a delegation as well; elsewhere a wildcard may stand for it.
-            let glue = names.exact(&key).or_else(|| match names.resolve(server) {
+            let glue = names.exact(zone, &key).or_else(|| match names.search(zone, &key) {
                 Target::Wildcard(wildcard) => Some(wildcard),
                 _ => None,
             });
-            if let Some(glue) = glue.filter(|glue| names.zone(*glue) == names.zone(name)) {
+            if let Some(glue) = glue {
                 for record in addresses(names, glue) {
                     self.composer.record(server, records, record, Part::Additional);
                 }

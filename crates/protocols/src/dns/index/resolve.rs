@@ -3,16 +3,26 @@
 use super::super::records::{Record, Records, boundaries, key_of};
 use super::super::wire::rtype;
 
-/// The names that have records, in the order of their keys.
+/// The names that have records, zone by zone. Each zone is a tree of its own: what another loaded zone has below it neither makes
+/// nor hides names of it.
+///
+/// ```text
+/// zone x      x, a.b.x, *.x, c.x        list, in the order of the zones and of their keys
+/// zone b.x    b.x, d.b.x                a question for a.b.x is for the deepest zone, b.x: there is none
+/// ```
 #[derive(Debug)]
 pub(super) struct Names {
     pub(super) records: Records,
     list: Vec<NameEntry>,
+    /// For each zone where its names begin in the list; and the list's end.
+    trees: Vec<usize>,
     /// Zones in the order of their keys.
     by_apex: Vec<u16>,
+    /// For each zone the loaded one right above it.
+    above: Vec<Option<u16>>,
 }
 
-/// A name's records in the list, and the zone that it belongs to.
+/// A name's records in the list, and the zone that has them.
 #[derive(Debug, Clone, Copy)]
 struct NameEntry {
     first: u32,
@@ -38,59 +48,62 @@ pub(super) enum Target {
 }
 
 impl Names {
-    /// Gives each name to the deepest zone that has it. Other zones' records of the name go, except DS records at an apex, which
-    /// the zone above has (RFC 4034, 5).
     pub(super) fn new(mut records: Records) -> Self {
-        let mut by_apex: Vec<u16> = (0..).take(records.zones.len()).collect();
-        by_apex.sort_unstable_by(|a, b| {
-            records.zones[usize::from(*a)].apex.cmp(&records.zones[usize::from(*b)].apex)
-        });
-        let mut list = std::mem::take(&mut records.list);
-        // The zones around the name, the deepest last; each begins at its apex, which is in the list.
-        let mut around: Vec<u16> = Vec::new();
-        let mut following = by_apex.iter().copied().peekable();
-        let apex = |zone: u16| &records.zones[usize::from(zone)].apex[..];
-        list.retain_mut(|record| {
-            let key = records.key(record);
-            while around.last().is_some_and(|zone| !key.starts_with(apex(*zone))) {
-                around.pop();
+        let zones = records.zones.len();
+        // Those of a zone stay in the order of their keys.
+        records.list.sort_by_key(|record| record.zone);
+        let mut list: Vec<NameEntry> = Vec::new();
+        let mut last: Option<(u16, &[u8])> = None;
+        for (at, record) in (0..).zip(&records.list) {
+            let name = (record.zone, records.key(record));
+            match list.last_mut() {
+                Some(entry) if last == Some(name) => entry.count += 1,
+                _ => list.push(NameEntry { first: at, count: 1, zone: record.zone }),
             }
-            while let Some(zone) = following.next_if(|zone| apex(*zone) <= key) {
-                around.push(zone);
-            }
-            let Some(owner) = around.last().copied() else { return false };
-            let stays = record.zone == owner || record.rtype == rtype::DS && key == apex(owner);
-            record.zone = owner;
-            stays
-        });
-        let mut names: Vec<NameEntry> = Vec::new();
-        let mut last: Option<&[u8]> = None;
-        for (at, record) in (0..).zip(&list) {
-            let key = records.key(record);
-            match names.last_mut() {
-                Some(entry) if last == Some(key) => entry.count += 1,
-                _ => names.push(NameEntry { first: at, count: 1, zone: record.zone }),
-            }
-            last = Some(key);
+            last = Some(name);
         }
-        records.list = list;
-        names.shrink_to_fit();
-        Self { records, list: names, by_apex }
-    }
-
-    /// For each zone the loaded one right above it.
-    pub(super) fn above(&self) -> Vec<Option<u16>> {
-        let apex = |zone: u16| &self.records.zones[usize::from(zone)].apex[..];
-        let mut above = vec![None; self.records.zones.len()];
+        list.shrink_to_fit();
+        let first_of = |zone: usize| list.partition_point(|entry| usize::from(entry.zone) < zone);
+        let trees = (0..=zones).map(first_of).collect();
+        let apex = |zone: u16| &records.zones[usize::from(zone)].apex[..];
+        let mut by_apex: Vec<u16> = (0..).take(zones).collect();
+        by_apex.sort_unstable_by_key(|zone| apex(*zone));
+        let mut above = vec![None; zones];
         let mut around: Vec<u16> = Vec::new();
-        for zone in &self.by_apex {
+        for zone in &by_apex {
             while around.last().is_some_and(|outer| !apex(*zone).starts_with(apex(*outer))) {
                 around.pop();
             }
             above[usize::from(*zone)] = around.last().copied();
             around.push(*zone);
         }
-        above
+        Self { records, list, trees, by_apex, above }
+    }
+
+    /// The loaded zone right above a zone.
+    pub(super) fn above(&self, zone: u16) -> Option<u16> {
+        self.above.get(usize::from(zone)).copied().flatten()
+    }
+
+    /// The zone that questions for a name and type go to: the deepest; for DS records of an apex the one above (RFC 4035, 3.1.4.1).
+    pub(super) fn asked(&self, key: &[u8], rtype: u16) -> Option<u16> {
+        let ends: Vec<usize> = boundaries(key).collect();
+        let (end, zone) = ends.into_iter().rev().find_map(|end| Some((end, self.zone_at(&key[..end])?)))?;
+        let above = self.above(zone).filter(|_| rtype == rtype::DS && end == key.len());
+        Some(above.unwrap_or(zone))
+    }
+
+    /// If the name is in or below another loaded zone, which then answers for it: how much of the key that zone's apex is.
+    pub(super) fn nested(&self, name: usize) -> Option<usize> {
+        let key = self.key(name);
+        let own = self.apex(self.zone(name)).len();
+        boundaries(key).filter(|end| *end > own).find(|end| self.zone_at(&key[..*end]).is_some())
+    }
+
+    /// What the zone above has for DS records of a zone's apex; `None` if there is none or the apex is not one of its names.
+    pub(super) fn signing(&self, zone: u16) -> Option<Target> {
+        let target = self.search(self.above(zone)?, self.apex(zone));
+        matches!(target, Target::Name(_) | Target::Cut(_) | Target::Empty(_)).then_some(target)
     }
 
     /// Number of names.
@@ -129,27 +142,37 @@ impl Names {
 
     /// Whether the answers for the name are others' matter: NS records below the apex, or a zone that is left out.
     pub(super) fn is_cut(&self, name: usize) -> bool {
-        self.is_left_out(name)
-            || self.key(name) != self.records.zones[usize::from(self.zone(name))].apex
-                && !self.of_type(name, rtype::NS).is_empty()
+        self.is_left_out(name) || !self.is_apex(name) && !self.of_type(name, rtype::NS).is_empty()
     }
 
-    /// The name with exactly this key.
-    pub(super) fn exact(&self, key: &[u8]) -> Option<usize> {
-        let place = self.lower_bound(key);
-        (place < self.len() && self.key(place) == key).then_some(place)
+    /// Whether it is the apex of its zone.
+    pub(super) fn is_apex(&self, name: usize) -> bool {
+        self.key(name) == self.apex(self.zone(name))
+    }
+
+    /// The name of a zone with exactly this key.
+    pub(super) fn exact(&self, zone: u16, key: &[u8]) -> Option<usize> {
+        let place = self.lower_bound(zone, key);
+        (self.key_at(zone, place) == Some(key)).then_some(place)
     }
 
     /// Searches for a name as a question for it would (RFC 1034, 4.3.2).
-    pub(super) fn resolve(&self, wire: &[u8]) -> Target {
+    pub(super) fn resolve(&self, wire: &[u8], rtype: u16) -> Target {
         let key = key_of(wire);
-        let (mut zone, mut encloser) = (None, 0);
-        for end in boundaries(&key) {
+        self.asked(&key, rtype).map_or(Target::Elsewhere, |zone| self.search(zone, &key))
+    }
+
+    /// Searches in one zone.
+    pub(super) fn search(&self, zone: u16, key: &[u8]) -> Target {
+        let apex = self.apex(zone);
+        if !key.starts_with(apex) {
+            return Target::Elsewhere;
+        }
+        let mut encloser = apex.len();
+        for end in boundaries(key).filter(|end| *end >= apex.len()) {
             let (part, whole) = (&key[..end], end == key.len());
-            zone = self.zone_at(part).or(zone);
-            let Some(zone) = zone else { continue };
-            let place = self.lower_bound(part);
-            let found = (place < self.len()).then(|| self.key(place));
+            let place = self.lower_bound(zone, part);
+            let found = self.key_at(zone, place);
             if found == Some(part) {
                 let leads_away =
                     self.is_cut(place) || !whole && !self.of_type(place, rtype::DNAME).is_empty();
@@ -174,21 +197,32 @@ impl Names {
     /// Where a name goes that does not exist, right below one that does (RFC 4592, 2.2).
     fn wildcard(&self, encloser: &[u8], zone: u16) -> Target {
         let wildcard = [encloser, b"\x01*"].concat();
-        let place = self.lower_bound(&wildcard);
-        match (place < self.len()).then(|| self.key(place)) {
+        let place = self.lower_bound(zone, &wildcard);
+        match self.key_at(zone, place) {
             Some(key) if key == wildcard => Target::Wildcard(place),
             Some(key) if key.starts_with(&wildcard) => Target::Empty(zone),
             _ => Target::Missing(zone),
         }
     }
 
+    fn apex(&self, zone: u16) -> &[u8] {
+        &self.records.zones[usize::from(zone)].apex
+    }
+
     fn zone_at(&self, key: &[u8]) -> Option<u16> {
-        let apex = |zone: &u16| &self.records.zones[usize::from(*zone)].apex[..];
-        let place = self.by_apex.binary_search_by(|zone| apex(zone).cmp(key)).ok()?;
+        let place = self.by_apex.binary_search_by(|zone| self.apex(*zone).cmp(key)).ok()?;
         self.by_apex.get(place).copied()
     }
 
-    fn lower_bound(&self, key: &[u8]) -> usize {
-        self.list.partition_point(|entry| self.records.key(&self.records.list[entry.first as usize]) < key)
+    /// The key at a place of the list, if the zone's names reach as far.
+    fn key_at(&self, zone: u16, place: usize) -> Option<&[u8]> {
+        (place < self.trees[usize::from(zone) + 1]).then(|| self.key(place))
+    }
+
+    /// The place of the zone's first name that is not before the key.
+    fn lower_bound(&self, zone: u16, key: &[u8]) -> usize {
+        let tree = self.trees[usize::from(zone)]..self.trees[usize::from(zone) + 1];
+        let key_of = |entry: &NameEntry| self.records.key(&self.records.list[entry.first as usize]);
+        tree.start + self.list[tree].partition_point(|entry| key_of(entry) < key)
     }
 }

@@ -179,10 +179,7 @@ impl State {
             _ => fields::names(rtype),
         };
         for (at, token) in data.iter().enumerate() {
-            // The value of a SvcParam follows its key (RFC 9460, 2.1); elsewhere a quote begins a word of its own.
-            let svcb = matches!(rtype, Rtype::SVCB | Rtype::HTTPS);
-            let value = svcb && token.quoted && at > 0 && data[at - 1].text.ends_with(b"=") && token.joined;
-            lines.extend((!value).then_some(b' '));
+            lines.push(b' ');
             let number = if generic {
                 None
             } else if fields::algorithm(rtype) == Some(at) {

@@ -9,7 +9,7 @@ pub(super) fn names(rtype: Rtype) -> &'static [usize] {
         Rtype::NS | Rtype::CNAME | Rtype::PTR | Rtype::DNAME | Rtype::MB | Rtype::MD => &[0],
         Rtype::MF | Rtype::MG | Rtype::MR | Rtype::NSEC | Rtype::NXT => &[0],
         Rtype::SOA | Rtype::MINFO | Rtype::RP => &[0, 1],
-        Rtype::MX | Rtype::SVCB | Rtype::HTTPS => &[1],
+        Rtype::MX => &[1],
         Rtype::SRV => &[3],
         Rtype::NAPTR => &[5],
         Rtype::RRSIG | Rtype::SIG => &[7],

@@ -5,6 +5,8 @@ use super::super::wire::rtype;
 
 use super::*;
 
+mod peers;
+
 fn loaded(text: &str) -> Result<Records, String> {
     let file = file(text);
     let path = file.path().display().to_string();
@@ -314,6 +316,45 @@ fn types_that_are_read_here_are_those_of_bind() {
         "APL 1:192.0.2.0/33",
         "APL 3:1/1",
         "TALINK . a",
+        "SVCB 0 b",
+        "SVCB 1 .",
+        "SVCB 16 b port=53",
+        "SVCB 1 b key667=hello",
+        r#"SVCB 1 b key667="hello\210qoo""#,
+        "SVCB 1 b ipv6hint=\"2001:db8::1,2001:db8::53:1\"",
+        "SVCB 1 b ipv6hint=\"2001:db8:122:344::192.0.2.33\"",
+        "SVCB 16 b.x. alpn=h2,h3-19 mandatory=ipv4hint,alpn ipv4hint=192.0.2.1",
+        r#"SVCB 16 b.x. alpn="f\\\\oo\\,bar,h2""#,
+        r"SVCB 16 b.x. alpn=f\\\092oo\092,bar,h2",
+        "SVCB 1 b alpn=h2 no-default-alpn",
+        "SVCB 1 b no-default-alpn",
+        "SVCB 1 b mandatory=key123",
+        "SVCB 1 b mandatory=mandatory",
+        "SVCB 1 b mandatory=key123,key123 key123=abc",
+        "SVCB 1 b key123=abc key123=def",
+        "SVCB 1 b mandatory",
+        "SVCB 1 b alpn",
+        "SVCB 1 b alpn=",
+        "SVCB 1 b alpn=a,,b",
+        "SVCB 1 b port",
+        "SVCB 1 b port=65536",
+        "SVCB 1 b port=1x",
+        "SVCB 1 b ipv4hint=192.0.2",
+        "SVCB 1 b ech=AQID",
+        "SVCB 1 b ech=@",
+        "SVCB 1 b no-default-alpn=x alpn=h2",
+        "SVCB 1 b key65399=hello key9=abc",
+        "SVCB 1 b key65536=a",
+        "SVCB 1 b key009=a",
+        "SVCB 1 b nonsense=a",
+        "SVCB 1 b alpn=\"h2\"port=1",
+        "SVCB 1 b alpn=h2\"x\"",
+        "SVCB 1 b \"alpn=h2\"",
+        "SVCB 1 b alpn=\"h2\"\"x\"",
+        "SVCB 1 b dohpath=/q{?dns}",
+        "SVCB 1",
+        "HTTPS 1 . alpn=h2 key9=abc ipv4hint=192.0.2.1,192.0.2.2 port=8443",
+        "HTTPS 1 . alpn=\"h2,h3\" port=\"443\"",
     ];
     let mut differ = Vec::new();
     for record in records {

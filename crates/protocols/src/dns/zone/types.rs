@@ -1,4 +1,4 @@
-//! The text of record types that `domain` does not read, field by field, as their documents have it.
+//! The text of record types that `domain` does not read, or not whole, field by field, as their documents have it.
 //!
 //! ```text
 //! AFSDB 1 db       [U16, Name]        ─▸ wire form of the data; `entry` writes it as `\# LENGTH HEX`
@@ -15,6 +15,7 @@ use super::fields;
 use super::text::Token;
 
 mod location;
+mod params;
 mod prefixes;
 
 /// A field of a type's text.
@@ -49,13 +50,15 @@ enum Field {
     Location,
     /// Address prefixes (RFC 3123).
     Prefixes,
+    /// Service parameters (RFC 9460).
+    Params,
 }
 
 /// The fields of a type that is read here.
 fn fields_of(rtype: Rtype) -> Option<&'static [Field]> {
     use Field::{
-        Algorithm, Base64, Certificate, Eui, Hex, Ipv4, Location, Locator, Name, Nsap, Prefixes, String,
-        Strings, Text, U8, U16,
+        Algorithm, Base64, Certificate, Eui, Hex, Ipv4, Location, Locator, Name, Nsap, Params, Prefixes,
+        String, Strings, Text, U8, U16,
     };
 
     Some(match rtype {
@@ -78,6 +81,7 @@ fn fields_of(rtype: Rtype) -> Option<&'static [Field]> {
         Rtype::NSAP => &[Nsap],
         Rtype::LOC => &[Location],
         Rtype::APL => &[Prefixes],
+        Rtype::SVCB | Rtype::HTTPS => &[U16, Name, Params],
         _ => return None,
     })
 }
@@ -119,7 +123,9 @@ impl Field {
         absolute: &impl Fn(&Token<'_>) -> Result<Vec<u8>, String>,
         wire: &mut Vec<u8>,
     ) -> Result<&'a [Token<'t>], String> {
-        if let Self::Strings | Self::Base64 | Self::Hex | Self::Location | Self::Prefixes = self {
+        if let Self::Strings | Self::Base64 | Self::Hex | Self::Location | Self::Prefixes | Self::Params =
+            self
+        {
             self.append_all(tokens, wire)?;
             return Ok(&[]);
         }
@@ -165,7 +171,7 @@ impl Field {
                 let bytes = base16::decode_vec(&digits.replace('.', "")).map_err(|_| wrong())?;
                 wire.extend_from_slice(&Some(bytes).filter(|bytes| !bytes.is_empty()).ok_or_else(wrong)?);
             }
-            Self::Strings | Self::Base64 | Self::Hex | Self::Location | Self::Prefixes => {}
+            Self::Strings | Self::Base64 | Self::Hex | Self::Location | Self::Prefixes | Self::Params => {}
         }
         Ok(rest)
     }
@@ -179,6 +185,10 @@ impl Field {
             Self::Base64 => wire.extend(some(base64::decode(&joined()).map_err(|_| wrong())?)?),
             Self::Hex => wire.extend(some(base16::decode_vec(&joined()).map_err(|_| wrong())?)?),
             Self::Location => wire.extend(location::wire(tokens).ok_or_else(wrong)?),
+            Self::Params => {
+                let params = params::wire(tokens);
+                wire.extend(params.map_err(|why| format!("{} ({why})", self.expected()))?);
+            }
             Self::Prefixes => {
                 for token in tokens {
                     wire.extend(prefixes::wire(&token.shown()).ok_or_else(wrong)?);
@@ -213,6 +223,7 @@ impl Field {
             Self::Nsap => "0x and hexadecimal digits",
             Self::Location => "a location such as 52 22 23.000 N 4 53 32.000 E -2.00m",
             Self::Prefixes => "prefixes such as 1:192.0.2.0/24 or !2:2001:db8::/32",
+            Self::Params => "parameters such as alpn=h2,h3 port=443",
         };
         what.to_owned()
     }

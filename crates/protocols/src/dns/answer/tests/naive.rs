@@ -1,5 +1,5 @@
-//! A second implementation: looks through all records as `domain` parsed them, name by name as text, and must come to the same
-//! answers. Its replies have no addresses in the additional section.
+//! A second implementation: looks through all records of the zone that is asked as `domain` parsed them, name by name as text, and
+//! must come to the same answers. Its replies have no addresses in the additional section.
 
 use domain::zonefile::inplace::{Entry, Zonefile};
 use proptest::prelude::*;
@@ -9,7 +9,10 @@ use super::*;
 /// Owner, type and data as text, in lower case.
 type Line = (String, u16, String);
 
-struct Naive {
+/// The zones, the outermost first.
+struct Naive(Vec<Zone>);
+
+struct Zone {
     apex: String,
     records: Vec<Line>,
 }
@@ -17,7 +20,7 @@ struct Naive {
 /// Code, authority, answer, and the NS or SOA records of the authority section.
 type Told = (u16, bool, Vec<Line>, Vec<Line>);
 
-impl Naive {
+impl Zone {
     fn of(apex: &str, text: &str) -> Self {
         let mut zonefile = Zonefile::from(text);
         zonefile.set_default_class(domain::base::iana::Class::IN);
@@ -54,56 +57,73 @@ impl Naive {
         path
     }
 
+    /// The name whose records answer a question for one in the zone: the wildcard's for a name that does not exist.
+    fn source(&self, name: &str) -> String {
+        if self.exists(name) {
+            return name.to_owned();
+        }
+        let path = self.path(name);
+        format!("*.{}", path.iter().find(|above| self.exists(above)).unwrap())
+    }
+
+    /// The highest delegation on the way to a name.
+    fn cut(&self, name: &str) -> Option<String> {
+        let path = self.path(name);
+        path.into_iter().rev().skip(1).find(|above| !self.of_type(above, rtype::NS).is_empty())
+    }
+}
+
+impl Naive {
+    /// The deepest zone that has the name; the one above for DS records of an apex, if there is one.
+    fn asked(&self, name: &str, qtype: u16) -> Option<&Zone> {
+        let around = self.0.iter().filter(|zone| !zone.path(name).is_empty());
+        let mut around: Vec<&Zone> = around.collect();
+        around.sort_by_key(|zone| zone.apex.len());
+        match (around.pop(), around.pop()) {
+            (Some(zone), Some(above)) if qtype == rtype::DS && zone.apex == name => Some(above),
+            (zone, _) => zone,
+        }
+    }
+
     /// RFC 1034, 4.3.2, with RFC 4592.
     fn answer(&self, name: &str, qtype: u16) -> Told {
         let (mut name, mut answer, mut seen) = (name.to_owned(), Vec::new(), Vec::new());
         loop {
-            let path = self.path(&name);
-            if path.is_empty() {
+            let Some(zone) = self.asked(&name, qtype) else {
                 return if answer.is_empty() {
                     (5, false, answer, vec![])
                 } else {
                     (0, true, answer, vec![])
                 };
-            }
-            let cut = path.iter().rev().skip(1).find(|above| !self.of_type(above, rtype::NS).is_empty());
-            if let Some(cut) = cut.filter(|cut| **cut != name || qtype != rtype::DS) {
+            };
+            let cut = zone.cut(&name);
+            if let Some(cut) = cut.filter(|cut| *cut != name || qtype != rtype::DS) {
                 return if answer.is_empty() {
-                    (0, false, answer, self.of_type(cut, rtype::NS))
+                    (0, false, answer, zone.of_type(&cut, rtype::NS))
                 } else {
                     (0, true, answer, vec![])
                 };
             }
-            let source = if self.exists(&name) {
-                name.clone()
-            } else {
-                let encloser = path.iter().find(|above| self.exists(above)).unwrap();
-                format!("*.{encloser}")
-            };
-            if !self.exists(&source) {
-                return (3, true, answer, self.soa());
+            let source = zone.source(&name);
+            if !zone.exists(&source) {
+                return (3, true, answer, zone.soa());
             }
             let own = |lines: Vec<Line>| lines.into_iter().map(|line| (name.clone(), line.1, line.2));
-            let found = self.of_type(&source, qtype);
-            let alias = self.of_type(&source, rtype::CNAME);
+            let found = zone.of_type(&source, qtype);
+            let alias = zone.of_type(&source, rtype::CNAME);
             if !found.is_empty() {
                 answer.extend(own(found));
                 return (0, true, answer, vec![]);
             }
-            let [(_, _, target)] = &alias[..] else { return (0, true, answer, self.soa()) };
+            let [(_, _, target)] = &alias[..] else { return (0, true, answer, zone.soa()) };
             let target = target.trim_end_matches('.').to_owned();
             answer.extend(own(alias));
-            seen.push(source);
             // As the server: a chain that comes back to a node ends there.
-            let next = if self.path(&target).is_empty() || self.exists(&target) {
-                target.clone()
-            } else {
-                let path = self.path(&target);
-                format!("*.{}", path.iter().find(|above| self.exists(above)).unwrap())
-            };
-            let leads_away =
-                self.path(&target).iter().rev().skip(1).any(|at| !self.of_type(at, rtype::NS).is_empty());
-            if seen.contains(&next) && !leads_away {
+            seen.push((zone.apex.clone(), source));
+            if let Some(next) = self.asked(&target, qtype)
+                && next.cut(&target).is_none()
+                && seen.contains(&(next.apex.clone(), next.source(&target)))
+            {
                 return (0, true, answer, vec![]);
             }
             name = target;
@@ -128,6 +148,9 @@ fn told(reply: &[u8]) -> Told {
     (code, header.aa(), lines(message.answer().unwrap()), lines(message.authority().unwrap()))
 }
 
+/// Apexes below `x`: one in the other, and with a label between.
+const APEXES: [&str; 5] = ["a.x", "b.a.x", "a.b.x", "c.c.a.x", "b.c.x"];
+
 /// A name below the apex `x`, of few labels so that names meet.
 fn name() -> impl Strategy<Value = String> {
     let label = prop::sample::select(vec!["a", "b", "c", "*"]);
@@ -150,34 +173,53 @@ fn owner() -> impl Strategy<Value = String> {
             0..3 if owner != "x." => format!("{owner} CNAME {}\n", data[0].1),
             3 if owner != "x." && !wildcard => format!("{owner} NS {}\n", data[0].1),
             4 if owner != "x." => format!("{owner} CNAME {}y.\n", data[0].1),
+            5 if owner != "x." => format!("{owner} DS {} 8 9 00\n", data[0].2),
             _ => data.iter().map(line).collect(),
         }
     })
 }
 
+/// The zone of these records: of those with the same owner the first, and none that an apex may not have.
+fn zone(apex: &str, minimum: usize, owners: &[String]) -> String {
+    let mut zone = format!("$ORIGIN {apex}.\n$TTL 7\n{apex}. SOA ns.x. admin.x. 1 1 1 1 {minimum}\n");
+    let mut known = std::collections::HashSet::new();
+    for lines in owners {
+        let mut words = lines.split(' ');
+        let (owner, rtype) = (words.next().unwrap().trim_end_matches('.'), words.next());
+        let inside = owner.ends_with(&format!(".{apex}")) || owner == apex && rtype != Some("CNAME");
+        if inside && known.insert(owner.to_owned()) {
+            zone += lines;
+        }
+    }
+    zone
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
     fn every_answer_is_that_of_the_naive_search(
         owners in prop::collection::vec(owner(), 0..14),
+        nested in prop::collection::vec((prop::sample::select(APEXES.to_vec()), prop::collection::vec(owner(), 0..14)), 0..4),
         asked in prop::collection::vec((name(), prop::sample::select(vec![1, 2, 5, 6, 15, 16, 28, 43])), 1..30),
     ) {
-        // One group of records per owner: the first.
-        let mut zone = "$ORIGIN x.\n$TTL 7\nx. SOA ns.x. admin.x. 1 1 1 1 7\n".to_owned();
-        let mut known = std::collections::HashSet::new();
-        for lines in owners {
-            if known.insert(lines.split(' ').next().unwrap().to_owned()) {
-                zone += &lines;
+        let mut zones = vec![("x", zone("x", 1, &owners))];
+        for (apex, owners) in nested {
+            if zones.iter().all(|(other, _)| *other != apex) {
+                zones.push((apex, zone(apex, 1 + zones.len(), &owners)));
             }
         }
-        let (index, naive) = (index(&[&zone]), Naive::of("x", &zone));
-        for (name, qtype) in asked {
+        let texts: Vec<&str> = zones.iter().map(|(_, text)| &text[..]).collect();
+        let naive = Naive(zones.iter().map(|(apex, text)| Zone::of(apex, text)).collect());
+        let index = index(&texts);
+        let apexes = zones.iter().map(|(apex, _)| (format!("{apex}."), rtype::DS));
+        for (name, qtype) in asked.into_iter().chain(apexes) {
             let reply = reply(&index, &query(&name, qtype, (0, &[])), 65_535);
             let (code, authoritative, mut answer, mut authority) = naive.answer(name.trim_end_matches('.'), qtype);
             answer.sort();
             authority.sort();
-            prop_assert_eq!(told(&reply), (code, authoritative, answer, authority), "{} {} in\n{}", name, qtype, zone);
+            let expected = (code, authoritative, answer, authority);
+            prop_assert_eq!(told(&reply), expected, "{} {} in\n{}", name, qtype, texts.join("\n"));
         }
     }
 }
