@@ -132,7 +132,7 @@ int closed_loop(struct xdp_md *ctx)
 	header[5] = header_check(header[1], seq + 1);
 	turn_round(&f);
 	checksum(&f, f.ipv6 ? payload_sum(header) : 0);
-	return XDP_TX;
+	return send_from_home(slot, cpu);
 
 corrupt:
 	n->corrupt++;

@@ -46,7 +46,7 @@ struct slot {
 	__u64 sent;      /* when it was sent, CLOCK_MONOTONIC ns; 0 if nothing is in flight */
 	__u32 flow;
 	__u16 port;      /* the flow's source port, network byte order */
-	__u16 pad;
+	__u16 home;      /* the CPU that sends the flow's requests, plus one; 0: whichever receives the reply */
 	__u64 request;   /* prebuilt_loop: which request is in flight, or comes next */
 	__u64 given_up[REMEMBERED]; /* numbers given up by user space, plus one; 0 once answered late */
 };
@@ -104,6 +104,21 @@ struct stranger {
 };
 
 SHARED_ARRAY(stranger, 1, struct stranger);
+
+/* By CPU: its queue of requests that other CPUs hand over. The loader sets the number of entries. */
+MAP(homes, CPUMAP, 1, __u32, struct bpf_cpumap_val);
+
+/* Sends the next request, which is in the reply's frame: from the flow's home. The reply came in on the CPU on which the server
+ * sent it, and on a veth the CPU that sends a request is also the one that processes it at the server: without a home, flows would
+ * follow the server's threads, and drift to one CPU, unlike those of a NIC, which stay where its hash puts them. */
+static __always_inline int send_from_home(struct slot *slot, __u32 cpu)
+{
+	__u32 home = slot->home;
+
+	if (!home || home - 1 == cpu)
+		return XDP_TX;
+	return bpf_redirect_map(&homes, home - 1, XDP_TX);
+}
 
 /* The bucket of a latency: see BUCKETS. No loop, and this instruction set has no count-leading-zeros. */
 static __always_inline __u32 bucket(__u64 ns)

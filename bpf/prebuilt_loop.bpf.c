@@ -366,7 +366,7 @@ int prebuilt_loop(struct xdp_md *ctx)
 	}
 	slot->sent = now;
 	checksum(&f, sum);
-	return XDP_TX;
+	return send_from_home(slot, cpu);
 
 unsent:
 	n->unsent++;

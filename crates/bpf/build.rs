@@ -5,10 +5,11 @@ mod compile;
 
 use std::path::Path;
 
-const PROGRAMS: [&str; 14] = [
+const PROGRAMS: [&str; 15] = [
     "closed_loop",
     "delays",
     "drops",
+    "forward",
     "live",
     "locks",
     "mixed_loop",

@@ -68,6 +68,27 @@ pub(crate) fn xdp_link(
     })
 }
 
+/// Times that a program is given to a verifier which signals interrupt, as many as libbpf's PROG_LOAD_ATTEMPTS. Fewer: a burst of
+/// signals fails a load. More: a stream of them keeps a program here that somebody wants to end.
+const ATTEMPTS: u32 = 5;
+
+/// Has the kernel verify a program. With a signal pending it stops with EAGAIN (`do_check` of kernel/bpf/verifier.c), which says
+/// nothing about the program.
+pub(crate) fn verified(mut load: impl FnMut() -> Result<(), ProgramError>) -> Result<(), ProgramError> {
+    let interrupted = |result: &Result<(), ProgramError>| {
+        let Err(ProgramError::LoadError { io_error, .. }) = result else { return false };
+        io_error.raw_os_error() == Some(libc::EAGAIN)
+    };
+    let mut result = load();
+    for _again in 1..ATTEMPTS {
+        if !interrupted(&result) {
+            break;
+        }
+        result = load();
+    }
+    result
+}
+
 /// Loads `object` with `loader` and verifies its XDP program `program`.
 pub(crate) fn load_xdp(
     program: &'static str,
@@ -75,7 +96,8 @@ pub(crate) fn load_xdp(
     object: &[u8],
 ) -> Result<Ebpf, Error> {
     let mut object = loader.load(object).map_err(|error| load_error(program, error))?;
-    find::<Xdp>(&mut object, program)?.load().map_err(|error| load_error(program, error.into()))?;
+    let xdp: &mut Xdp = find(&mut object, program)?;
+    verified(|| xdp.load()).map_err(|error| load_error(program, error.into()))?;
     Ok(object)
 }
 
@@ -87,7 +109,7 @@ pub(crate) fn load_socket_filter(
 ) -> Result<Ebpf, Error> {
     let mut object = loader.load(object).map_err(|error| load_error(program, error))?;
     let filter: &mut SocketFilter = find(&mut object, program)?;
-    filter.load().map_err(|error| load_error(program, error.into()))?;
+    verified(|| filter.load()).map_err(|error| load_error(program, error.into()))?;
     Ok(object)
 }
 
@@ -103,7 +125,7 @@ pub fn tc_egress(
 ) -> Result<Attached, Error> {
     let mut object = loader.load(object).map_err(|error| load_error(program, error))?;
     let tc: &mut SchedClassifier = find(&mut object, program)?;
-    tc.load().map_err(|error| load_error(program, error.into()))?;
+    verified(|| tc.load()).map_err(|error| load_error(program, error.into()))?;
     let link: SchedClassifierLink = tc
         .attach_with_options(interface, TcAttachType::Egress, TcAttachOptions::TcxOrder(LinkOrder::last()))
         .and_then(|id| tc.take_link(id))
@@ -135,7 +157,7 @@ pub(crate) fn raw_tracepoint(
         Error::Load { program, source: format!("cannot read tracepoint {tracepoint}: {cause}").into() }
     };
     let found: &mut RawTracePoint = find(object, program)?;
-    found.load().map_err(refused)?;
+    verified(|| found.load()).map_err(refused)?;
     let link = found.attach(tracepoint).and_then(|id| found.take_link(id)).map_err(refused)?;
     Ok(link.into())
 }
@@ -293,6 +315,35 @@ mod tests {
         let io_error = io::Error::from_raw_os_error(code);
         let verifier_log = VerifierLog::new(log.to_owned());
         load_error("live", EbpfError::ProgramError(ProgramError::LoadError { io_error, verifier_log }))
+    }
+
+    #[test]
+    fn a_verifier_that_signals_interrupt_is_asked_again() {
+        let of = |code| {
+            let io_error = io::Error::from_raw_os_error(code);
+            ProgramError::LoadError { io_error, verifier_log: VerifierLog::new(String::new()) }
+        };
+        // Interruptions, what follows them, and how often it is asked.
+        for (interruptions, then, asked) in [
+            (0, Ok(()), 1),
+            (2, Ok(()), 3),
+            (ATTEMPTS - 1, Ok(()), ATTEMPTS),
+            (ATTEMPTS, Ok(()), ATTEMPTS),
+            (1, Err(libc::EACCES), 2),
+            (0, Err(libc::EINVAL), 1),
+        ] {
+            let mut asks = 0;
+            let result = verified(|| {
+                asks += 1;
+                if asks <= interruptions { Err(of(libc::EAGAIN)) } else { then.map_err(of) }
+            });
+            assert_eq!(asks, asked, "{interruptions} interruptions");
+            assert_eq!(
+                result.is_ok(),
+                then.is_ok() && interruptions < ATTEMPTS,
+                "{interruptions} interruptions"
+            );
+        }
     }
 
     #[test]

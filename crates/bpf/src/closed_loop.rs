@@ -8,10 +8,12 @@
 //! ```
 
 mod echo;
+mod homes;
 mod mixed;
 mod prebuilt;
 mod samples;
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -69,6 +71,9 @@ pub struct Layout<'a> {
     pub slots: u32,
     /// Flows.
     pub flows: u32,
+    /// The CPUs that send the requests: flow `f` has CPU `f` modulo their number as its home. Without any, the CPU that
+    /// received a reply sends the next request.
+    pub homes: &'a [usize],
 }
 
 /// The requests of a loop.
@@ -184,6 +189,9 @@ pub struct Memory {
     prebuilt: Option<(Order, SharedArray)>,
     /// The server's family.
     ipv6: bool,
+    /// See [`Layout::homes`].
+    homes: Vec<usize>,
+    slots_len: usize,
     /// Of several loops: whose port each is, and which loop this is.
     mixed: Option<mixed::Owners>,
     cpus: usize,
@@ -209,6 +217,8 @@ impl Memory {
             stranger: map("stranger", 1, STRANGER_WORDS)?,
             prebuilt,
             ipv6: layout.server.is_ipv6(),
+            homes: layout.homes.to_vec(),
+            slots_len: layout.slots as usize,
             mixed: None,
             cpus,
         };
@@ -267,6 +277,7 @@ fn with_loader<T>(
         .override_global("cpus_len", &cpus_len, true)
         .map_max_entries("slots", layout.slots)
         .map_max_entries("flows", layout.flows)
+        .map_max_entries("homes", cpus_len)
         .map_max_entries("counts", cpus_len);
     load(&mut loader, cpus)
 }
@@ -306,6 +317,7 @@ impl Loop {
             let requests = layout.requests;
             let mut object = attach::load_xdp(requests.program(), loader, requests.object())?;
             let memory = Memory::map(&object, layout, cpus)?;
+            homes::open(&mut object, layout)?;
             let poll_ended = attach::raw_tracepoint(POLL_ENDED, &mut object, TRACEPOINT).ok();
             memory.share_clock(poll_ended.is_some());
             Ok((Self { object, _poll_ended: poll_ended }, memory))
@@ -342,7 +354,8 @@ impl Memory {
         let its = self.flows.element(flow as usize);
         its[1].store(a | b << 32, Release);
         its[2].store(c | d << 32, Release);
-        let packed = u64::from(flow) | u64::from(port.to_be()) << 32;
+        let home = self.homes.get(flow as usize % self.homes.len().max(1)).map_or(0, |cpu| *cpu as u64 + 1);
+        let packed = u64::from(flow) | u64::from(port.to_be()) << 32 | home << 48;
         let words = self.slots.element(slot);
         words[2].store(packed, Release);
         if let Some((order, _)) = &self.prebuilt {
@@ -373,6 +386,19 @@ impl Memory {
         let words = self.slots.element(slot);
         words[1].store(now, Release);
         words[0].load(Acquire)
+    }
+
+    /// Requests so far by the CPU that is their flow's home; empty if flows have no homes.
+    #[must_use]
+    pub fn by_home(&self) -> BTreeMap<usize, u64> {
+        let mut sent = BTreeMap::new();
+        for slot in 0..self.slots_len {
+            let words = self.slots.element(slot);
+            if let Some(cpu) = ((words[2].load(Acquire) >> 48) as usize).checked_sub(1) {
+                *sent.entry(cpu).or_default() += words[0].load(Acquire);
+            }
+        }
+        sent
     }
 
     /// The state of the slot's transaction.

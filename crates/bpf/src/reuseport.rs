@@ -14,7 +14,7 @@ use aya::programs::Iter;
 use aya::{Btf, Ebpf, EbpfLoader};
 
 use crate::Error;
-use crate::attach::{cause, find, load_error, object};
+use crate::attach::{cause, find, load_error, object, verified};
 use crate::error::Cause;
 
 const PROGRAM: &str = "reuseport";
@@ -89,7 +89,7 @@ impl ReuseportIterator {
         let object = loader.btf(Some(&types)).load(object!("reuseport"));
         let mut object = object.map_err(|error| load_error(PROGRAM, error))?;
         let program: &mut Iter = find(&mut object, PROGRAM)?;
-        program.load("udp", &types).map_err(|error| load_error(PROGRAM, error.into()))?;
+        verified(|| program.load("udp", &types)).map_err(|error| load_error(PROGRAM, error.into()))?;
         Ok(Self(object))
     }
 

@@ -96,7 +96,7 @@ impl Selection {
         loader.map_max_entries(SOCKETS, slots).map_max_entries(DATAGRAMS, slots);
         let mut object = attach::load_tracing(NAME, &mut loader, object!("selection"))?;
         let program: &mut SkReuseport = find(&mut object, name)?;
-        program.load().map_err(|error| load_error(NAME, error.into()))?;
+        attach::verified(|| program.load()).map_err(|error| load_error(NAME, error.into()))?;
         Ok(Self { object, program: name, slots, held: BTreeSet::new() })
     }
 

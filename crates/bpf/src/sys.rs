@@ -18,6 +18,16 @@ use aya_obj::generated::{
     bpf_insn, bpf_prog_type,
 };
 
+/// Makes a thread one that no wake-up lets take the CPU from another (`SCHED_BATCH`), with the priority of an ordinary one.
+pub(crate) fn make_batch(thread: i32) -> io::Result<()> {
+    let priority = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the kernel reads the one structure, which outlives the call.
+    match unsafe { libc::sched_setscheduler(thread, libc::SCHED_BATCH, &raw const priority) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// A shared, writable mapping of a BPF array; unmapped when dropped.
 #[derive(Debug)]
 pub(crate) struct Mapping {

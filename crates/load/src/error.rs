@@ -105,6 +105,8 @@ impl Error {
     pub(crate) fn connect(target: SocketAddr, source: impl Into<io::Error>) -> Self {
         let source = source.into();
         let hint = match source.kind() {
+            // Without SO_BROADCAST, ip(7).
+            _ if source.raw_os_error() == Some(libc::EACCES) => " (is it a broadcast address?)",
             io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => " (add a route to it)",
             io::ErrorKind::ConnectionRefused => " (start a server there)",
             io::ErrorKind::TimedOut => " (no answer from there)",

@@ -122,10 +122,11 @@ pub fn run(
     stop: &AtomicBool,
 ) -> Result<LoadResult, crate::Error> {
     let inflight = check(plan)?;
-    let loops = loops::open(plan, protocol, inflight)?;
+    let mut loops = loops::open(plan, protocol, inflight)?;
     let interface = egress(&loops)?;
-    for one in &loops {
+    for one in &mut loops {
         check_frame(one.size(), &interface, one.target())?;
+        one.flows.settle(&interface);
     }
 
     let layouts: Vec<_> = loops.iter().map(|one| one.layout(inflight)).collect();

@@ -13,7 +13,7 @@ mod segment;
 mod sockets;
 mod words;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
@@ -294,6 +294,11 @@ impl Plan {
             }
             if target.ip().is_unspecified() {
                 return Err(PlanError::Unspecified(*target));
+            }
+            // Broadcast addresses of networks are refused by the kernel, at the connect.
+            let ip = target.ip().to_canonical();
+            if ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST) {
+                return Err(PlanError::Group(SocketAddr::new(ip, target.port())));
             }
             if target.is_ipv4() != first.is_ipv4() {
                 return Err(PlanError::Families { one: first.ip(), other: target.ip() });

@@ -81,6 +81,9 @@ pub struct LoadResult {
     pub per_core: PerCore,
     /// Anything that makes the figures doubtful (all traffic on one CPU, ...).
     pub warnings: Vec<String>,
+    /// The CPU to which flows drifted that had started on several; none if they stayed, or if nobody can know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drifted: Option<u32>,
     /// When it started, if the plan has a time for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<Start>,

@@ -11,6 +11,7 @@ use super::*;
 pub(super) const XDP_DROP: u32 = 1;
 pub(super) const XDP_PASS: u32 = 2;
 pub(super) const XDP_TX: u32 = 3;
+const XDP_REDIRECT: u32 = 4;
 
 pub(super) const SERVER: u16 = 7777;
 const RUN: u32 = 0xfeed_beef;
@@ -27,13 +28,26 @@ pub(super) struct Loaded {
 impl Loaded {
     /// Two flows with two slots each: slots 0 and 1 belong to flow 0, 2 and 3 to flow 1.
     pub(super) fn new(ipv6: bool, requests: Requests<'_>, timeout: u64) -> Self {
-        let [server, client] = addresses(ipv6);
-        let layout =
-            Layout { requests, server: SocketAddr::new(server, SERVER), timeout, slots: 4, flows: 2 };
+        let [server, _] = addresses(ipv6);
+        Self::of_layout(&Layout {
+            requests,
+            server: SocketAddr::new(server, SERVER),
+            timeout,
+            slots: 4,
+            flows: 2,
+            homes: &[],
+        })
+    }
+
+    /// The same with a layout of four slots and two flows.
+    fn of_layout(layout: &Layout<'_>) -> Self {
+        let [_, client] = addresses(layout.server.is_ipv6());
+        let requests = layout.requests;
         let program = requests.program();
-        let (object, memory) = with_loader(&layout, |loader, cpus| {
-            let object = attach::load_xdp(program, loader, requests.object())?;
-            let memory = Memory::map(&object, &layout, cpus)?;
+        let (object, memory) = with_loader(layout, |loader, cpus| {
+            let mut object = attach::load_xdp(program, loader, requests.object())?;
+            let memory = Memory::map(&object, layout, cpus)?;
+            homes::open(&mut object, layout)?;
             Ok((object, memory))
         })
         .unwrap_or_else(|error| panic!("the program loads (needs CAP_BPF): {error:?}"));
@@ -104,10 +118,29 @@ impl Bench {
     }
 
     fn of(ipv6: bool, timeout: u64) -> Self {
+        let request = Self::request();
+        Self { loaded: Loaded::new(ipv6, Requests::Echo(&request), timeout), request }
+    }
+
+    fn with_homes(homes: &[usize]) -> Self {
+        let request = Self::request();
+        let [server, _] = addresses(false);
+        let layout = Layout {
+            requests: Requests::Echo(&request),
+            server: SocketAddr::new(server, SERVER),
+            timeout: 1_000_000_000,
+            slots: 4,
+            flows: 2,
+            homes,
+        };
+        Self { loaded: Loaded::of_layout(&layout), request }
+    }
+
+    fn request() -> Vec<u8> {
         let mut request: Vec<u8> = (0..SIZE).map(|i| (i * 7 + 3) as u8).collect();
         request[0..4].copy_from_slice(&MAGIC.to_le_bytes());
         request[16..20].copy_from_slice(&RUN.to_le_bytes());
-        Self { loaded: Loaded::new(ipv6, Requests::Echo(&request), timeout), request }
+        request
     }
 
     /// The payload of the reply to request `seq` of `slot`.
@@ -211,6 +244,26 @@ fn a_reply_becomes_the_next_request() {
         bench.memory.add_latency(&mut latency);
         assert_eq!(latency.iter().sum::<u64>(), 1, "timed once");
     }
+}
+
+/// Flow 0 lives on CPU 0, flow 1 on CPU 1; the program runs on one of them.
+#[test]
+fn the_next_request_leaves_from_the_home_of_its_flow() {
+    udpath_lab::needs_root!();
+    udpath_rig::needs_cpus!(2);
+    let bench = Bench::with_homes(&[0, 1]);
+    for cpu in 0..2 {
+        let mut only = rustix::thread::CpuSet::new();
+        only.set(cpu);
+        rustix::thread::sched_setaffinity(None, &only).unwrap();
+        for (flow, port) in PORTS.into_iter().enumerate() {
+            let slot = flow * 2 + cpu;
+            let seq = bench.launch(slot);
+            let (action, _) = bench.run(&frame(false, port, &bench.payload(slot as u32, seq)));
+            assert_eq!(action, if flow == cpu { XDP_TX } else { XDP_REDIRECT }, "flow {flow} on CPU {cpu}");
+        }
+    }
+    assert_eq!(bench.counters(), Counters { ok: 4, sent: 4, received: 4, ..Counters::default() });
 }
 
 #[test]

@@ -92,13 +92,13 @@ pub(super) fn attach(object: &mut Ebpf, folder: &Path, root: &Path) -> Result<()
         let link = match hook.at {
             bpf_attach_type::BPF_CGROUP_INET_SOCK_CREATE => {
                 let program: &mut CgroupSock = find(object, hook.name)?;
-                program.load().map_err(|error| load_error(NAME, error.into()))?;
+                attach::verified(|| program.load()).map_err(|error| load_error(NAME, error.into()))?;
                 let link = program.attach(&cgroup, BESIDE_OTHERS);
                 link.and_then(|id| program.take_link(id)).map(FdLink::try_from)
             }
             _ => {
                 let program: &mut CgroupSockAddr = find(object, hook.name)?;
-                program.load().map_err(|error| load_error(NAME, error.into()))?;
+                attach::verified(|| program.load()).map_err(|error| load_error(NAME, error.into()))?;
                 let link = program.attach(&cgroup, BESIDE_OTHERS);
                 link.and_then(|id| program.take_link(id)).map(FdLink::try_from)
             }

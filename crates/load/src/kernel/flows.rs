@@ -1,7 +1,8 @@
 //! The flows of the kernel engine: ordinary UDP sockets that hold the source ports and send the first requests.
 //!
-//! A flow's requests start on its home CPU. On a veth the transmit queue, and so the receiving CPU, follows the sending
-//! CPU: flows that all started on one CPU would stay on it for the whole run.
+//! A flow's requests start on its home CPU. On a veth the receiving CPU is the sending one: flows that all started on one CPU
+//! would stay on it for the whole run, and those whose replies come back on another CPU would move there. So there the program in
+//! the kernel sends them from their home, too ([`udpath_bpf::Layout::homes`]), as a NIC's hash keeps each flow on its queue.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -9,6 +10,7 @@ use std::net::{SocketAddr, UdpSocket};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::KernelError;
+use super::interface::Interface;
 use crate::plan::Plan;
 
 /// The sockets of a plan and the CPU each starts on.
@@ -17,6 +19,10 @@ pub(super) struct Flows {
     sockets: Vec<UdpSocket>,
     /// CPUs this thread may run on; flow `f` starts on `cpus[f % cpus.len()]`.
     cpus: Vec<usize>,
+    /// Flows of other loops before these.
+    before: usize,
+    /// Whether each flow stays on its CPU.
+    stay: bool,
 }
 
 impl Flows {
@@ -28,7 +34,24 @@ impl Flows {
         let mut cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
         let turn = before % cpus.len().max(1);
         cpus.rotate_left(turn);
-        Ok(Self { sockets, cpus })
+        Ok(Self { sockets, cpus, before, stay: false })
+    }
+
+    /// Gives the flows their homes: on a veth with several queues, a CPU for each queue.
+    pub(super) fn settle(&mut self, interface: &Interface) {
+        if !interface.moves_flows() {
+            return;
+        }
+        self.cpus.sort_unstable();
+        self.cpus.truncate(interface.queues);
+        let turn = self.before % self.cpus.len().max(1);
+        self.cpus.rotate_left(turn);
+        self.stay = true;
+    }
+
+    /// The CPUs that alone send the flows' requests; none if a request leaves by the CPU that received the last reply.
+    pub(super) fn homes(&self) -> &[usize] {
+        if self.stay { &self.cpus } else { &[] }
     }
 
     /// Number of flows.

@@ -131,6 +131,7 @@ impl Loop<'_> {
             timeout: self.plan.timeout.as_nanos() as u64,
             slots: self.plan.own_flows() * inflight,
             flows: self.plan.own_flows(),
+            homes: self.flows.homes(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The measured window: the difference of two readings of the loop's shared memory and of the machine's CPU times.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use udpath_bpf::{BUCKETS, Memory, bucket_value};
@@ -28,6 +29,7 @@ pub(super) struct Window {
     watch: Stopwatch,
     /// Valid replies by CPU.
     ok: Vec<u64>,
+    homes: BTreeMap<usize, u64>,
     latency: Vec<u64>,
 }
 
@@ -36,6 +38,8 @@ pub(super) struct Window {
 pub(super) struct Measured {
     seconds: f64,
     ok: Vec<u64>,
+    /// Requests by the CPU that is their flow's home; empty if flows have no homes.
+    homes: BTreeMap<usize, u64>,
     latency: Vec<u64>,
     cpus: Vec<CpuUse>,
 }
@@ -43,7 +47,7 @@ pub(super) struct Measured {
 impl Window {
     pub(super) fn open(in_kernel: &[Memory]) -> Self {
         let (ok, latency) = read(in_kernel);
-        Self { watch: Stopwatch::start(), ok, latency }
+        Self { watch: Stopwatch::start(), ok, homes: by_home(in_kernel), latency }
     }
 
     pub(super) fn close(self, in_kernel: &[Memory]) -> Measured {
@@ -53,6 +57,7 @@ impl Window {
         Measured {
             seconds: seconds.as_secs_f64(),
             ok: less(ok, &self.ok),
+            homes: by_home(in_kernel).into_iter().map(|(cpu, now)| (cpu, now - self.homes[&cpu])).collect(),
             latency: less(latency, &self.latency),
             cpus,
         }
@@ -64,6 +69,15 @@ fn read(in_kernel: &[Memory]) -> (Vec<u64>, Vec<u64>) {
     let cpus = in_kernel.iter().map(Memory::cpus).max().unwrap_or(0);
     let ok_on = |cpu| in_kernel.iter().map(|memory| memory.counters(cpu).ok).sum();
     ((0..cpus).map(ok_on).collect(), latencies(in_kernel))
+}
+
+/// Requests of all loops by home.
+fn by_home(in_kernel: &[Memory]) -> BTreeMap<usize, u64> {
+    let mut sum = BTreeMap::new();
+    for (cpu, sent) in in_kernel.iter().flat_map(Memory::by_home) {
+        *sum.entry(cpu).or_default() += sent;
+    }
+    sum
 }
 
 /// Replies by bucket of latency, of all loops.
@@ -108,6 +122,20 @@ fn latency(buckets: &[u64]) -> Option<Latency> {
     Latency::from_buckets(filled, min, max, sum / total as f64)
 }
 
+/// The CPU that nearly all requests left from, of several, and their share: the home of their flows, or, without homes, the CPU that
+/// their replies came back on, which is one of at most `others`.
+fn drifted(homes: &BTreeMap<usize, u64>, ok: &[u64], others: usize) -> Option<(usize, f64)> {
+    let replies: Vec<_> = ok.iter().copied().enumerate().collect();
+    let (from, several) = match homes.is_empty() {
+        true => (replies, others > 1),
+        false => (homes.iter().map(|(cpu, sent)| (*cpu, *sent)).collect(), homes.len() > 1),
+    };
+    let sum: u64 = from.iter().map(|(_, n)| n).sum();
+    let (cpu, most) = from.into_iter().max_by_key(|(_, n)| *n)?;
+    let share = most as f64 / sum.max(1) as f64;
+    (several && share > ONE_CPU).then_some((cpu, share))
+}
+
 impl Measured {
     /// The whole result. Latency and tps cover the window; the counts cover the whole run, because only those add up.
     pub(super) fn into_result(
@@ -121,7 +149,9 @@ impl Measured {
     ) -> LoadResult {
         let completed: u64 = self.ok.iter().sum();
         let latency = latency(&self.latency);
-        let mut warnings = self.warnings(completed, inflight, interface.queues, account, plan);
+        let several = self.cpus.len().min(interface.queues).min(plan.own_flows() as usize);
+        let drifted = drifted(&self.homes, &self.ok, several);
+        let mut warnings = self.warnings(inflight, drifted, account, plan);
         if let Err(mismatch) = account.counts.check() {
             warnings.push(format!("the account does not balance: {mismatch}"));
         }
@@ -144,6 +174,7 @@ impl Measured {
             start_skew,
         };
         let mut result = outcome.into_result(plan);
+        result.drifted = drifted.map(|(cpu, _)| cpu as u32);
         result.arrivals = format!("{}, XDP on {}", result.arrivals, interface.name);
         if let Some(reason) = starved {
             result.generator.limited = true;
@@ -167,9 +198,8 @@ impl Measured {
 
     fn warnings(
         &self,
-        completed: u64,
         inflight: u32,
-        queues: usize,
+        drifted: Option<(usize, f64)>,
         account: &Account,
         plan: &Plan,
     ) -> Vec<String> {
@@ -183,18 +213,18 @@ impl Measured {
                     .into(),
             );
         }
-        let busiest = self.ok.iter().enumerate().max_by_key(|(_, n)| **n);
-        if let Some((cpu, n)) = busiest
-            && self.cpus.len().min(queues) > 1
-            && plan.own_flows() > 1
-            && *n as f64 > ONE_CPU * completed as f64
-        {
-            warnings.push(format!(
-                "{:.0} % of the replies came back on CPU {cpu}: the flows did not spread over the {} CPUs; without a \
-                 transmit mapping (XPS) they drift to one",
-                *n as f64 / completed.max(1) as f64 * 100.0,
-                self.cpus.len()
-            ));
+        if let Some((cpu, share)) = drifted {
+            let share = share * 100.0;
+            warnings.push(match self.homes.is_empty() {
+                true => format!(
+                    "{share:.0} % of the replies came back on CPU {cpu}: the flows did not spread over the {} CPUs; without a \
+                     transmit mapping (XPS) they drift to one",
+                    self.cpus.len()
+                ),
+                false => format!(
+                    "{share:.0} % of the requests were sent from CPU {cpu}: the server hardly answered those of the other CPUs"
+                ),
+            });
         }
         if account.unsent > 0 {
             warnings.push(format!(
@@ -211,5 +241,27 @@ impl Measured {
             ));
         }
         warnings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flows_have_drifted_if_one_of_several_cpus_sends_nearly_all() {
+        let homes = |sent: &[(usize, u64)]| sent.iter().copied().collect::<BTreeMap<_, _>>();
+        let cpu = |homes: &BTreeMap<_, _>, ok: &[u64], others| drifted(homes, ok, others).map(|(cpu, _)| cpu);
+        // By home, wherever the replies came back.
+        assert_eq!(cpu(&homes(&[(0, 500), (1, 500)]), &[0, 1000], 2), None);
+        assert_eq!(cpu(&homes(&[(0, 960), (1, 40)]), &[500, 500], 2), Some(0));
+        assert_eq!(cpu(&homes(&[(2, 0), (3, 1000)]), &[500, 500], 2), Some(3));
+        // All flows of a side that has one CPU are at home there.
+        assert_eq!(cpu(&homes(&[(1, 1000)]), &[0, 1000], 2), None);
+        // Without homes, by the replies; of one queue or one flow they are on one CPU.
+        assert_eq!(cpu(&homes(&[]), &[40, 960], 2), Some(1));
+        assert_eq!(cpu(&homes(&[]), &[60, 940], 2), None);
+        assert_eq!(cpu(&homes(&[]), &[0, 1000], 1), None);
+        assert_eq!(cpu(&homes(&[(0, 0), (1, 0)]), &[0, 0], 2), None);
     }
 }

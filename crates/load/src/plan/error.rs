@@ -28,6 +28,9 @@ pub enum PlanError {
         /// The address that differs.
         other: IpAddr,
     },
+    /// A target that is not one machine.
+    #[error("invalid target {0}: expected the address of one machine, not of a group")]
+    Group(SocketAddr),
     /// A source that cannot send.
     #[error("invalid source {0}: name a unicast address of this machine")]
     Source(IpAddr),

@@ -124,6 +124,7 @@ impl Outcome {
             cpus: self.cpus,
             per_core: PerCore { sender, receiver: None },
             warnings: self.warnings,
+            drifted: None,
             start: plan.start_at.zip(self.start_skew).map(|(at, skew)| Start::measured(at, skew)),
             segment: None,
             segments: None,

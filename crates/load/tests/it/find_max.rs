@@ -4,7 +4,6 @@
 //! lose capacity by waiting for a CPU; they are at most 1 % of a run.
 
 use std::net::{SocketAddr, UdpSocket};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -14,6 +13,8 @@ use udpath_load::Engine;
 use udpath_load::plan::{Arrivals, Plan, Process};
 use udpath_load::search::{End, FindMax, Limits, find_max};
 use udpath_protocols::echo::EchoLoad;
+
+use crate::known::first_of_all;
 
 /// Share of a run's requests that may be served beyond the capacity: accumulated tokens.
 const GATHERED: f64 = 0.006;
@@ -27,14 +28,6 @@ enum Excess {
     Drops,
     /// Leaves it in the socket's queue until there is a token, like a busy server.
     Waits,
-}
-
-/// Raises the priority of this process's threads, so that a busy machine does not reduce the capacity. If that is not
-/// permitted, the test is only less robust.
-fn first_of_all() {
-    let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
-    let mut chrt = Command::new("chrt");
-    let _ = chrt.args(["-f", "-p", "1", &thread]).stderr(Stdio::null()).status();
 }
 
 struct Server {
@@ -98,16 +91,17 @@ fn search(target: SocketAddr, run: Duration, process: Process) -> FindMax {
     find_max(&plan, &limits, &mut carry_out, &mut |probe| println!("{probe:?}")).unwrap()
 }
 
-/// Searches again if this machine stood still while the generator should have sent: 3,300 requests per second are no limit of it.
-fn undisturbed(searched: impl Fn() -> FindMax) -> FindMax {
-    let mut found = searched();
-    for _ in 0..3 {
-        if found.end != End::Generator {
-            break;
-        }
-        found = searched();
-    }
-    found
+/// Most searches of one capacity. A search that ends at the generator has said so rather than blame the server: it is made
+/// again, since 3,300 requests per second are no limit of a machine that runs it.
+const SEARCHES: u32 = 3;
+
+/// Whether a search of a server with this capacity is right within 3 %: a rate that it says is held is never beyond the
+/// capacity, and it is the capacity if the search says that the server was the limit.
+fn judge(found: &FindMax, capacity: f64) -> Result<f64, String> {
+    let rate = found.max_rate.ok_or("no rate is held")?;
+    let off = rate / capacity - 1.0;
+    let right = if found.end == End::Generator { off < 0.03 } else { off.abs() < 0.03 };
+    if right { Ok(off) } else { Err(format!("{rate:.0}/s found of {capacity}/s: {found:#?}")) }
 }
 
 #[test]
@@ -116,32 +110,37 @@ fn a_known_capacity_is_found_within_3_percent() {
     let soak = std::env::var_os(RESULTS);
     let (rounds, run) =
         if soak.is_some() { (5, Duration::from_secs(2)) } else { (1, Duration::from_millis(450)) };
-    let mut worst = 0.0_f64;
     // In a separate thread, whose own threads inherit the priority.
     let searches = std::thread::spawn(move || {
         first_of_all();
+        let (mut worst, mut repeated) = (0.0_f64, 0);
         for _ in 0..rounds {
             for (capacity, excess) in [(3300.0, Excess::Drops), (2650.0, Excess::Waits)] {
-                let found = undisturbed(|| {
+                for _ in 0..SEARCHES {
                     let server = Server::start(capacity, run, excess);
                     let found = search(server.address, run, Process::Constant);
                     server.stop();
-                    found
-                });
-                let rate = found.max_rate.expect("a rate is held");
-                let off = rate / capacity - 1.0;
-                assert!(off.abs() < 0.03, "{excess:?}: {rate:.0}/s found of {capacity}/s: {found:#?}");
-                assert_eq!(found.end, End::Server, "{excess:?}");
-                println!("{excess:?}: {:+.2} % off after {} runs", off * 100.0, found.probes.len());
-                worst = worst.max(off.abs());
+                    let off = judge(&found, capacity).unwrap_or_else(|e| panic!("{excess:?}: {e}"));
+                    println!("{excess:?}: {:+.2} % off after {} runs", off * 100.0, found.probes.len());
+                    if found.end == End::Server {
+                        worst = worst.max(off.abs());
+                        break;
+                    }
+                    assert_eq!(found.end, End::Generator, "{excess:?}: {found:#?}");
+                    repeated += 1;
+                }
             }
         }
-        worst
+        (worst, repeated)
     });
-    let worst = searches.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    let (worst, repeated) = searches.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     if let Some(path) = soak {
-        let line =
-            format!("searches of a known capacity: {}, worst error {:.1} %\n", rounds * 2, worst * 100.0);
+        assert!(repeated <= 1, "{repeated} searches ended at the generator");
+        let line = format!(
+            "searches of a known capacity: {}, worst error {:.1} %, {repeated} made again for the generator\n",
+            rounds * 2,
+            worst * 100.0
+        );
         let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
         std::io::Write::write_all(&mut file, line.as_bytes()).unwrap();
     }

@@ -10,7 +10,7 @@ use udpath_load::Engine;
 use udpath_load::plan::{Arrivals, Plan, Process};
 use udpath_load::result::{Latency, LoadResult};
 use udpath_protocols::echo::EchoLoad;
-use udpath_rig::{Impair, Impaired, Shares};
+use udpath_rig::{Impair, Impaired, Shares, judged};
 
 use crate::delay_line::DelayLine;
 use crate::known::latency::{DELAY, compare};
@@ -117,14 +117,18 @@ fn the_socket_engine_open_loop() {
     udpath_lab::needs_root!();
     let _turn = udpath_rig::alone();
     let open = Arrivals::Open { rate: 3000.0, process: Process::Poisson };
-    let (result, impaired, held) = run(Engine::Socket, open);
-    hold_to_truth(&result, impaired, &held, 0);
+    judged("the socket engine on an impaired path", || {
+        let (result, impaired, held) = run(Engine::Socket, open);
+        hold_to_truth(&result, impaired, &held, 0);
+    });
 }
 
 #[test]
 fn the_kernel_engine_closed_loop() {
     udpath_lab::needs_root!();
     let _turn = udpath_rig::alone();
-    let (result, impaired, held) = run(Engine::Kernel, Arrivals::Closed { inflight: IN_FLIGHT });
-    hold_to_truth(&result, impaired, &held, FLOWS * IN_FLIGHT);
+    judged("the kernel engine on an impaired path", || {
+        let (result, impaired, held) = run(Engine::Kernel, Arrivals::Closed { inflight: IN_FLIGHT });
+        hold_to_truth(&result, impaired, &held, FLOWS * IN_FLIGHT);
+    });
 }

@@ -12,6 +12,7 @@ use udpath_load::result::LoadResult;
 use udpath_load::template::Protocol;
 use udpath_load::{Engine, Error, Progress};
 use udpath_protocols::echo::EchoLoad;
+use udpath_rig::{beside_each_other, judged};
 
 use crate::known::all_faults::{compare_late, compare_order, compare_rare, rare_faults};
 use crate::known::latency::{DELAY, LONG_TIMEOUT, compare};
@@ -105,6 +106,52 @@ fn counts_are_the_truth_over_ipv4_and_ipv6() {
     }
 }
 
+/// Datagrams by receive queue of the server's end of the link, as ethtool counts them.
+fn by_queue(bed: &Bed) -> Vec<u64> {
+    let server = bed.lab.machine("server").unwrap();
+    let name = server.towards("client").unwrap().name().to_owned();
+    let said =
+        server.run(|| std::process::Command::new("ethtool").args(["-S", &name]).output()).unwrap().unwrap();
+    let text = String::from_utf8(said.stdout).unwrap();
+    let count = |line: &str| {
+        let (name, count) = line.trim().split_once(": ")?;
+        (name.starts_with("rx_queue_") && name.ends_with("_xdp_packets")).then(|| count.parse().unwrap())
+    };
+    text.lines().filter_map(count).collect()
+}
+
+/// All replies come from one CPU, as those of a server with one thread do. The requests still arrive on both queues, as behind a
+/// NIC with RSS.
+#[test]
+fn flows_stay_on_their_queues_wherever_their_replies_come_from() {
+    udpath_lab::needs_root!();
+    let _turn = udpath_rig::alone();
+    let bed = Bed::new("kernel-homes");
+    let mut only = rustix::thread::CpuSet::new();
+    only.set(1);
+    let before = rustix::thread::sched_getaffinity(None).unwrap();
+    rustix::thread::sched_setaffinity(None, &only).unwrap();
+    // Its thread inherits the CPU.
+    let server = bed.server(false, Faults::default());
+    rustix::thread::sched_setaffinity(None, &before).unwrap();
+    let result = bed.run(&plan(server.address)).unwrap();
+    let truth = server.stop();
+    let queues = by_queue(&bed);
+    assert_eq!(queues.len(), 2, "{queues:?}");
+    let sum: u64 = queues.iter().sum();
+    assert!(sum >= truth.received && truth.received > 1000, "{queues:?} of {}", truth.received);
+    // Four of eight flows each. How fast a flow is depends on its CPU.
+    for queue in &queues {
+        assert!(*queue as f64 > 0.2 * sum as f64, "{queues:?}");
+    }
+    assert_eq!((result.drifted, result.counts.lost), (None, 0), "{:?}", result.counts);
+    assert!(
+        !result.warnings.iter().any(|warning| warning.contains("did not spread")),
+        "{:?}",
+        result.warnings
+    );
+}
+
 #[test]
 fn late_replies_are_distinguished_from_lost_ones() {
     udpath_lab::needs_root!();
@@ -125,23 +172,20 @@ fn latencies_are_the_truth() {
     let _turn = udpath_rig::alone();
     // Each in its own lab. All slots send at once, then wait for the delay: the runs start apart, so that one is busy while
     // the others wait.
-    std::thread::scope(|scope| {
-        for run in 0..RUNS {
-            scope.spawn(move || {
-                std::thread::sleep(DELAY / RUNS * run);
-                let bed = Bed::new(&format!("kernel-latency-{run}"));
-                let server = bed.server(false, Faults { delayed: 1.0, delay: DELAY, ..Faults::default() });
-                // Every slot has two replies in the window; the third request has no latency.
-                let arrivals = Arrivals::Closed { inflight: 32 };
-                let duration = DELAY * 5 / 2;
-                let plan = Plan { arrivals, duration, timeout: LONG_TIMEOUT, ..plan(server.address) };
-                let result = bed.run(&plan).unwrap();
-                let latency = result.sent_latency.as_ref().unwrap();
-                assert!(latency.count >= 500, "run {run}: {} latencies", latency.count);
-                compare(&format!("run {run}"), latency, &server.stop().delays);
-            });
-        }
-    });
+    let run = |run: u32| {
+        std::thread::sleep(DELAY / RUNS * run);
+        let bed = Bed::new(&format!("kernel-latency-{run}"));
+        let server = bed.server(false, Faults { delayed: 1.0, delay: DELAY, ..Faults::default() });
+        // Every slot has two replies in the window; the third request has no latency.
+        let arrivals = Arrivals::Closed { inflight: 32 };
+        let duration = DELAY * 5 / 2;
+        let plan = Plan { arrivals, duration, timeout: LONG_TIMEOUT, ..plan(server.address) };
+        let result = bed.run(&plan).unwrap();
+        let latency = result.sent_latency.as_ref().unwrap();
+        assert!(latency.count >= 500, "run {run}: {} latencies", latency.count);
+        compare(&format!("run {run}"), latency, &server.stop().delays);
+    };
+    judged("latencies of the kernel engine", || beside_each_other(0..RUNS, run));
 }
 
 #[test]

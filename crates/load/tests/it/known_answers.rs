@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use udpath_load::plan::{Arrivals, Plan, Process};
+use udpath_rig::{beside_each_other, judged};
 
 use crate::known::all_faults::{TIMEOUT, all_faults, compare};
 use crate::known::latency::{LONG_TIMEOUT, compare_all, two_delays};
@@ -70,16 +71,14 @@ fn latencies_are_the_truth() {
     let (open, closed) =
         (Arrivals::Open { rate: 500.0, process: Process::Constant }, Arrivals::Closed { inflight: 50 });
     // At the same time: all sleep through the delays, and hardly need a CPU.
-    std::thread::scope(|scope| {
-        for (arrivals, gso) in [(open, false), (closed, false), (closed, true)] {
-            scope.spawn(move || {
-                let server = Server::start("127.0.0.1:0", two_delays());
-                let duration = Duration::from_secs(4);
-                let result = run(&Plan { timeout: LONG_TIMEOUT, duration, gso, ..plan(&server, arrivals) });
-                compare_all(&format!("{arrivals}, gso {gso}"), &result, &server.stop().delays);
-            });
-        }
-    });
+    let run = |(arrivals, gso): (Arrivals, bool)| {
+        let server = Server::start("127.0.0.1:0", two_delays());
+        let duration = Duration::from_secs(4);
+        let result = run(&Plan { timeout: LONG_TIMEOUT, duration, gso, ..plan(&server, arrivals) });
+        compare_all(&format!("{arrivals}, gso {gso}"), &result, &server.stop().delays);
+    };
+    let runs = [(open, false), (closed, false), (closed, true)];
+    judged("latencies of the socket engine", || beside_each_other(runs, run));
 }
 
 /// The warm-up is sent and answered, but not counted.

@@ -13,6 +13,7 @@ use udpath_load::plan::{Arrivals, Mode, Plan, PortRange, Process, Transport};
 use udpath_load::result::LoadResult;
 use udpath_load::{Engine, Error};
 use udpath_protocols::echo::EchoLoad;
+use udpath_rig::{beside_each_other, judged};
 
 use crate::known::all_faults::{TIMEOUT, all_faults, compare};
 use crate::known::latency::{LONG_TIMEOUT, compare_all, two_delays};
@@ -96,18 +97,16 @@ fn latencies_are_the_truth() {
     udpath_lab::needs_root!();
     let _turn = udpath_rig::alone();
     // At the same time, each in its own lab: both sleep through the delays, and hardly need a CPU.
-    std::thread::scope(|scope| {
-        for (name, arrivals) in [("open", open(500.0)), ("closed", Arrivals::Closed { inflight: 50 })] {
-            scope.spawn(move || {
-                let bed = Bed::in_turn(&format!("xdp-latency-{name}"), 1);
-                let server = bed.server(false, two_delays());
-                let duration = Duration::from_secs(4);
-                let plan = Plan { timeout: LONG_TIMEOUT, duration, ..plan(server.address, arrivals) };
-                let result = bed.run(&plan).unwrap();
-                compare_all(&arrivals.to_string(), &result, &server.stop().delays);
-            });
-        }
-    });
+    let run = |(name, arrivals): (&str, Arrivals)| {
+        let bed = Bed::in_turn(&format!("xdp-latency-{name}"), 1);
+        let server = bed.server(false, two_delays());
+        let duration = Duration::from_secs(4);
+        let plan = Plan { timeout: LONG_TIMEOUT, duration, ..plan(server.address, arrivals) };
+        let result = bed.run(&plan).unwrap();
+        compare_all(&arrivals.to_string(), &result, &server.stop().delays);
+    };
+    let runs = [("open", open(500.0)), ("closed", Arrivals::Closed { inflight: 50 })];
+    judged("latencies of the xdp engine", || beside_each_other(runs, run));
 }
 
 /// Everything due is sent, nothing more, and the warm-up does not count. Threads beyond the number of queues are not
