@@ -59,6 +59,7 @@ pub mod steering;
 pub mod sysctls;
 pub mod tables;
 mod text;
+pub mod tun;
 pub mod udp;
 pub mod unit;
 pub mod visible;

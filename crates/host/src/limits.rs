@@ -1,12 +1,15 @@
-//! Limits of a process, its CPUs, NUMA nodes and CPU time: its own masks, and its control groups in either version.
+//! Limits of a process, its CPUs, NUMA nodes, CPU time and memory: its own masks, and its control groups in either version.
 //!
 //! ```text
 //! /proc/PID/cgroup     0::/system.slice/nsd.service       which group
 //! /proc/self/mountinfo /sys/fs/cgroup, its root           where the groups are
 //! GROUP/cpu.max        and of every ancestor: all of them apply
+//! GROUP/memory.max     the same: memory.rs
 //! ```
 //! In a container without a cgroup namespace the first is a path of the host, while the mount shows only a subtree; the
 //! mount's root names the subtree, and is stripped.
+
+mod memory;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,6 +18,8 @@ use udpath_steer::CpuSet;
 
 use crate::text::{Malformed, cpu_list, field, noted, of_process, optional, parsed};
 use crate::{Absence, Missing, Source};
+
+pub use memory::MemoryLimit;
 
 /// Limits of a process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
@@ -27,6 +32,9 @@ pub struct Limits {
     pub cpuset: Option<CpuSet>,
     /// CPU time limits, of its own control group first, then of the ancestors. All of them apply.
     pub quotas: Vec<Quota>,
+    /// Memory limits in the same order. All of them apply.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub memory: Vec<MemoryLimit>,
 }
 
 /// A CPU time limit.
@@ -96,6 +104,9 @@ pub fn read(source: &dyn Source, mounts: &Mounts, pid: Option<u32>, missing: &mu
     for membership in &groups {
         if membership.has("cpu") {
             limits.quotas.extend(quotas(source, mounts, membership, missing));
+        }
+        if membership.has("memory") {
+            limits.memory.extend(memory::limits(source, mounts, membership, missing));
         }
         if membership.has("cpuset") && limits.cpuset.is_none() {
             limits.cpuset = cpuset(source, mounts, membership);

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::{self, Limits, Mounts};
 use crate::text::{field, of_process};
+use crate::tun;
 use crate::unit::{self, UnitName};
 use crate::{Absence, Missing, Source};
 
@@ -37,6 +38,9 @@ pub struct Process {
     pub command: Option<String>,
     /// The user it runs as.
     pub uid: Option<u32>,
+    /// The PID of the process that started it, or took it over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<u32>,
     /// Its control group.
     pub group: Option<String>,
     /// Its service of systemd's system manager, from the control group's path.
@@ -70,6 +74,8 @@ pub struct Scan {
     pub seen: Vec<Seen>,
     /// Holders of the requested sockets: the inode, the process and the descriptor number.
     pub holders: Vec<Holder>,
+    /// Process and descriptor of each open tun or tap device. Of a pass that has sockets to look for.
+    pub tuns: Vec<(u32, u32)>,
     /// Number of processes whose descriptors are not readable (other users').
     pub hidden: usize,
 }
@@ -115,8 +121,11 @@ pub fn scan(source: &dyn Source, wanted: &HashMap<u32, usize>) -> Result<Scan, A
             continue;
         }
         let folder = format!("/proc/{pid}/fd");
-        let holders = &mut scan.holders;
+        let (holders, tuns) = (&mut scan.holders, &mut scan.tuns);
         let mut each = |name: &str, target: &str| {
+            if target == tun::DEVICE {
+                tuns.extend(name.parse().ok().map(|fd| (pid, fd)));
+            }
             let held = || {
                 let inode = socket_inode(target)?;
                 let fd = name.parse().ok()?;
@@ -146,14 +155,15 @@ pub fn read(source: &dyn Source, mounts: &Mounts, seen: &Seen, missing: &mut Vec
     let arguments = source.start(&format!("/proc/{pid}/cmdline"), COMMAND).unwrap_or_default();
     let groups = limits::memberships(&text("cgroup")).unwrap_or_default();
     let group = naming_group(&groups);
-    let uid =
-        field(&text("status"), "Uid").and_then(|line| line.split_ascii_whitespace().next()?.parse().ok());
+    let status = text("status");
+    let number = |key: &str| field(&status, key)?.split_ascii_whitespace().next()?.parse().ok();
     Process {
         pid,
         name: seen.name.clone(),
         executable: seen.executable.clone(),
         command: Some(command(&arguments)).filter(|command| !command.is_empty()),
-        uid,
+        uid: number("Uid"),
+        parent: number("PPid"),
         unit: systemd_group(&groups).and_then(UnitName::of_cgroup),
         container: group.and_then(container),
         group: group.map(str::to_owned),

@@ -20,6 +20,7 @@ use crate::softnet::{self, Softnet};
 use crate::steering::{self, Steering};
 use crate::sysctls::{self, Sysctl};
 use crate::text::noted;
+use crate::tun::{self, Tun};
 use crate::udp::{self, Udp};
 use crate::{Missing, Source, processes};
 
@@ -65,6 +66,9 @@ pub struct Snapshot {
     pub udp: Udp,
     /// UDP sockets and their owners.
     pub sockets: Sockets,
+    /// Programs behind tun and tap interfaces.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tuns: Vec<Tun>,
     /// Kernel settings that affect UDP.
     pub sysctls: Vec<Sysctl>,
     /// Packet filtering and connection tracking.
@@ -90,6 +94,7 @@ impl Snapshot {
         let scan = processes::scan(source, &inodes);
         let scan = noted(missing, "processes", "/proc", scan).unwrap_or_default();
         let sockets = listed.map(|listed| sockets::join(source, listed, &inodes, &scan, missing));
+        let tuns = tun::read(source, &scan);
         if kernel.audit.is_none() {
             kernel.audit = Some(kernel::audit_now(source, &scan.seen));
         }
@@ -126,6 +131,7 @@ impl Snapshot {
             neighbours,
             udp,
             sockets: sockets.unwrap_or_default(),
+            tuns,
             sysctls,
             netfilter,
             actors,

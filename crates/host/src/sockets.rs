@@ -22,6 +22,7 @@ use udpath_steer::reuseport::By;
 use crate::processes::{self, Process, Scan};
 use crate::{Absence, Fact, Missing, Provenance, Source, limits};
 
+pub mod looks;
 pub(crate) mod order;
 pub mod table;
 

@@ -6,8 +6,9 @@ use udpath_steer::CpuSet;
 
 use super::sockets::SocketMap;
 use super::view::View;
-use crate::limits::Quota;
+use crate::limits::{MemoryLimit, Quota};
 use crate::processes::{Process, Thread};
+use crate::sockets::looks::LookUps;
 use crate::unit::{self, UnitName};
 
 /// A process on the path.
@@ -36,6 +37,12 @@ pub struct ProcessMap {
     /// The CPU time limits of its control group and of those above, during the interval.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub quotas: Vec<QuotaMap>,
+    /// The memory limits of the same groups; what was counted, during the interval.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub memory: Vec<MemoryLimit>,
+    /// Its waits for a name server, where somebody looked within the interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub look_ups: Option<LookUps>,
 }
 
 /// A thread during the interval.
@@ -116,6 +123,8 @@ fn process(view: View<'_>, process: &Process, sockets: usize) -> ProcessMap {
         sockets,
         busiest: earlier.map(|then| busiest(process, then, ns)).unwrap_or_default(),
         quotas: earlier.map(|then| quotas(process, then)).unwrap_or_default(),
+        look_ups: None,
+        memory: memory(&process.limits.memory, earlier.map(|then| &then.limits.memory[..])),
     }
 }
 
@@ -159,10 +168,33 @@ fn quotas(now: &Process, then: &Process) -> Vec<QuotaMap> {
     now.limits.quotas.iter().filter_map(since).collect()
 }
 
+/// The limits with what was counted since then; without an earlier snapshot, since the groups were created.
+fn memory(now: &[MemoryLimit], then: Option<&[MemoryLimit]>) -> Vec<MemoryLimit> {
+    let since = |limit: &MemoryLimit| {
+        let was = then.and_then(|then| then.iter().find(|then| then.group == limit.group));
+        let (reached, killed) = was.map_or((0, 0), |was| (was.reached, was.killed));
+        MemoryLimit {
+            reached: limit.reached.saturating_sub(reached),
+            killed: limit.killed.saturating_sub(killed),
+            ..limit.clone()
+        }
+    };
+    now.iter().map(since).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::processes::ThreadTime;
+
+    #[test]
+    fn a_memory_limit_is_reached_within_the_interval_or_since_its_group_was_created() {
+        let limit = |reached, killed| {
+            vec![MemoryLimit { group: "/a".into(), max: 9, reached, killed, ..MemoryLimit::default() }]
+        };
+        assert_eq!(memory(&limit(812, 3), Some(&limit(800, 3))), limit(12, 0));
+        assert_eq!(memory(&limit(812, 3), None), limit(812, 3));
+    }
 
     #[test]
     fn shares_of_the_interval() {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::selection::Selection;
 use super::view::View;
 use crate::client::sockets::{Socket, SocketOptions};
+use crate::sockets::looks::QueueLooks;
 use crate::sockets::{Selector, place};
 use crate::udp::{UdpCounters, UdpMemory};
 
@@ -45,6 +46,9 @@ pub struct SocketMap {
     /// Bytes that were waiting at the beginning of the interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queued_before: Option<u32>,
+    /// What looks in between showed, where somebody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub looks: Option<QueueLooks>,
     /// Datagrams dropped at it.
     pub drops: u64,
     /// The options its program has set, if they were read.
@@ -118,6 +122,7 @@ pub(super) fn map(view: View<'_>, selection: &Selection) -> Vec<SocketMap> {
                 }),
                 queued: socket.receive_queue,
                 queued_before: was.map(|was| was.receive_queue),
+                looks: None,
                 buffer: socket.memory.map(|memory| memory.receive_buffer),
                 drops: u64::from(drops),
                 options: socket.options.clone(),

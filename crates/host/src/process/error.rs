@@ -58,10 +58,7 @@ pub enum Error {
         port: u16,
     },
     /// A socket is bound to the port, but its process is not visible.
-    #[error(
-        "UDP port {port} is in use, but no visible process has its sockets, and the descriptors of {hidden} processes \
-         cannot be read: CAP_SYS_PTRACE is needed, which root has outside containers"
-    )]
+    #[error("UDP port {port} is in use, but no visible process has its sockets{}", whose(*hidden))]
     Hidden {
         /// The port.
         port: u16,
@@ -180,5 +177,17 @@ impl Error {
             Some(libc::ENOSYS) => Self::OldKernel { what },
             _ => Self::System { what, cause },
         }
+    }
+}
+
+/// Whose sockets are that no visible process has.
+fn whose(hidden: usize) -> String {
+    match hidden {
+        0 => ": they belong to a process of another PID namespace, such as a container's, or to the kernel (WireGuard, VXLAN)"
+            .to_owned(),
+        hidden => format!(
+            ", and the descriptors of {hidden} processes cannot be read: CAP_SYS_PTRACE is needed, which root has outside \
+             containers"
+        ),
     }
 }

@@ -12,6 +12,7 @@ use super::held::{Process, SocketId};
 use super::option::{SocketSetting, SocketValue, get};
 use super::thread::{self, Thread};
 use super::{Error, sys};
+use crate::sockets::table;
 
 /// `SK_MEMINFO_RMEM_ALLOC` and `SK_MEMINFO_DROPS` of linux/sock_diag.h, as indices into `SO_MEMINFO`.
 const QUEUED: usize = libc::SK_MEMINFO_RMEM_ALLOC as usize;
@@ -155,7 +156,7 @@ fn collect(pid: u32, known: &mut BTreeMap<u32, Found>) -> Result<(), Error> {
 
 /// Inodes of the UDP sockets in a process's network namespace.
 fn udp_inodes(pid: u32) -> Result<BTreeSet<u32>, Error> {
-    Ok(listed(pid)?.lines().filter_map(inode).collect())
+    Ok(listed(pid)?.lines().filter_map(table::inode).collect())
 }
 
 /// The lines of `/proc/PID/net/udp` and `udp6`.
@@ -163,7 +164,7 @@ fn listed(pid: u32) -> Result<String, Error> {
     let mut lines = String::new();
     for list in ["udp", "udp6"] {
         let path = format!("/proc/{pid}/net/{list}");
-        match kernel::text(&path) {
+        match table::whole(|| kernel::text(&path)) {
             Ok(text) => lines.extend(text.split_inclusive('\n').skip(1)),
             // A kernel without IPv6, or the process has ended, which opening it reports.
             Err(cause) if matches!(cause.raw_os_error(), Some(libc::ENOENT | libc::ESRCH | libc::EINVAL)) => {
@@ -172,11 +173,6 @@ fn listed(pid: u32) -> Result<String, Error> {
         }
     }
     Ok(lines)
-}
-
-/// Column 10 of `/proc/net/udp`.
-fn inode(line: &str) -> Option<u32> {
-    line.split_whitespace().nth(9)?.parse().ok()
 }
 
 /// The members of the socket's group, in their order; `None` without a group.
@@ -213,11 +209,11 @@ fn strangers(server: &Server, socket: &Socket) -> Result<usize, Error> {
     let column = |line: &'_ str, at| line.split_whitespace().nth(at).map(str::to_owned);
     // Bound address, peer address, user.
     let key = |line: &str| [1, 2, 7].map(|at| column(line, at));
-    let of = |wanted: u32| lines.lines().find(|line| inode(line) == Some(wanted)).map(key);
+    let of = |wanted: u32| lines.lines().find(|line| table::inode(line) == Some(wanted)).map(key);
     let own = of(socket.id.inode);
     let own = |line: &&str| own.as_ref() == Some(&key(line));
     let known = |inode: &u32| server.sockets.iter().any(|known| known.id.inode == *inode);
-    Ok(lines.lines().filter(own).filter_map(inode).filter(|inode| *inode != 0 && !known(inode)).count())
+    Ok(lines.lines().filter(own).filter_map(table::inode).filter(|inode| !known(inode)).count())
 }
 
 /// `None` if it is not a bound UDP socket: the descriptor may refer to another file by now.
@@ -307,4 +303,39 @@ fn family(pid: u32) -> Result<Vec<u32>, Error> {
 fn parent(pid: u32) -> Option<u32> {
     let stat = super::text(&format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    /// A resolver beside a server opens and closes a socket for each query.
+    #[test]
+    fn every_socket_is_found_while_others_are_opened_and_closed() {
+        let own: Vec<UdpSocket> = (0..60).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+        let bound = || own.iter().map(|socket| socket.local_addr().unwrap()).collect::<BTreeSet<_>>();
+        let stop = AtomicBool::new(false);
+        let churn = || {
+            while !stop.load(Ordering::Relaxed) {
+                let _ = (0..20).map(|_| UdpSocket::bind("127.0.0.1:0")).collect::<Vec<_>>();
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(churn);
+            scope.spawn(churn);
+            for _ in 0..30 {
+                let found = find(std::process::id()).unwrap();
+                let found = found.sockets.iter().map(|socket| socket.local).collect::<BTreeSet<_>>();
+                let missed: Vec<_> = bound().difference(&found).copied().collect();
+                if !missed.is_empty() {
+                    stop.store(true, Ordering::Relaxed);
+                    panic!("not found: {missed:?}");
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+    }
 }

@@ -2,22 +2,79 @@
 //!
 //! Addresses are printed word by word in host byte order, so the text of a little-endian machine does not mean the same
 //! on a big-endian one; they are parsed in the byte order of the machine that runs this.
+//!
+//! # One reading misses sockets
+//! The kernel hands out such a file page by page, and begins each by counting up to the place where the last one ended
+//! (`udp_get_idx` of net/ipv4/udp.c). A socket that is closed in between moves all after it one place forward, so another
+//! is skipped that was there all the time: beside a resolver, which opens a socket for each query, nearly always one is.
+//!
+//! ```text
+//! page 1   a b c d |          b is closed: e is at d's place
+//! page 2             f g h    e is in neither
+//! ```
+//! So the file is read until it lists the same twice, and what any reading had counts.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::client::sockets::Socket;
-use crate::text::{Malformed, optional, wanted};
-use crate::{Fact, Missing, Provenance, Source};
+use crate::text::{Malformed, noted};
+use crate::{Absence, Fact, Missing, Provenance, Source};
 
 /// State of a connected socket (`TCP_ESTABLISHED` of net/tcp_states.h).
 const CONNECTED: u8 = 1;
+/// Most readings of a file that never lists the same twice. Fewer: a socket may be missing from all of them; under the heaviest
+/// churn that two CPUs make, one reading misses a given socket once in twenty times. More: a busy resolver's machine takes
+/// longer to read.
+const READINGS: usize = 12;
 
 /// Reads both; a missing IPv6 file is normal.
 pub fn read(source: &dyn Source, missing: &mut Vec<Missing>) -> Option<Fact<Vec<Socket>>> {
-    let mut sockets = wanted(source, missing, "UDP sockets", "/proc/net/udp", parse)?;
-    let v6 = optional(source, missing, "UDP sockets of IPv6", "/proc/net/udp6", parse);
+    let (four, six) = ("/proc/net/udp", "/proc/net/udp6");
+    let read = |path: &str| {
+        let text = whole(|| source.text(path))?;
+        parse(&text).map_err(|malformed| malformed.of(path))
+    };
+    let mut sockets = noted(missing, "UDP sockets", four, read(four))?;
+    let v6 = match read(six) {
+        Err(Absence::NotThere | Absence::NotSupported | Absence::NotCaptured) => None,
+        other => noted(missing, "UDP sockets of IPv6", six, other),
+    };
     sockets.extend(v6.unwrap_or_default());
-    Some(Fact::new(sockets, Provenance::File("/proc/net/udp".into())))
+    Some(Fact::new(sockets, Provenance::File(four.into())))
+}
+
+/// The text of either file with every socket that was bound while it was read.
+///
+/// # Errors
+/// Those of a reading.
+pub fn whole<E>(mut read: impl FnMut() -> Result<String, E>) -> Result<String, E> {
+    let mut last = read()?;
+    let mut all: BTreeMap<u32, String> = BTreeMap::new();
+    for _ in 1..READINGS {
+        let next = read()?;
+        let same = inodes(&next) == inodes(&last);
+        let earlier = std::mem::replace(&mut last, next);
+        if same {
+            break;
+        }
+        all.extend(earlier.lines().filter_map(|line| Some((inode(line)?, line.to_owned()))));
+    }
+    let listed = inodes(&last);
+    for line in all.iter().filter(|(inode, _)| !listed.contains(inode)).map(|(_, line)| line) {
+        last.push_str(line);
+        last.push('\n');
+    }
+    Ok(last)
+}
+
+fn inodes(text: &str) -> BTreeSet<u32> {
+    text.lines().filter_map(inode).collect()
+}
+
+/// Column 10 of a line; `None` of the header, and of a socket whose file is closed.
+pub fn inode(line: &str) -> Option<u32> {
+    line.split_ascii_whitespace().nth(9)?.parse().ok().filter(|inode| *inode != 0)
 }
 
 /// Parses either file.
@@ -135,6 +192,33 @@ mod tests {
         for address_ in ["0100007F", "0100007F:G", "01:1", "é100007F:0035"] {
             assert_eq!(address(address_), None, "{address_}");
         }
+    }
+
+    #[test]
+    fn a_socket_that_a_reading_skips_is_listed() {
+        let line = |inode: u32| {
+            format!(
+                "1: 0100007F:0035 00000000:0000 07 00000000:00000000 00:00000000 00000000 0 0 {inode} 2 0 0\n"
+            )
+        };
+        let text = |inodes: &[u32]| {
+            "header\n".to_owned() + &inodes.iter().map(|inode| line(*inode)).collect::<String>()
+        };
+        let read = |readings: &[&[u32]]| {
+            let mut rest = readings.iter();
+            let whole = whole(|| rest.next().map(|inodes| text(inodes)).ok_or("read too often"));
+            let sockets = whole.map(|text| parse(&text).unwrap());
+            (sockets.map(|list| list.iter().map(|one| one.inode).collect::<Vec<_>>()), rest.len())
+        };
+        assert_eq!(read(&[&[1, 2, 3], &[1, 2, 3], &[4]]), (Ok(vec![1, 2, 3]), 1));
+        // 3 is skipped while 2 is closed.
+        assert_eq!(read(&[&[1, 2, 3], &[1, 4], &[1, 3, 4], &[1, 3, 4]]), (Ok(vec![1, 3, 4, 2]), 0));
+        let ever_new: Vec<Vec<u32>> = (0..20).map(|round| vec![1, 100 + round]).collect();
+        let ever_new: Vec<&[u32]> = ever_new.iter().map(Vec::as_slice).collect();
+        let (listed, left) = read(&ever_new);
+        assert_eq!((listed.unwrap().len(), left), (READINGS + 1, 20 - READINGS));
+        // Those whose file is closed are listed as they are.
+        assert_eq!(read(&[&[0, 1], &[0, 0, 1]]), (Ok(vec![0, 0, 1]), 0));
     }
 
     #[test]
