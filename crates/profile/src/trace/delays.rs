@@ -1,9 +1,14 @@
 //! How long datagrams took inside this host: into their socket's queue, and from there to the reader.
 
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use udpath_bpf::Error;
-use udpath_bpf::trace::{Delay, DelayCounts, Loader, SkbDelays, SocketDelays, Tracer, delay_bucket_end};
+use udpath_bpf::trace::{
+    Bound, Delay, DelayCounts, Loader, SkbDelays, SocketDelays, Tracer, delay_bucket_end,
+};
 
 use super::socket::Socket;
 use super::times::Times;
@@ -39,7 +44,7 @@ pub struct SocketDelay {
     pub to_reader: Times,
 }
 
-/// Follows a sample of the datagrams until dropped, and says at any time how long those of a port took so far.
+/// Follows a sample of the datagrams until dropped, and says at any time how long those of a server took so far.
 #[derive(Debug)]
 pub struct DelayMeter(SkbDelays);
 
@@ -52,18 +57,25 @@ impl DelayMeter {
         SkbDelays::attach(&mut Loader::default()).map(Self)
     }
 
-    /// From entering the stack to the reader, of all datagrams that sockets at `port` in the network namespace with this
-    /// inode received since the start.
+    /// From entering the stack to the reader, of all datagrams that sockets bound to these addresses, in the network namespace
+    /// with this inode, received since the start. Another program may have the same port at another address.
     ///
     /// # Errors
     /// The counts cannot be read.
-    pub fn read(&self, port: u16, netns: u32) -> Result<Times, Error> {
-        let counts = self.0.read()?;
-        let own = counts.sockets.iter().filter(|of| (of.bound.port, of.bound.netns) == (port, netns));
-        let mut sum = Times::default();
-        own.for_each(|of| sum.add(&times(&of.whole)));
-        Ok(sum)
+    pub fn read(&self, addresses: &BTreeSet<SocketAddr>, netns: u32) -> Result<Times, Error> {
+        Ok(sum(&self.0.read()?, addresses, netns))
     }
+}
+
+/// The times of the sockets bound to these addresses.
+fn sum(counts: &DelayCounts, addresses: &BTreeSet<SocketAddr>, netns: u32) -> Times {
+    // Without the scope of a link-local address, which the tracer does not see.
+    let has = |bound: &Bound| {
+        addresses.iter().any(|of| (of.ip(), of.port()) == (bound.address, bound.port)) && bound.netns == netns
+    };
+    let mut sum = Times::default();
+    counts.sockets.iter().filter(|of| has(&of.bound)).for_each(|of| sum.add(&times(&of.whole)));
+    sum
 }
 
 fn times(delay: &Delay) -> Times {
@@ -97,8 +109,6 @@ impl SocketDelay {
 
 #[cfg(test)]
 mod tests {
-    use udpath_bpf::trace::Bound;
-
     use super::*;
 
     #[test]
@@ -117,5 +127,31 @@ mod tests {
         assert_eq!((found.sockets[0].to_socket.ns, found.sockets[0].to_reader.ns), (50, 70));
         assert_eq!(found.sockets[0].to_reader.lengths[0].below_ns, 2);
         assert_eq!((found.every(), Delays::default().every()), (Some(10.0), None));
+    }
+
+    #[test]
+    fn a_server_is_known_by_its_addresses_and_namespace() {
+        let socket = |address: &str, port, netns, count| {
+            let delay = Delay { count, ns: count, longest: 1, buckets: vec![0, count] };
+            let bound = Bound { address: address.parse().unwrap(), port, netns };
+            SocketDelays { bound, to_socket: delay.clone(), to_reader: delay.clone(), whole: delay }
+        };
+        let sockets = vec![
+            socket("10.0.0.2", 53, 7, 1),
+            socket("127.0.0.53", 53, 7, 10),
+            socket("fe80::1", 53, 7, 100),
+            socket("10.0.0.2", 53, 8, 1_000),
+            socket("10.0.0.2", 54, 7, 10_000),
+        ];
+        let counts = DelayCounts { sockets, ..DelayCounts::default() };
+        for (addresses, count) in [
+            (&["10.0.0.2:53"][..], 1),
+            (&["127.0.0.53:53"], 10),
+            (&["10.0.0.2:53", "[fe80::1%2]:53"], 101),
+            (&["10.0.0.3:53"], 0),
+        ] {
+            let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
+            assert_eq!(sum(&counts, &addresses, 7).count, count, "{addresses:?}");
+        }
     }
 }
