@@ -260,4 +260,6 @@ fn statement(line: &str, head: usize, tail: usize) -> (usize, usize) {
 }
 
 #[cfg(test)]
+mod secrets;
+#[cfg(test)]
 mod tests;

@@ -99,11 +99,23 @@ pub fn attended_by_this(journal: &Journal, id: u64) -> Result<Attending, UndoErr
 }
 
 /// Waits for the outcome of an apply in progress, and undoes what it can if it is not confirmed in time. `None` if
-/// there was nothing to undo.
+/// there was nothing to undo. `begins` is called before anything is undone: a signal may end the wait, but not the undo.
 ///
 /// # Errors
-/// The journal or the undo failed.
-pub fn revert(machine: &dyn Machine, journal: &Journal, id: u64) -> Result<Option<Undone>, UndoError> {
+/// The journal, the undo or `begins` failed.
+pub fn revert<E: From<UndoError>>(
+    machine: &dyn Machine,
+    journal: &Journal,
+    id: u64,
+    begins: impl FnOnce() -> Result<(), E>,
+) -> Result<Option<Undone>, E> {
+    let Some((lock, why)) = wait(journal, id)? else { return Ok(None) };
+    begins()?;
+    Ok(Some(undo_what_can_be(machine, &lock, id, why)?))
+}
+
+/// Waits until an apply must be undone, and returns why. `None` if there is nothing to undo.
+fn wait(journal: &Journal, id: u64) -> Result<Option<(Lock, &'static str)>, UndoError> {
     // The applying process holds the lock until it finishes or dies.
     let lock = journal.lock_whenever()?;
     let mut entry = match journal.entry(id) {
@@ -112,9 +124,9 @@ pub fn revert(machine: &dyn Machine, journal: &Journal, id: u64) -> Result<Optio
         entry => entry?,
     };
     match entry.state {
-        State::Unfinished => return undo_what_can_be(machine, &lock, id, DIED).map(Some),
+        State::Unfinished => return Ok(Some((lock, DIED))),
         // An earlier instance was killed while reverting; continue its work.
-        State::HalfUndone => return undo_what_can_be(machine, &lock, id, UNCONFIRMED).map(Some),
+        State::HalfUndone => return Ok(Some((lock, UNCONFIRMED))),
         _ => drop(lock),
     }
     let deadline = Instant::now() + left(&entry);
@@ -122,7 +134,7 @@ pub fn revert(machine: &dyn Machine, journal: &Journal, id: u64) -> Result<Optio
     while entry.state == State::Awaiting {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return unconfirmed(machine, journal, &entry);
+            return unconfirmed(journal, &entry);
         }
         watch.sleep(left.min(POLL_INTERVAL));
         match journal.entry(id) {
@@ -143,8 +155,8 @@ fn left(entry: &Entry) -> Duration {
     Duration::from_millis(left).min(longest)
 }
 
-/// Undoes an apply at its deadline, unless it was confirmed or undone at the last moment.
-fn unconfirmed(machine: &dyn Machine, journal: &Journal, entry: &Entry) -> Result<Option<Undone>, UndoError> {
+/// An apply at its deadline, unless it was confirmed or undone at the last moment.
+fn unconfirmed(journal: &Journal, entry: &Entry) -> Result<Option<(Lock, &'static str)>, UndoError> {
     let lock = journal.lock_whenever()?;
     match journal.entry(entry.id) {
         Ok(now) if now.state != State::Awaiting => return Ok(None),
@@ -153,7 +165,7 @@ fn unconfirmed(machine: &dyn Machine, journal: &Journal, entry: &Entry) -> Resul
         // Damaged since it was read: write back the contents known here.
         Err(_) => lock.rewrite(entry)?,
     }
-    undo_what_can_be(machine, &lock, entry.id, UNCONFIRMED).map(Some)
+    Ok(Some((lock, UNCONFIRMED)))
 }
 
 /// Wakes when a file is written.

@@ -28,11 +28,14 @@ mod format;
 mod instances;
 mod knob;
 mod multiplied;
+mod numbers;
 mod prepare;
 mod probe;
 mod profile;
 mod reader;
+mod readers;
 mod restart;
+mod shown;
 mod view;
 mod writable;
 
@@ -49,18 +52,19 @@ use udpath_steer::CpuSet;
 
 use arguments::{Arguments, command_line};
 use config::Config;
-use credentials::Credentials;
 use reader::Reader;
 
-pub use advisory::Advisory;
+pub use advisory::{Advisory, order as version_order};
+pub use credentials::Credentials;
 pub use edit::FileChange;
 pub use instances::{Instances, account};
 pub use knob::{Knob, Origin, Proposal};
 pub use multiplied::{SUPERVISORS, number as instances};
 pub use prepare::{Prepared, Request, permitted, write};
 pub use profile::{Probe, Profile};
-pub use restart::{By, Restart};
+pub use restart::{By, Restart, started_again};
 pub(crate) use restart::{finished, output};
+pub use shown::{Shape, Shown};
 pub(crate) use writable::changeable;
 
 /// Ports that are not served: the command ports of chronyd and NSD.
@@ -94,6 +98,8 @@ pub struct Service {
     /// What its paths begin with here: empty, the folder that is its root, or `/proc/PID/root` if its files are others than
     /// this machine's ([`view`]).
     view: String,
+    /// Its root is another one since it has read them ([`view::changed_root`]).
+    changed_root: bool,
     /// Other programs that serve its port at another address, or are not known; they are left alone.
     pub others: Vec<String>,
 }
@@ -261,7 +267,8 @@ pub fn recognise(pid: u32) -> Result<Service, ServiceError> {
         (Some(path), None) => view::absolute(pid, path),
         (None, _) => profile.config.clone(),
     };
-    let view = view::of(pid, &config_path);
+    let changed_root = view::changed_root(pid, profile, &arguments, &config_path);
+    let view = if changed_root { String::new() } else { view::of(pid, &config_path) };
     let reader = Reader::of(pid, &view).map_err(failed)?;
     let named = arguments.option(&given).is_some();
     if let Some(instead) = profile.instead.iter().find(|instead| instead.holds(&arguments, named, &reader)) {
@@ -271,7 +278,7 @@ pub fn recognise(pid: u32) -> Result<Service, ServiceError> {
     let drop_in = config.drop_in.clone().filter(|_| profile.drop_in);
     let cpus = Thread::look(pid, pid).map(|thread| thread.affinity).unwrap_or_default();
     let address = process::find(pid).ok().and_then(|server| address(&server, profile, None));
-    let version = view::version(pid, &profile.package);
+    let version = view::version(if changed_root { std::process::id() } else { pid }, &profile.package);
     let unit = processes::unit(&Folder::live(), pid);
     Ok(Service {
         profile,
@@ -287,6 +294,7 @@ pub fn recognise(pid: u32) -> Result<Service, ServiceError> {
         drop_in,
         rights: reader.rights,
         view,
+        changed_root,
         others: Vec::new(),
     })
 }
@@ -310,6 +318,7 @@ impl Service {
             drop_in: None,
             rights: Credentials::default(),
             view: String::new(),
+            changed_root: false,
             others: Vec::new(),
         }
     }

@@ -27,6 +27,7 @@ mod radius;
 mod receive;
 mod report;
 mod service_files;
+mod service_text;
 mod settings;
 mod snmp;
 mod steering;
@@ -48,6 +49,7 @@ pub use radius::{radius_files, radius_reply, radius_request};
 pub use receive::receive;
 pub use report::{report_json, report_values};
 pub use service_files::service_files;
+pub use service_text::service_text;
 pub use settings::{journal, settings};
 pub use snmp::{snmp_oid, snmp_reply};
 pub use steering::{steering, tables_json};
@@ -57,7 +59,7 @@ pub use wire::{wire_build, wire_parse, wire_reply};
 pub type Body = fn(&[u8]);
 
 /// Every function with its name, which is also the name of its target and of its seeds' folder.
-pub const BODIES: [(&str, Body); 32] = [
+pub const BODIES: [(&str, Body); 33] = [
     ("archive", archive),
     ("capture", capture),
     ("cpu_set", cpu_set),
@@ -81,6 +83,7 @@ pub const BODIES: [(&str, Body); 32] = [
     ("report_json", report_json),
     ("report_values", report_values),
     ("service_files", service_files),
+    ("service_text", service_text),
     ("settings", settings),
     ("sink_report", sink_report),
     ("snmp_oid", snmp_oid),

@@ -33,7 +33,7 @@ impl Advisory {
     /// origin, as 1.17.1-2+deb12u5 does for 1.17.1-2+deb12u6; a version above all that are known has it as well.
     pub(super) fn is_mended_in(&self, version: Option<&str>) -> bool {
         let Some(version) = version else { return false };
-        let since = |mended: &&String| compare(version, mended) != Ordering::Less;
+        let since = |mended: &&String| order(version, mended) != Ordering::Less;
         let origin =
             |version: &str| version.rsplit_once('-').map_or(version, |(origin, _)| origin).to_owned();
         let mut own = self.mended.iter().filter(|mended| origin(mended) == origin(version));
@@ -42,8 +42,9 @@ impl Advisory {
     }
 }
 
-/// The order of Debian's versions, `[EPOCH:]UPSTREAM[-REVISION]` (deb-version(7)).
-fn compare(one: &str, other: &str) -> Ordering {
+/// The order of Debian's versions, `[EPOCH:]UPSTREAM[-REVISION]` (deb-version(7)). Any text has a place in it.
+#[must_use]
+pub fn order(one: &str, other: &str) -> Ordering {
     let epoch = |version: &str| -> (u64, String) {
         match version.split_once(':') {
             Some((epoch, rest)) => (epoch.parse().unwrap_or(0), rest.to_owned()),
@@ -107,6 +108,8 @@ fn word(one: &str, other: &str) -> Ordering {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -122,11 +125,33 @@ mod tests {
             ["1.0-1~bpo1", "1.0-1"],
             ["1.0", "1.0-1"],
         ] {
-            assert_eq!(compare(pair[0], pair[1]), Ordering::Less, "{pair:?}");
-            assert_eq!(compare(pair[1], pair[0]), Ordering::Greater, "{pair:?}");
+            assert_eq!(order(pair[0], pair[1]), Ordering::Less, "{pair:?}");
+            assert_eq!(order(pair[1], pair[0]), Ordering::Greater, "{pair:?}");
         }
         for (one, other) in [("1.0", "1.0"), ("0:1.00-1", "1.0-1"), ("", ""), ("~", "~")] {
-            assert_eq!(compare(one, other), Ordering::Equal, "{one} {other}");
+            assert_eq!(order(one, other), Ordering::Equal, "{one} {other}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+        #[test]
+        fn the_order_is_dpkg_s(
+            one in "([0-9]:)?[0-9][0-9a-c.+~]{0,6}(-[0-9a-c.+~]{1,5})?",
+            other in "([0-9]:)?[0-9][0-9a-c.+~]{0,6}(-[0-9a-c.+~]{1,5})?",
+            same in any::<bool>(),
+        ) {
+            let other = if same { format!("{one}{}", &other[..1]) } else { other };
+            let dpkg = |relation: &str| {
+                let arguments = ["--compare-versions", &one, relation, &other];
+                std::process::Command::new("dpkg").args(arguments).status().unwrap().success()
+            };
+            let found = match (dpkg("lt"), dpkg("eq")) {
+                (true, false) => Ordering::Less,
+                (false, true) => Ordering::Equal,
+                _ => Ordering::Greater,
+            };
+            prop_assert_eq!(order(&one, &other), found);
         }
     }
 

@@ -44,6 +44,7 @@ impl Service {
             files: &seen,
             command: &command,
             sees_network: self.profile.check_sees_network,
+            changes_root: !self.view.is_empty() && !self.profile.check_root.is_empty(),
         };
         let (status, said) = confined.run(LIMIT).map_err(failed(format!("run the checker {name}")))?;
         let said = match status {

@@ -6,12 +6,11 @@
 //!   num-threads: 2        ◂─ of several the last one counts (FreeRADIUS: the first)
 //! ```
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use super::ServiceError;
-use super::format::{Directive, Format, Include, Parsed};
+use super::format::{Directive, Format, Parsed};
 use super::reader::Reader;
 
 /// Most files of one configuration. FreeRADIUS has about a hundred; more come from a pattern that was not meant.
@@ -27,12 +26,32 @@ pub(super) struct Config {
     pub(super) format: Format,
     /// The main file first, then the included ones in the order in which they are included.
     pub(super) files: Vec<File>,
-    /// All lines in the order in which the server reads them: file, line of it, and the section that holds there.
-    lines: Vec<(usize, usize, String)>,
+    /// All lines in the order in which the server reads them; those of a file that is included twice, twice.
+    lines: Vec<Line>,
+    /// The sections in that order: the file and the index in it.
+    blocks: Vec<(usize, usize)>,
     /// Included files that could not be read, and why.
     pub(super) unread: Vec<String>,
     /// Where new lines may go, if the main file includes a folder of such files.
     pub(super) drop_in: Option<String>,
+}
+
+/// A line where the server reads it.
+#[derive(Debug)]
+struct Line {
+    file: usize,
+    /// Which line of the file.
+    at: usize,
+    holds: Holds,
+}
+
+/// The section that holds at a place.
+#[derive(Debug, Clone, Default)]
+struct Holds {
+    /// Empty outside of all.
+    name: String,
+    /// Which of the sections with this name.
+    block: Option<usize>,
 }
 
 /// A file of it.
@@ -51,6 +70,8 @@ pub(super) struct File {
 pub(super) struct Found<'a> {
     /// Which file.
     pub(super) file: usize,
+    /// Which section: lines of one section may stand in several files.
+    pub(super) block: Option<usize>,
     pub(super) directive: &'a Directive,
 }
 
@@ -69,12 +90,17 @@ impl Config {
         let (path, arguments) = (main.to_owned(), arguments.map(str::to_owned));
         let read = reader.run(move |mut reader| -> io::Result<Self> {
             let text = reader.text(&path)?;
-            let mut config =
-                Self { format, files: Vec::new(), lines: Vec::new(), unread: Vec::new(), drop_in: None };
+            let mut config = Self::empty(format);
             let folder = Path::new(&path).parent().unwrap_or(Path::new("/")).to_owned();
-            let seen = BTreeSet::from([PathBuf::from(&path)]);
-            let mut taking = Taking { reader: &mut reader, folder: folder.clone(), seen };
-            config.take(&mut taking, &path, text, "", 0);
+            let mut taking = Taking {
+                reader: &mut reader,
+                main: folder.clone(),
+                folder: folder.clone(),
+                open: Vec::new(),
+                taken: 0,
+            };
+            let file = config.add(&path, text);
+            config.take(&mut taking, file, Holds::default());
             if let Some(path) = arguments {
                 config.add_arguments(&mut reader, &path);
             }
@@ -85,14 +111,24 @@ impl Config {
         read.flatten().map_err(|cause| ServiceError::Unreadable { path: main.to_owned(), user, cause })
     }
 
+    fn empty(format: Format) -> Self {
+        let (files, lines, blocks, unread) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { format, files, lines, blocks, unread, drop_in: None }
+    }
+
     /// A configuration of one file with this text; what it includes is not read.
     pub(super) fn of_text(main: &str, format: Format, text: &str) -> Self {
-        let parsed = format.parse(text);
-        let file = File { path: main.to_owned(), format, text: text.to_owned(), parsed };
-        let mut config =
-            Self { format, files: vec![file], lines: Vec::new(), unread: Vec::new(), drop_in: None };
+        let mut config = Self::empty(format);
+        config.add(main, text.to_owned());
         config.add_lines(0);
         config
+    }
+
+    /// Adds a file, but not its lines.
+    fn add(&mut self, path: &str, text: String) -> usize {
+        let parsed = self.format.parse(&text);
+        self.files.push(File { path: path.to_owned(), format: self.format, text, parsed });
+        self.files.len() - 1
     }
 
     fn add_arguments(&mut self, reader: &mut Reader, path: &str) {
@@ -105,95 +141,151 @@ impl Config {
 
     /// The lines of a file that includes none, with their own sections.
     fn add_lines(&mut self, file: usize) {
-        let of = &self.files[file];
-        let lines = of.parsed.directives.iter().enumerate();
-        self.lines.extend(lines.map(|(at, line)| (file, at, of.section_name(line.section, "").to_owned())));
+        let first = self.blocks.len();
+        let parsed = &self.files[file].parsed;
+        self.blocks.extend((0..parsed.sections.len()).map(|section| (file, section)));
+        let lines = parsed.directives.iter().enumerate().map(|(at, line)| {
+            let name = line.section.map_or_else(String::new, |section| parsed.sections[section].name.clone());
+            Line { file, at, holds: Holds { name, block: line.section.map(|section| first + section) } }
+        });
+        self.lines.extend(lines);
     }
 
-    /// Takes a file and, at their places, those that it includes. `section`: what holds at its beginning; returns what holds at its
-    /// end.
-    fn take(
-        &mut self,
-        taking: &mut Taking<'_>,
-        path: &str,
-        text: String,
-        section: &str,
-        depth: usize,
-    ) -> String {
-        let parsed = self.format.parse(&text);
-        let file = self.files.len();
-        let statements = statements(&parsed);
-        self.files.push(File { path: path.to_owned(), format: self.format, text, parsed });
+    /// Takes the lines of a file and, at their places, of those that it includes. `outside`: what holds at its beginning; returns
+    /// what holds at its end.
+    fn take(&mut self, taking: &mut Taking<'_>, file: usize, outside: Holds) -> Holds {
+        taking.open.push(file);
+        taking.taken += 1;
         // In NSD and Unbound a clause holds until the next one, across files; elsewhere braces or files end sections.
         let runs_on = self.format == Format::Clauses;
-        let mut holds = section.to_owned();
-        for statement in statements {
-            let of = &self.files[file];
+        let mut holds = outside.clone();
+        let mut own: Vec<Holds> = Vec::new();
+        for statement in statements(&self.files[file].parsed) {
+            let parsed = &self.files[file].parsed;
+            let at_place = |section: Option<usize>, holds: &Holds| match section.filter(|_| !runs_on) {
+                _ if runs_on => holds.clone(),
+                Some(section) => own.get(section).unwrap_or(&outside).clone(),
+                None => outside.clone(),
+            };
             match statement {
-                Statement::Section(at) if runs_on => of.parsed.sections[at].name.clone_into(&mut holds),
-                Statement::Section(_) => {}
+                Statement::Section(at) => {
+                    let name = parsed.sections[at].name.clone();
+                    holds = Holds { name, block: Some(self.blocks.len()) };
+                    own.push(holds.clone());
+                    self.blocks.push((file, at));
+                }
                 Statement::Directive(at) => {
-                    let own = of.section_name(of.parsed.directives[at].section, section);
-                    let name = if runs_on { holds.clone() } else { own.to_owned() };
-                    self.lines.push((file, at, name));
+                    let line = &parsed.directives[at];
+                    let holds = at_place(line.section, &holds);
+                    // Unbound and named change to it at once, so that what follows is beneath it.
+                    if matches!(self.format, Format::Clauses | Format::Braces)
+                        && ["server", "options"].iter().any(|name| self.format.same(name, &holds.name))
+                        && self.format.same(&line.key, "directory")
+                    {
+                        taking.folder = taking.folder.join(&line.value);
+                    }
+                    if let Some(value) = self.referred(file, at, &holds) {
+                        self.files[file].parsed.directives[at].value = value;
+                    }
+                    self.lines.push(Line { file, at, holds });
                 }
                 Statement::Include(at) => {
-                    let Include { path: include, section: within, optional, .. } = &of.parsed.includes[at];
-                    let (include, optional) = (include.clone(), *optional);
-                    let own = of.section_name(*within, section);
-                    let begins = if runs_on { holds.clone() } else { own.to_owned() };
-                    let ends = self.include(taking, path, (&include, optional), &begins, depth);
+                    let include = &parsed.includes[at];
+                    let (paths, optional) = (include.paths.clone(), include.optional);
+                    let begins = at_place(include.section, &holds);
+                    let ends = self.include(taking, file, (&paths, optional), begins);
                     if runs_on {
                         holds = ends;
                     }
                 }
             }
         }
+        taking.open.pop();
         holds
     }
 
-    /// Takes what an include of the file `from` names; returns the section that holds then.
+    /// Takes what an include of the file `from` names; returns what holds then.
     fn include(
         &mut self,
         taking: &mut Taking<'_>,
-        from: &str,
-        (include, optional): (&str, bool),
-        section: &str,
-        depth: usize,
-    ) -> String {
+        from: usize,
+        (includes, optional): (&[String], bool),
+        mut holds: Holds,
+    ) -> Holds {
         // FreeRADIUS (cf_file.c) and Knot have paths relative to the file that names them.
         let own = matches!(self.format, Format::Radius | Format::Indented);
-        let folder = Path::new(from).parent().filter(|_| own).unwrap_or(&taking.folder);
-        let place = place(folder, &taking.folder, include);
-        let mut none = Vec::new();
-        let found = taking.reader.included(&place, &mut none);
+        let folder = Path::new(&self.files[from].path).parent().filter(|_| own).unwrap_or(&taking.folder);
+        let (mut found, mut none): (Vec<PathBuf>, _) = (Vec::new(), Vec::new());
+        for include in includes {
+            found.extend(taking.reader.included(
+                &place(folder, &taking.main, include),
+                self.format,
+                &mut none,
+            ));
+        }
+        if includes.len() > 1 {
+            // Of several folders, chronyd reads the files by their names, and of one name only the first (conf.c, search_dirs).
+            found.sort_by(|one, other| one.file_name().cmp(&other.file_name()));
+            found.dedup_by(|one, other| one.file_name() == other.file_name());
+        }
         self.unread.extend(none.into_iter().filter(|_| !optional));
-        let mut holds = section.to_owned();
         for path in found {
-            if !taking.seen.insert(path.clone()) {
+            let name = path.display().to_string();
+            let known = self.files.iter().position(|file| file.path == name);
+            // A circle.
+            if known.is_some_and(|file| taking.open.contains(&file)) {
                 continue;
             }
-            let name = path.display().to_string();
-            if self.files.len() >= MAX_FILES || depth >= MAX_DEPTH {
+            if taking.taken >= MAX_FILES || taking.open.len() > MAX_DEPTH {
                 self.unread.push(format!("{name}: more than {MAX_FILES} files, or {MAX_DEPTH} levels"));
                 return holds;
             }
-            match taking.reader.text(&name) {
-                Ok(text) => holds = self.take(taking, &name, text, &holds, depth + 1),
-                Err(cause) if optional && cause.kind() == io::ErrorKind::NotFound => {}
-                Err(cause) => self.unread.push(format!("{}: {cause}", name.replace(char::is_control, "?"))),
-            }
+            let file = match known {
+                Some(file) => file,
+                None => match taking.reader.text(&name) {
+                    Ok(text) => self.add(&name, text),
+                    Err(cause) if optional && cause.kind() == io::ErrorKind::NotFound => continue,
+                    Err(cause) => {
+                        self.unread.push(format!("{}: {cause}", name.replace(char::is_control, "?")));
+                        continue;
+                    }
+                },
+            };
+            holds = self.take(taking, file, holds);
         }
         holds
+    }
+
+    /// What a value `${NAME}` of FreeRADIUS stands for: that of an earlier line of its own section, or else of one outside of all.
+    /// `None`: it is no such value.
+    fn referred(&self, file: usize, at: usize, holds: &Holds) -> Option<String> {
+        let File { format: Format::Radius, text, parsed, .. } = &self.files[file] else { return None };
+        // In single quotes nothing is expanded.
+        let written = &text[parsed.directives[at].span.clone()];
+        let name = written.trim_matches('"').strip_prefix("${")?.strip_suffix('}')?;
+        let directive = |line: &Line| &self.files[line.file].parsed.directives[line.at];
+        let mut named = self.lines.iter().filter(|line| directive(line).key == name);
+        let found = (named.clone().find(|line| line.holds.block == holds.block))
+            .or_else(|| named.find(|line| line.holds.block.is_none()))?;
+        Some(directive(found).value.clone())
     }
 
     /// The lines with this key, in sections of this name, in the order in which the server reads them; empty for lines outside of
     /// all sections.
     pub(super) fn find(&self, section: &str, key: &str) -> Vec<Found<'_>> {
-        let lines = self.lines.iter().filter(|(.., name)| name == section);
-        let found = lines
-            .map(|(file, at, _)| Found { file: *file, directive: &self.files[*file].parsed.directives[*at] });
-        found.filter(|found| found.directive.key.eq_ignore_ascii_case(key)).collect()
+        let lines =
+            self.lines.iter().filter(|line| self.files[line.file].format.same(&line.holds.name, section));
+        let found = lines.map(|line| Found {
+            file: line.file,
+            block: line.holds.block,
+            directive: &self.files[line.file].parsed.directives[line.at],
+        });
+        found.filter(|found| self.files[found.file].format.same(&found.directive.key, key)).collect()
+    }
+
+    /// The file of a section, and its index there.
+    pub(super) fn section(&self, block: usize) -> Option<(usize, usize)> {
+        self.blocks.get(block).copied()
     }
 
     /// Of several lines with one key, the one that counts.
@@ -203,20 +295,33 @@ impl Config {
         line.copied()
     }
 
-    /// The sections of this name, by file and index.
-    pub(super) fn sections(&self, name: &str) -> Vec<(usize, usize)> {
-        let of = |(file, one): (usize, &File)| {
-            let named = one.parsed.sections.iter().enumerate().filter(|(_, section)| section.name == name);
-            named.map(|(at, _)| (file, at)).collect::<Vec<_>>()
-        };
-        self.files.iter().enumerate().flat_map(of).collect()
+    /// The sections of this name, in the order in which the server reads them.
+    pub(super) fn blocks(&self, name: &str) -> Vec<usize> {
+        let named = self.blocks.iter().enumerate().filter(|(_, (file, section))| {
+            let file = &self.files[*file];
+            file.format.same(&file.parsed.sections[*section].name, name)
+        });
+        named.map(|(block, _)| block).collect()
     }
 
     /// The path of a drop-in, if the main file includes a folder of them that exists below its own: not any folder that a line
     /// may name.
     fn find_drop_in(&self, reader: &Reader, own: &Path) -> Option<String> {
-        let includes = &self.files.first()?.parsed.includes;
-        let mut folders = includes.iter().filter_map(|include| include.path.strip_suffix("/*.conf"));
+        let main = &self.files.first()?.parsed;
+        let all = statements(main);
+        // Where clauses run on, a file with one of its own must not change what the next line belongs to.
+        let fits = |at: usize, after: Option<&Statement>| {
+            let section = main.includes[at].section.map(|section| &main.sections[section].name);
+            self.format != Format::Clauses
+                || matches!(after, None | Some(Statement::Section(_)))
+                || section.is_some_and(|name| self.format.same(name, "server"))
+        };
+        let includes = all.iter().enumerate().filter_map(|(number, statement)| match statement {
+            Statement::Include(at) if fits(*at, all.get(number + 1)) => Some(&main.includes[*at]),
+            _ => None,
+        });
+        let paths = includes.flat_map(|include| &include.paths);
+        let mut folders = paths.filter_map(|path| path.strip_suffix("/*.conf"));
         let folder = folders.find(|folder| {
             let path = Path::new(folder);
             let below = path.strip_prefix(own).is_ok_and(|rest| rest.components().next().is_some());
@@ -226,20 +331,17 @@ impl Config {
     }
 }
 
-impl File {
-    /// The name of a section; outside of all, what holds at the beginning of the file.
-    fn section_name<'a>(&'a self, at: Option<usize>, outside: &'a str) -> &'a str {
-        at.and_then(|at| self.parsed.sections.get(at)).map_or(outside, |section| &section.name)
-    }
-}
-
-/// What stays the same while files are read.
+/// What is known while files are read.
 struct Taking<'a> {
     reader: &'a mut Reader,
-    /// That of the main file.
+    /// The folder of the main file.
+    main: PathBuf,
+    /// What relative paths are beneath.
     folder: PathBuf,
-    /// Files that were read already: a circle ends.
-    seen: BTreeSet<PathBuf>,
+    /// The files that are being read: one of them again would be a circle.
+    open: Vec<usize>,
+    /// How often a file was taken: one that is included twice is read twice.
+    taken: usize,
 }
 
 /// What a file consists of, by its index in the lists of its kind.

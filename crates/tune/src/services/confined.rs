@@ -7,6 +7,8 @@
 //!           └─ setpriv            the server's user and groups, no capability, none to be had
 //!               └─ nsd-checkconf /etc/nsd/nsd.conf
 //! ```
+//! A checker that changes its root, as `named-checkconf -t`, keeps CAP_SYS_CHROOT: with another root it opens no file that the user
+//! could not open, and since it gains nothing at an exec, no program with the set-user-ID bit takes that root for the machine's.
 //! A server's configuration may name modules and scripts, which its checker loads. They can do here what the server's user can
 //! do anyway, and less: nothing over the network, to no other process, and not for longer than the limit.
 
@@ -93,6 +95,8 @@ pub(super) struct Confined<'a> {
     pub(super) command: &'a [String],
     /// Whether it sees the machine's interfaces, instead of none.
     pub(super) sees_network: bool,
+    /// Whether it changes its root.
+    pub(super) changes_root: bool,
 }
 
 impl Confined<'_> {
@@ -149,7 +153,7 @@ impl Confined<'_> {
         for (new, path) in self.files {
             command.arg(new).arg(path);
         }
-        command.arg(tool("setpriv")?).args(self.rights.setpriv()).args(self.command);
+        command.arg(tool("setpriv")?).args(self.rights.setpriv(self.changes_root)).args(self.command);
         Ok(command)
     }
 }
@@ -188,6 +192,10 @@ mod tests {
 
     /// Runs a script with the rights of a user that nobody is; [`None`] without root.
     fn run(script: &str, limit: Duration) -> Option<(Option<ExitStatus>, String)> {
+        run_as(script, limit, false)
+    }
+
+    fn run_as(script: &str, limit: Duration, changes_root: bool) -> Option<(Option<ExitStatus>, String)> {
         if !geteuid().is_root() {
             return None;
         }
@@ -208,6 +216,7 @@ mod tests {
             files: &files,
             command: &command,
             sees_network: false,
+            changes_root,
         };
         let ended = confined.run(limit).unwrap();
         assert_eq!(fs::read_to_string(&old).unwrap(), "old", "everybody else's");
@@ -224,6 +233,13 @@ mod tests {
         assert_eq!(status.and_then(|status| status.code()), Some(3));
         let none = "0".repeat(16);
         assert!(words.starts_with(&format!("7; 8; 8 9; {none}; {none}; {none}; {none}; 1; ")), "{words}");
+        // Bit 18 is CAP_SYS_CHROOT.
+        let chroot = format!("{:016x}", 1 << 18);
+        let (_, kept) = run_as(script, LONG, true).unwrap();
+        assert!(
+            kept.starts_with(&format!("7; 8; 8 9; {chroot}; {chroot}; {chroot}; {chroot}; 1; ")),
+            "{kept}"
+        );
         let processes: u32 = words.split("; ").nth(8).unwrap().parse().unwrap();
         assert!(processes < 10 && words.ends_with("; 0"), "{words}");
     }

@@ -27,7 +27,7 @@ const ANY_FILE: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet:
 
 /// User and groups of a process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Credentials {
+pub struct Credentials {
     pub(super) user: u32,
     group: u32,
     groups: Vec<u32>,
@@ -44,8 +44,10 @@ impl Credentials {
     }
 
     /// From `/proc/PID/status`. A process with several users at once, as one that has put root aside for a moment or was
-    /// started by a program with the set-user-ID bit, has the rights of the one that is not root.
-    pub(super) fn parse(status: &str) -> Option<Self> {
+    /// started by a program with the set-user-ID bit, has the rights of the one that is not root. `None` if a list of users or
+    /// groups is missing or is not of numbers.
+    #[must_use]
+    pub fn parse(status: &str) -> Option<Self> {
         let numbers = |name: &str| -> Option<Vec<u32>> {
             let line = status.lines().find_map(|line| line.strip_prefix(name))?;
             line.split_whitespace().map(|number| number.parse().ok()).collect()
@@ -63,7 +65,9 @@ impl Credentials {
         Self::of(std::process::id())
     }
 
-    pub(super) const fn is_root(&self) -> bool {
+    /// Whether it may read what root may.
+    #[must_use]
+    pub const fn is_root(&self) -> bool {
         self.user == 0
     }
 
@@ -106,16 +110,19 @@ impl Credentials {
         }
     }
 
-    /// The arguments of setpriv(1) that give them to a program, without any capability and any way to get one.
-    pub(super) fn setpriv(&self) -> Vec<String> {
+    /// The arguments of setpriv(1) that give them to a program, without any capability and any way to get one; but for the one to
+    /// change its root, if it must.
+    pub(super) fn setpriv(&self, changes_root: bool) -> Vec<String> {
         let groups: Vec<String> = self.groups.iter().map(u32::to_string).collect();
         let groups = match groups.is_empty() {
             true => "--clear-groups".to_owned(),
             false => format!("--groups={}", groups.join(",")),
         };
-        let more = ["--inh-caps=-all", "--ambient-caps=-all", "--bounding-set=-all", "--no-new-privs", "--"];
+        let kept = if changes_root { "-all,+sys_chroot" } else { "-all" };
+        let more = ["--inh-caps", "--ambient-caps", "--bounding-set"].map(|set| format!("{set}={kept}"));
+        let end = ["--no-new-privs", "--"].map(str::to_owned);
         let own = [format!("--reuid={}", self.user), format!("--regid={}", self.group), groups];
-        own.into_iter().chain(more.map(str::to_owned)).collect()
+        own.into_iter().chain(more).chain(end).collect()
     }
 }
 

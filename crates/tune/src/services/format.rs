@@ -58,8 +58,8 @@ pub(super) struct Parsed {
 /// Where a file includes others.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Include {
-    /// As written: a path, a pattern, or a folder.
-    pub(super) path: String,
+    /// As written: a path, a pattern, or a folder; several of them are read as if they were one folder.
+    pub(super) paths: Vec<String>,
     /// Where it stands in the text, in bytes.
     pub(super) at: usize,
     /// The index of the section that it stands in.
@@ -92,14 +92,16 @@ pub(super) struct Section {
     at: usize,
     /// What its lines begin with.
     indent: String,
+    /// Something else follows on its first line.
+    follows: bool,
 }
 
 impl Format {
     /// Reads a file.
     pub(super) fn parse(self, text: &str) -> Parsed {
         match self {
-            Self::Clauses => clauses::parse(text, false),
-            Self::Indented => clauses::parse(text, true),
+            Self::Clauses => clauses::parse(text),
+            Self::Indented => clauses::parse_indented(text),
             Self::Braces => braces::parse(text),
             Self::Radius => radius::parse(text),
             Self::Lines => lines::parse(text, lines::Style::Chrony),
@@ -113,8 +115,20 @@ impl Format {
     /// The text that sets a key in a section that does not set it yet, and where it goes.
     pub(super) fn inserted(self, section: &Section, key: &str, value: &str) -> Option<(usize, String)> {
         let line = self.line(key, value)?;
-        let separator = if self == Self::Objects { " ".to_owned() } else { format!("\n{}", section.indent) };
-        Some((section.at, format!("{separator}{line}")))
+        if self == Self::Objects {
+            return Some((section.at, format!(" {line}")));
+        }
+        let indent = &section.indent;
+        let after = if section.follows { format!("\n{indent}") } else { String::new() };
+        Some((section.at, format!("\n{indent}{line}{after}")))
+    }
+
+    /// Whether two names of keys or sections are the same: in some formats, capitals do not matter.
+    pub(super) fn same(self, one: &str, other: &str) -> bool {
+        match self {
+            Self::Clauses | Self::Braces | Self::Lines | Self::Objects => one.eq_ignore_ascii_case(other),
+            Self::Indented | Self::Radius | Self::Pairs | Self::Lua | Self::Shell => one == other,
+        }
     }
 
     /// A new file, or the end of one, with these keys in one section.
@@ -123,6 +137,7 @@ impl Format {
             Self::Clauses | Self::Indented => (format!("{section}:\n"), "    ", ""),
             Self::Braces => (format!("{section} {{\n"), "\t", "};\n"),
             Self::Lines | Self::Pairs => (String::new(), "", ""),
+            Self::Radius if section.is_empty() => (String::new(), "", ""),
             // Their sections stand for sockets and modules: a new one would be a new socket.
             Self::Radius | Self::Objects | Self::Lua | Self::Shell => return None,
         };
@@ -163,11 +178,14 @@ fn numbered(text: &str) -> impl Iterator<Item = (usize, usize, &str)> {
     })
 }
 
-/// The part of a line before a comment: before the first of `marks` that is outside of quotes.
+/// The part of a line before a comment: before the first of `marks` that is outside of quotes, in which a backslash takes the next
+/// letter with it.
 fn code<'a>(line: &'a str, marks: &[char]) -> &'a str {
     let mut quote = None;
-    for (at, letter) in line.char_indices() {
+    let mut letters = line.char_indices();
+    while let Some((at, letter)) = letters.next() {
         match quote {
+            Some(_) if letter == '\\' => _ = letters.next(),
             Some(open) if letter == open => quote = None,
             Some(_) => {}
             None if matches!(letter, '"' | '\'') => quote = Some(letter),

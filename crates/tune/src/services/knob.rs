@@ -82,11 +82,11 @@ struct Here {
 
 /// Where a knob stands, or would.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+pub(super) struct Place<'a> {
     /// The file and the section in it for a new line, if there is one.
     section: Option<(usize, usize)>,
     /// The line that sets it.
-    found: Option<Found<'a>>,
+    pub(super) found: Option<Found<'a>>,
 }
 
 impl Service {
@@ -133,7 +133,7 @@ impl Service {
                 .map(|knob| knob.name.as_str())
                 .collect(),
         })?;
-        if !knob.kind.accepts(value) {
+        if !knob.kind.accepts(value, self.profile.numbers) {
             return Err(ServiceError::Value {
                 knob: name.to_owned(),
                 value: value.to_owned(),
@@ -169,9 +169,10 @@ impl Service {
         let number = |text: &str| match text {
             // The default of one for each CPU.
             "cpus" => u64::try_from(self.cpus.len()).ok(),
-            text => knob.kind.number(text),
+            text => self.number(knob, text),
         };
-        let now = |place: Place<'_>| number(place.found.map_or(&knob.default, |found| value_of(knob, found)));
+        let default = self.default(knob);
+        let now = |place: Place<'_>| number(place.found.map_or(default, |found| value_of(knob, found)));
         let larger = |now: Option<u64>| number(wanted).is_none_or(|new| now.is_none_or(|now| new > now));
         let version = self.version.as_deref();
         match self.places(knob).into_iter().any(|place| larger(now(place))) {
@@ -180,8 +181,18 @@ impl Service {
         }
     }
 
+    /// The number that a value stands for, as the server reads it.
+    pub(super) fn number(&self, knob: &KnobProfile, value: &str) -> Option<u64> {
+        knob.kind.number(value, self.profile.numbers)
+    }
+
+    /// What a knob is without a line of the configuration, in the installed version.
+    fn default(&self, knob: &'static KnobProfile) -> &'static str {
+        knob.default_in(self.version.as_deref())
+    }
+
     fn proposal(&self, knob: &'static KnobProfile, here: &Here) -> Option<Proposal> {
-        let number = |text: &str| knob.kind.number(if text == "cpus" { &here.cpus } else { text });
+        let number = |text: &str| self.number(knob, if text == "cpus" { &here.cpus } else { text });
         let wanted = match knob.propose.as_deref()? {
             "cpus" => &here.cpus,
             "interface" => here.interface.as_ref()?,
@@ -195,8 +206,9 @@ impl Service {
                 .map(|place| place.found.map(|found| value_of(knob, found)))
                 .collect(),
         };
+        let default = self.default(knob);
         let better = |now: &Option<&str>| {
-            let now = now.unwrap_or(&knob.default);
+            let now = now.unwrap_or(default);
             match knob.kind {
                 Kind::Count | Kind::Bytes => {
                     number(now).is_some_and(|now| number(wanted).is_some_and(|new| now < new))
@@ -204,7 +216,7 @@ impl Service {
                 Kind::Switch | Kind::Flag => {
                     Kind::is_on(now).is_some_and(|now| Kind::is_on(wanted) == Some(!now))
                 }
-                Kind::Interface => now == knob.default,
+                Kind::Interface => now == default,
                 Kind::Text => false,
             }
         };
@@ -219,12 +231,23 @@ impl Service {
             (Some(value), _) => (Some(value.to_owned()), Origin::Arguments),
             (None, Some(found)) => {
                 let path = self.config.files[found.file].path.clone();
-                (Some(value_of(knob, found).to_owned()), Origin::File(path, found.directive.line))
+                let value = match knob.kind {
+                    Kind::Interface => {
+                        let mut all: Vec<&str> = Vec::new();
+                        for found in places.iter().filter_map(|place| place.found) {
+                            let value = value_of(knob, found);
+                            all.extend((!all.contains(&value)).then_some(value));
+                        }
+                        all.join(", ")
+                    }
+                    _ => value_of(knob, found).to_owned(),
+                };
+                (Some(value), Origin::File(path, found.directive.line))
             }
             (None, None) if places.is_empty() => (None, Origin::Unused),
             (None, None) => (None, Origin::Default),
         };
-        Knob { name: &knob.name, what: &knob.what, value, default: &knob.default, origin }
+        Knob { name: &knob.name, what: &knob.what, value, default: self.default(knob), origin }
     }
 
     /// The value that the server's arguments give a knob.
@@ -238,24 +261,38 @@ impl Service {
 
     /// Where a knob stands, or would: a line of the configuration, or its absence. A knob for certain sections only has
     /// one place in each of them.
-    fn places(&self, knob: &KnobProfile) -> Vec<Place<'_>> {
-        let found = self.config.find(&knob.section, knob.key());
+    pub(super) fn places(&self, knob: &KnobProfile) -> Vec<Place<'_>> {
+        let config = &self.config;
+        let mut found = config.find(&knob.section, knob.key());
         let Some(only) = &knob.only else {
-            return vec![match self.config.in_effect(&found) {
-                None => Place { section: self.config.sections(&knob.section).first().copied(), found: None },
+            let first = config.blocks(&knob.section).first().copied();
+            // cf_section_sub_find() of FreeRADIUS returns the first; in other servers all sections of a name are one.
+            if config.format == Format::Radius {
+                found.retain(|found| found.block == first);
+            }
+            let section = first.and_then(|block| config.section(block));
+            // Each line adds an interface.
+            if knob.kind == Kind::Interface && !found.is_empty() {
+                return found.into_iter().map(|found| Place { section: None, found: Some(found) }).collect();
+            }
+            return vec![match config.in_effect(&found) {
+                None => Place { section, found: None },
                 found => Place { section: None, found },
             }];
         };
-        let selected = self.config.find(&knob.section, &only.key);
-        let selected = selected.into_iter().filter(|found| only.values.contains(&found.directive.value));
-        let place = |of: Found<'_>| {
-            let same =
-                |one: &&Found<'_>| one.file == of.file && one.directive.section == of.directive.section;
-            let section = Some((of.file, of.directive.section?));
-            let found: Vec<Found<'_>> = found.iter().filter(same).copied().collect();
-            Some(Place { section, found: self.config.in_effect(&found) })
+        let is_one = |value: &str| only.values.iter().any(|one| config.format.same(one, value));
+        let mut blocks: Vec<usize> = Vec::new();
+        for selected in config.find(&knob.section, &only.key) {
+            let block = selected.block.filter(|block| !blocks.contains(block));
+            blocks.extend(block.filter(|_| is_one(&selected.directive.value)));
+        }
+        let place = |block| {
+            let section = config.section(block);
+            let found: Vec<Found<'_>> =
+                found.iter().filter(|one| one.block == Some(block)).copied().collect();
+            Place { section, found: config.in_effect(&found) }
         };
-        selected.filter_map(place).collect()
+        blocks.into_iter().map(place).collect()
     }
 
     /// What to change so that the knob has this value in every place where `change` says so of the value there.
@@ -276,6 +313,17 @@ impl Service {
                 knob.flag.as_deref().unwrap_or_default()
             )));
         }
+        // The shell file is only one of the places that a unit may have its arguments from.
+        if let Some(found) = places.iter().find_map(|place| place.found).filter(|_| shell)
+            && self.argument(knob) != Some(value_of(knob, found))
+        {
+            let (path, flag) = (&files[found.file].path, knob.flag.as_deref().unwrap_or_default());
+            return Err(cannot(format!(
+                "{path} says {flag} {}, and the running server was not started with that: what starts it does not use the \
+                 file, or the file has changed since; change it where the server is started",
+                value_of(knob, found)
+            )));
+        }
         if on_line && !shell {
             return Err(cannot("the server's command line overrides its configuration".to_owned()));
         }
@@ -289,7 +337,7 @@ impl Service {
         }
         let text = if flag { "" } else { wanted };
         let edit = |Place { section, found }: Place<'_>| {
-            if let Some(Found { file, directive }) = found {
+            if let Some(Found { file, directive, .. }) = found {
                 let before = &files[file].text[directive.span.clone()];
                 let text = Format::replaced(before, text);
                 return Some(Edit::Replace { file, span: directive.span.clone(), text });
@@ -308,16 +356,25 @@ impl Service {
                 }
             }
         };
-        places
+        let edits = places
             .into_iter()
             .filter(|place| change(place.found.map(|found| value_of(knob, found))))
             .map(edit)
-            .collect::<Option<Vec<_>>>()
-            .ok_or_else(|| cannot(format!("there is no {} section to put it in", knob.section)))
+            .collect::<Option<Vec<_>>>();
+        let mut edits =
+            edits.ok_or_else(|| cannot(format!("there is no {} section to put it in", knob.section)))?;
+        // Sections of a file that is included twice are two places, and one text.
+        let mut seen = Vec::new();
+        edits.retain(|edit| {
+            let new = !seen.contains(edit);
+            seen.push(edit.clone());
+            new
+        });
+        Ok(edits)
     }
 }
 
 /// The value of a line: of a flag, that it is there.
-fn value_of<'a>(knob: &KnobProfile, found: Found<'a>) -> &'a str {
+pub(super) fn value_of<'a>(knob: &KnobProfile, found: Found<'a>) -> &'a str {
     if knob.kind == Kind::Flag { "yes" } else { &found.directive.value }
 }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use super::arguments::command_line;
 use super::instances::Instances;
 use super::reader::Reader;
-use super::restart::{By, Restart};
+use super::restart::{By, PIDS, Restart, pids};
 use super::{Service, ServiceError};
 use crate::settings::{Value, quoted};
 
@@ -104,13 +104,25 @@ impl Restart {
         match number(value) {
             None => match &self.by {
                 By::Unit(unit) => format!("systemctl restart -- {}", quoted(unit)),
-                By::Command(command) => command.clone(),
+                By::Command(command) => self.with_pids(command),
             },
             Some(count) => {
                 let (server, port) = (&self.server, self.address.port());
                 let run = format!("udpath multiply {server}-{port} -n {count} --port {port} --");
-                format!("export {VARIABLE}='{run}'; {}", self.by)
+                let command = match &self.by {
+                    By::Command(command) => self.with_pids(command),
+                    by @ By::Unit(_) => by.to_string(),
+                };
+                format!("export {VARIABLE}='{run}'; {command}")
             }
+        }
+    }
+
+    /// A command, after the value of what it says for the processes that serve now.
+    fn with_pids(&self, command: &str) -> String {
+        match command.contains(PIDS) {
+            true => format!("export {PIDS}='{}'; {command}", pids(&self.serving())),
+            false => command.to_owned(),
         }
     }
 }
@@ -146,5 +158,8 @@ mod tests {
             restart.shell(&value(2)),
             "export UDPATH_RUN='udpath multiply freeradius-1812 -n 2 --port 1812 --'; /etc/restart"
         );
+        // Nothing serves there.
+        let ending = Restart { by: By::of("kill $UDPATH_PID"), ..restart };
+        assert_eq!(ending.shell(&Value::Unknown), "export UDPATH_PID=''; kill $UDPATH_PID");
     }
 }

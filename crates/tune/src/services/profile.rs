@@ -1,15 +1,16 @@
 //! What is known about each server: one file of `crates/tune/services`, checked by the tests.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use super::advisory::Advisory;
+use super::advisory::{self, Advisory};
 use super::arguments::Arguments;
 use super::format::Format;
+use super::numbers::Numbers;
 use super::reader::Reader;
-use crate::bytes::{bytes, count};
 
 /// What is known about a server's program.
 #[derive(Debug, Deserialize)]
@@ -39,6 +40,11 @@ pub struct Profile {
     /// Where its packages have its configuration: files, and folders with all that is in them. Of a server that does not run as
     /// root, root changes no other file.
     pub(super) places: Vec<String>,
+    /// How its numbers are written.
+    #[serde(default)]
+    pub(super) numbers: Numbers,
+    /// How it is told to change its root once it has read its files.
+    pub(super) chroot: Option<Chroot>,
     /// New lines may go into a file of their own, in a folder below the configuration's own that it includes.
     pub(super) drop_in: bool,
     /// A shell file whose variable has the server's arguments.
@@ -65,6 +71,18 @@ pub struct Profile {
     /// The knobs that matter for UDP.
     #[serde(rename = "knob")]
     pub(super) knobs: Vec<KnobProfile>,
+}
+
+/// Where a server is told to change its root after it has read its configuration.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Chroot {
+    /// The section of the line.
+    pub(super) section: String,
+    /// Its key.
+    pub(super) key: String,
+    /// An option that overrides it.
+    pub(super) option: Option<String>,
 }
 
 /// Something that a server may go by instead of its configuration file.
@@ -165,6 +183,20 @@ pub enum Probe {
     Bound,
 }
 
+/// What of a running server shows the value of a knob.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Shows {
+    /// Its processes: one for each, and others.
+    Processes,
+    /// Its threads, likewise.
+    Threads,
+    /// Its sockets at one address: as many; of a switch, several or one.
+    Sockets,
+    /// The receive buffer of each socket.
+    ReceiveBuffer,
+}
+
 /// A knob of a server's configuration.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -178,8 +210,11 @@ pub(super) struct KnobProfile {
     key: Option<String>,
     /// How values are read.
     pub(super) kind: Kind,
-    /// The server's default; `cpus` if it starts one for each CPU.
+    /// The server's default in the oldest version; `cpus` if it starts one for each CPU. See [`Self::default_in`].
     pub(super) default: String,
+    /// Other defaults of later versions.
+    #[serde(default, rename = "later-default")]
+    later_defaults: Vec<LaterDefault>,
     /// The command-line option that overrides it.
     pub(super) flag: Option<String>,
     /// The value that the authors' guide would give it: a value, `cpus`, or `interface`, the one that the server's datagrams arrive
@@ -188,6 +223,10 @@ pub(super) struct KnobProfile {
     /// Proposed only for more than one CPU.
     #[serde(default)]
     pub(super) many: bool,
+    /// What of the running server shows its value.
+    pub(super) shows: Option<Shows>,
+    /// How many more there are of those than the value says. Without: not known, so that only a change of their number shows anything.
+    pub(super) besides: Option<u64>,
     /// Proposed only if none of these keys is set.
     #[serde(default)]
     pub(super) unless: Vec<String>,
@@ -210,6 +249,28 @@ pub(super) struct KnobProfile {
     /// What it may cost.
     #[serde(default)]
     pub(super) risk: String,
+}
+
+/// A default that a version began with.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LaterDefault {
+    /// The first release that has it, as its authors number it.
+    since: String,
+    /// The default.
+    default: String,
+}
+
+impl KnobProfile {
+    /// The server's default in this version of its package; `cpus` if it starts one for each CPU. That of the oldest version if it
+    /// is not known: a proposal then may say what is so already, and never lowers anything.
+    pub(super) fn default_in(&self, version: Option<&str>) -> &str {
+        let later = self.later_defaults.iter().rev();
+        let begun = |later: &&LaterDefault| {
+            version.is_some_and(|version| advisory::order(version, &later.since) != Ordering::Less)
+        };
+        later.into_iter().find(begun).map_or(&self.default, |later| &later.default)
+    }
 }
 
 /// Selects sections by one of their lines.
@@ -268,10 +329,10 @@ impl KnobProfile {
 
 impl Kind {
     /// The number that a value stands for: of `Count` and `Bytes`.
-    pub(super) fn number(self, value: &str) -> Option<u64> {
+    pub(super) fn number(self, value: &str, numbers: Numbers) -> Option<u64> {
         match self {
-            Self::Bytes => bytes(value.trim()),
-            _ => count(value.trim()),
+            Self::Bytes => numbers.bytes(value.trim()),
+            _ => numbers.count(value.trim()),
         }
     }
 
@@ -285,9 +346,15 @@ impl Kind {
     }
 
     /// Whether the text is a value of this kind. `Text` is read but never set.
-    pub(super) fn accepts(self, value: &str) -> bool {
+    pub(super) fn accepts(self, value: &str, numbers: Numbers) -> bool {
         match self {
-            Self::Count | Self::Bytes => self.number(value).is_some(),
+            // A number with zeros before it means one thing to this server and another to that.
+            Self::Count | Self::Bytes => {
+                let padded = value.len() > 1 && value.starts_with('0');
+                // What the server would not read to its end is a mistake.
+                let numbers = if numbers == Numbers::Strtoul { Numbers::C } else { numbers };
+                self.number(value, numbers).is_some() && !padded
+            }
             Self::Switch | Self::Flag => Self::is_on(value).is_some(),
             Self::Interface => is_interface(value),
             Self::Text => false,
@@ -360,7 +427,8 @@ mod tests {
             for knob in &profile.knobs {
                 let Some(value) = &knob.propose else { continue };
                 assert!(
-                    ["cpus", "interface"].contains(&value.as_str()) || knob.kind.accepts(value),
+                    ["cpus", "interface"].contains(&value.as_str())
+                        || knob.kind.accepts(value, profile.numbers),
                     "{}: {}",
                     profile.name,
                     knob.name
@@ -373,7 +441,7 @@ mod tests {
     #[test]
     fn interfaces_with_and_without_port() {
         for good in ["eth0", "enp1s0f0np0", "eth0.5@53", "a-b_c@65535"] {
-            assert!(Kind::Interface.accepts(good), "{good}");
+            assert!(Kind::Interface.accepts(good, Numbers::default()), "{good}");
         }
         for bad in [
             "",
@@ -387,7 +455,7 @@ mod tests {
             "..",
             "sixteen-letters0",
         ] {
-            assert!(!Kind::Interface.accepts(bad), "{bad}");
+            assert!(!Kind::Interface.accepts(bad, Numbers::default()), "{bad}");
         }
     }
 }

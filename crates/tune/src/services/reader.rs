@@ -11,6 +11,7 @@ use std::path::{Component, Path, PathBuf};
 use udpath_files::Beneath;
 
 use super::credentials::Credentials;
+use super::format::Format;
 
 /// Largest file that is read, bytes. Zones and lists of blocked names have files of their own; a larger file is data,
 /// and is reported as not read.
@@ -98,13 +99,23 @@ impl Reader {
 
     /// The files that an include means: a path, a pattern, or a folder, in the order of their names. `none` is told of what is
     /// not looked at.
-    pub(super) fn included(&mut self, include: &Path, none: &mut Vec<String>) -> Vec<PathBuf> {
+    pub(super) fn included(
+        &mut self,
+        include: &Path,
+        format: Format,
+        none: &mut Vec<String>,
+    ) -> Vec<PathBuf> {
         let Some(shown) = include.to_str() else { return Vec::new() };
-        let pattern = shown.contains(['*', '?', '[']);
-        let found = match (self.is_folder(shown), pattern) {
+        // FreeRADIUS has folders, and no patterns; Knot passes over folders.
+        let pattern = format != Format::Radius && shown.contains(['*', '?', '[']);
+        let folder =
+            matches!(format, Format::Radius | Format::Objects | Format::Indented) && self.is_folder(shown);
+        if folder && format == Format::Indented {
+            return Vec::new();
+        }
+        let found = match (folder, pattern) {
             (true, _) => self.names(include).map(|names| {
-                // What FreeRADIUS and Knot skip in a folder: hidden files and those of editors.
-                let plain = names.into_iter().filter(|name| !name.starts_with('.') && !name.ends_with('~'));
+                let plain = names.into_iter().filter(|name| is_of_folder(name, format));
                 plain.map(|name| include.join(name)).collect()
             }),
             (false, true) => self.matched(include),
@@ -114,7 +125,10 @@ impl Reader {
         match found {
             Ok(mut found) => {
                 found.retain(|path| self.is_file(path));
-                found.sort();
+                // FreeRADIUS takes them as the file system has them.
+                if !folder || format != Format::Radius {
+                    found.sort();
+                }
                 found
             }
             Err(cause) => {
@@ -172,4 +186,10 @@ impl Reader {
             }
         }
     }
+}
+
+/// Whether a server reads a file of this name that is in a folder which it includes: FreeRADIUS has rules of its own (cf_file.c).
+fn is_of_folder(name: &str, format: Format) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    !name.starts_with('.') && (format != Format::Radius || name.bytes().all(plain))
 }

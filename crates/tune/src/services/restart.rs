@@ -29,8 +29,18 @@ const WORDS: usize = 600;
 /// Most bytes of a program's output that are read: systemctl writes some kB.
 const OUTPUT: u64 = 1 << 20;
 
+/// The variable of a restart command that has the processes that serve now, without their workers: what to end first.
+pub(super) const PIDS: &str = "UDPATH_PID";
 /// What the text of a restart by systemd begins with.
 const BY_SYSTEMD: &str = "systemctl restart ";
+
+/// A restart command of a server that nobody watches: it ends what serves, waits until that has ended, and starts it again. `folder`:
+/// `cd FOLDER && ` or nothing; `line`: its command line for a shell.
+#[must_use]
+pub fn started_again(folder: &str, line: &str) -> String {
+    let wait = format!("while kill -0 ${PIDS}; do sleep 0.1; done 2>/dev/null");
+    format!("kill ${PIDS} && {{ {wait}; {folder}setsid -f {line} </dev/null >/dev/null 2>&1; }}")
+}
 
 /// How a server is restarted, and where it is asked afterwards.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,8 +70,8 @@ impl By {
         unit.map_or_else(|| Self::Command(command.to_owned()), Self::Unit)
     }
 
-    /// The program to run. `prefix`: what a command has in its variable.
-    fn program(&self, prefix: &str) -> Command {
+    /// The program to run. `prefix` and `pids`: what a command has in its variables.
+    fn program(&self, prefix: &str, pids: &str) -> Command {
         match self {
             Self::Unit(unit) => {
                 let mut systemctl = Command::new("systemctl");
@@ -70,7 +80,7 @@ impl By {
             }
             Self::Command(command) => {
                 let mut shell = Command::new("/bin/sh");
-                shell.arg("-c").arg(command).env(VARIABLE, prefix);
+                shell.arg("-c").arg(command).env(VARIABLE, prefix).env(PIDS, pids);
                 shell
             }
         }
@@ -113,8 +123,9 @@ impl Restart {
     pub fn run(&self, instances: Option<usize>) -> Result<(), String> {
         let before = self.serving();
         let command = self.by.to_string();
-        let (status, said) = finished(self.by.program(&self.prefix(instances)?), COMMAND)
-            .map_err(|error| format!("cannot run {command:?}: {error}"))?;
+        let program = self.by.program(&self.prefix(instances)?, &pids(&before));
+        let (status, said) =
+            finished(program, COMMAND).map_err(|error| format!("cannot run {command:?}: {error}"))?;
         match status {
             None => return Err(format!("{command:?} did not end within {} s", COMMAND.as_secs())),
             Some(status) if !status.success() => {
@@ -180,6 +191,15 @@ impl Restart {
         };
         servers.iter().filter_map(|server| first(server.pid)).collect()
     }
+}
+
+/// The value of the variable [`PIDS`].
+pub(super) fn pids(serving: &[Identity]) -> String {
+    let pid = |process: &Identity| match process {
+        Identity::Process { pid, .. } => Some(pid.to_string()),
+        _ => None,
+    };
+    serving.iter().filter_map(pid).collect::<Vec<_>>().join(" ")
 }
 
 /// Runs a program until it ends; returns its status, and the end of what it wrote. `None`: it did not end within the
@@ -261,7 +281,7 @@ mod tests {
         let restart = Restart::parse(old).unwrap();
         assert_eq!(restart.by, By::Unit("nsd@eth0.service".parse().unwrap()));
         assert_eq!(restart.to_string(), old);
-        let program = restart.by.program("prefix");
+        let program = restart.by.program("prefix", "812");
         assert_eq!(program.get_program(), "systemctl");
         let words: Vec<_> = program.get_args().collect();
         assert_eq!(words, ["--no-ask-password", "restart", "--", "nsd@eth0.service"]);
@@ -275,6 +295,17 @@ mod tests {
         ] {
             assert_eq!(By::of(own), By::Command(own.to_owned()));
         }
+    }
+
+    /// Nothing serves there: a command that ends a process first must not start another one.
+    #[test]
+    fn a_command_knows_what_serves() {
+        let said = restart("echo \"pid $UDPATH_PID.\"; exit 3").run(None).unwrap_err();
+        assert!(said.contains("and said: pid ."), "{said}");
+        let said = restart(&started_again("", "nsd -d")).run(None).unwrap_err();
+        assert!(said.contains("failed (exit status: "), "{said}");
+        let known = [Identity::Process { pid: 812, started: 1 }, Identity::Process { pid: 9, started: 2 }];
+        assert_eq!(pids(&known), "812 9");
     }
 
     #[test]
@@ -303,7 +334,7 @@ mod tests {
                 let restart = Restart { by: By::Unit(unit.clone()), ..restart("x") };
                 let kept = Restart::parse(&restart.to_string());
                 prop_assert_eq!(kept.as_ref(), Some(&restart));
-                let program = restart.by.program("");
+                let program = restart.by.program("", "");
                 let words: Vec<_> = program.get_args().collect();
                 prop_assert_eq!(program.get_program(), "systemctl");
                 prop_assert_eq!(words, ["--no-ask-password", "restart", "--", unit.as_str()]);

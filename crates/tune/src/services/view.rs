@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  a unit, also in a mount namespace with the same files     its /etc/nsd/nsd.conf is ours        ""
+//!  nsd, told to change to /srv/dns once it has read it       its /etc/nsd/nsd.conf is ours        ""
 //!  named -t /srv/dns                                         its /etc/named.conf is ours below    "/srv/dns"
 //!  a container, a file that is mounted over ours, or none    read by its own root, never changed  "/proc/812/root"
 //! ```
@@ -17,6 +18,10 @@ use rustix::fs::fstat;
 use udpath_files::Beneath;
 
 use super::Service;
+use super::arguments::Arguments;
+use super::config::Config;
+use super::profile::Profile;
+use super::reader::Reader;
 
 /// The file in which Debian lists its packages.
 const PACKAGES: &str = "/var/lib/dpkg/status";
@@ -34,6 +39,25 @@ pub(super) fn of(pid: u32, config: &str) -> String {
         Some(folder) => folder.to_owned(),
         None => other,
     }
+}
+
+/// Whether a server has changed its root since it read its main configuration file, which is one of this machine: it is told to,
+/// there or by its arguments, and its root is the folder named there.
+pub(super) fn changed_root(pid: u32, profile: &Profile, arguments: &Arguments, config: &str) -> bool {
+    let is_its_root = |folder: &Path| {
+        Beneath::root_of(pid).and_then(|root| root.find("/")).is_ok_and(|root| is_at(&root, folder))
+    };
+    let named = || {
+        let chroot = profile.chroot.as_ref()?;
+        if let Some(folder) = chroot.option.as_ref().and_then(|option| arguments.option(&[option])) {
+            return Some(folder.to_owned());
+        }
+        let read = Config::read(&Reader::of(pid, "").ok()?, config, profile.format, None).ok()?;
+        let line = read.in_effect(&read.find(&chroot.section, &chroot.key))?;
+        Some(line.directive.value.clone())
+    };
+    !is_its_root(Path::new("/"))
+        && named().is_some_and(|folder| folder.starts_with('/') && is_its_root(Path::new(&folder)))
 }
 
 /// The path on this machine, links resolved, of a file that a process names; `None` if that is not its file, or there is none.
@@ -89,9 +113,11 @@ impl Service {
         if self.has_other_files() {
             return None;
         }
-        real(self.pid, path).or_else(|| {
+        // It read them with the root of this machine.
+        let reader = if self.changed_root { std::process::id() } else { self.pid };
+        real(reader, path).or_else(|| {
             let path = Path::new(path);
-            let folder = real(self.pid, path.parent()?.to_str()?)?;
+            let folder = real(reader, path.parent()?.to_str()?)?;
             let here = Path::new(&folder).join(path.file_name()?);
             // Something else may be there by a name that the server cannot see.
             let is_new = fs::symlink_metadata(&here).is_err();

@@ -18,6 +18,15 @@ pub(crate) fn changeable(why: &Changeable) -> String {
 }
 
 impl Service {
+    /// Whether a change to its configuration could be carried out, as far as the owners of its files decide: of root's server, all of
+    /// them must be root's alone; of another's, one to change is enough.
+    #[must_use]
+    pub fn is_changeable(&self) -> bool {
+        let mut roots =
+            self.config.files.iter().map(|file| only_root(Path::new(&self.here(&file.path))).is_ok());
+        if self.rights.is_root() { roots.all(|roots| roots) } else { roots.any(|roots| roots) }
+    }
+
     /// Whether root may change these files.
     ///
     /// # Errors

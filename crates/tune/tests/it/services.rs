@@ -29,8 +29,8 @@ fn prepared(real: &Real, requests: &[&str]) -> Prepared {
 }
 
 /// From the server's defaults to two threads or larger buffers, and back.
-fn changed_and_back(kind: Kind, requests: &[&str]) {
-    let real = Real::start(kind);
+fn changed_and_back(real: &Real, requests: &[&str]) {
+    let kind = real.kind();
     real.inside(|| {
         let before = real.tree();
         let service = on_port(real.port()).unwrap().remove(0);
@@ -46,15 +46,20 @@ fn changed_and_back(kind: Kind, requests: &[&str]) {
         let plain = real.shape();
         let journal = tempfile::tempdir().unwrap();
         let lock = Journal::at(journal.path()).lock().unwrap();
-        let wanted = prepared(&real, requests);
+        let wanted = prepared(real, requests);
         assert!(!wanted.files.is_empty(), "{wanted:?}");
+        let was = wanted.shape();
+        assert!(wanted.shown(was.as_ref()).iter().all(|one| !one.in_effect), "nothing has been changed yet");
         let applied = write(&Live::new(), &lock, &wanted).unwrap();
         assert_ne!(real.tree(), before);
         let pid = real.pid();
         assert_ne!(pid, service.pid, "it was restarted");
         let tuned = real.shape();
         assert_eq!(tuned, kind.tuned(&plain), "before: {plain:?}");
-        assert!(prepared(&real, requests).files.is_empty(), "asked for again, nothing is left to do");
+        let shown = wanted.shown(was.as_ref());
+        assert!(shown.iter().all(|one| one.in_effect), "{shown:?}");
+        assert_eq!(shown.len(), kind.shown(), "{shown:?}");
+        assert!(prepared(real, requests).files.is_empty(), "asked for again, nothing is left to do");
         let undone = undo(&Live::new(), &lock, Some(applied.id), "asked for", false).unwrap();
         assert!(undone.complete && undone.left.is_empty() && undone.untold.is_empty(), "{undone:?}");
         assert_eq!(real.tree(), before);
@@ -66,49 +71,67 @@ fn changed_and_back(kind: Kind, requests: &[&str]) {
 #[test]
 fn nsd_gets_a_process_and_a_socket_for_each_cpu() {
     needs_root!();
-    changed_and_back(Kind::Nsd, &["server-count=2", "reuseport=yes", "receive-buffer-size=262144"]);
+    changed_and_back(
+        &Real::start(Kind::Nsd),
+        &["server-count=2", "reuseport=yes", "receive-buffer-size=262144"],
+    );
+}
+
+/// Their files are this machine's, though they no longer see them there.
+#[test]
+fn servers_that_change_their_root_are_read_and_changed_where_they_read_their_files() {
+    needs_root!();
+    for (kind, requests) in [
+        (Kind::Nsd, &["server-count=2", "reuseport=yes", "receive-buffer-size=262144"][..]),
+        (Kind::Unbound, &["num-threads=2", "so-rcvbuf=262144"]),
+    ] {
+        let real = Real::start_with_chroot(kind);
+        let root = fs::read_link(format!("/proc/{}/root", real.pid())).unwrap();
+        assert_ne!(root, std::path::Path::new("/"), "{kind:?}");
+        changed_and_back(&real, requests);
+    }
 }
 
 #[test]
 fn knot_gets_fewer_workers() {
     needs_root!();
-    changed_and_back(Kind::Knot, &["udp-workers=3"]);
+    changed_and_back(&Real::start(Kind::Knot), &["udp-workers=3"]);
 }
 
 #[test]
 fn unbound_gets_threads_and_a_larger_buffer() {
     needs_root!();
-    changed_and_back(Kind::Unbound, &["num-threads=2", "so-rcvbuf=262144"]);
+    changed_and_back(&Real::start(Kind::Unbound), &["num-threads=2", "so-rcvbuf=262144"]);
 }
 
 #[test]
 fn bind_gets_a_smaller_buffer() {
     needs_root!();
-    changed_and_back(Kind::Bind, &["udp-receive-buffer=131072"]);
+    changed_and_back(&Real::start(Kind::Bind), &["udp-receive-buffer=131072"]);
 }
 
 #[test]
 fn chrony_stops_recording_clients() {
     needs_root!();
-    changed_and_back(Kind::Chrony, &[]);
+    changed_and_back(&Real::start(Kind::Chrony), &[]);
 }
 
 #[test]
 fn freeradius_gets_a_smaller_buffer() {
     needs_root!();
-    changed_and_back(Kind::Freeradius, &["recv_buff=131072"]);
+    changed_and_back(&Real::start(Kind::Freeradius), &["recv_buff=131072"]);
 }
 
 #[test]
 fn rsyslog_gets_threads() {
     needs_root!();
-    changed_and_back(Kind::Rsyslog, &["threads=2", "batchSize=128", "rcvbufSize=131072"]);
+    changed_and_back(&Real::start(Kind::Rsyslog), &["threads=2", "batchSize=128", "rcvbufSize=131072"]);
 }
 
 #[test]
 fn coturn_gets_relay_threads() {
     needs_root!();
-    changed_and_back(Kind::Coturn, &["relay-threads=3"]);
+    changed_and_back(&Real::start(Kind::Coturn), &["relay-threads=3"]);
 }
 
 #[test]
@@ -167,6 +190,26 @@ fn a_server_with_files_of_its_own_is_read_there_and_not_changed() {
         let lock = Journal::at(journal.path()).lock().unwrap();
         let said = write(&Live::new(), &lock, &prepared(&real, &["server-count=3"])).unwrap_err().to_string();
         assert!(said.contains("a container"), "{said}");
+        assert_eq!(real.tree(), before);
+    });
+}
+
+/// `named -t`: its files are in the folder, and its checker changes its root as the server does.
+#[test]
+fn a_server_whose_root_is_a_folder_is_checked_and_changed_there() {
+    needs_root!();
+    let real = Real::start_in_a_folder();
+    real.inside(|| {
+        let (before, pid) = (real.tree(), real.pid());
+        let journal = tempfile::tempdir().unwrap();
+        let lock = Journal::at(journal.path()).lock().unwrap();
+        let wanted = prepared(&real, &["udp-receive-buffer=4194304"]);
+        write(&Live::new(), &lock, &wanted).unwrap();
+        assert_ne!(real.pid(), pid);
+        let service = on_port(real.port()).unwrap().remove(0);
+        assert_eq!(knob(&service.knobs(), "udp-receive-buffer").value.as_deref(), Some("4194304"));
+        let undone = undo(&Live::new(), &lock, None, "asked for", false).unwrap();
+        assert!(undone.complete && undone.left.is_empty(), "{undone:?}");
         assert_eq!(real.tree(), before);
     });
 }

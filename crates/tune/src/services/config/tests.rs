@@ -17,7 +17,7 @@ fn patterns_folders_and_circles() {
     let root = folder(&[
         (
             "etc/s/s.conf",
-            "server:\n  a: 1\ninclude: \"/etc/s/d/*.conf\"\ninclude: more\ninclude: /etc/s/gone\n",
+            "server:\n  a: 1\ninclude: \"/etc/s/d/*.conf\"\ninclude: more/*\ninclude: /etc/s/gone\n",
         ),
         ("etc/s/d/2.conf", "server:\n  a: 2\n"),
         ("etc/s/d/1.conf", "include: /etc/s/s.conf\n"),
@@ -115,6 +115,59 @@ fn an_include_has_the_place_and_the_clause_of_its_line() {
 }
 
 #[test]
+fn a_file_that_is_included_twice_counts_twice() {
+    let twice: &[(&str, &str)] = &[
+        ("u/u.conf", "server:\ninclude: /u/i\nnum-threads: 3\ninclude: /u/i\n"),
+        ("u/i", "num-threads: 7\n"),
+    ];
+    assert_eq!(
+        lines(Format::Clauses, twice, ("server", "num-threads")),
+        ["/u/i:1=7", "/u/u.conf:3=3", "/u/i:1=7", "in effect: /u/i:1=7"]
+    );
+    // Each time with two more of itself it would not end.
+    let many: String = (0..9).map(|next| format!("include /c/{next}\n")).collect();
+    let files: Vec<(String, String)> = (0..9).map(|at| (format!("c/{at}"), many.clone())).collect();
+    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    let root = folder(&files);
+    let reader = Reader::own(root.path()).unwrap();
+    let config = Config::read(&reader, "/c/0", Format::Lines, None).unwrap();
+    assert_eq!(config.files.len(), 9);
+    assert!(config.unread.iter().any(|unread| unread.contains("more than 512 files")), "{:?}", config.unread);
+}
+
+#[test]
+fn several_folders_of_chrony_are_read_by_the_names_of_their_files() {
+    let files: &[(&str, &str)] = &[
+        ("c/c.conf", "confdir /c/a /c/b\n"),
+        ("c/a/2.conf", "port 1\n"),
+        ("c/a/3.conf", "port 2\n"),
+        ("c/b/1.conf", "port 3\n"),
+        ("c/b/3.conf", "port 4\n"),
+    ];
+    assert_eq!(
+        lines(Format::Lines, files, ("", "port")),
+        ["/c/b/1.conf:1=3", "/c/a/2.conf:1=1", "/c/a/3.conf:1=2", "in effect: /c/a/3.conf:1=2"]
+    );
+}
+
+#[test]
+fn relative_paths_are_beneath_the_folder_that_the_server_changes_to() {
+    let unbound: &[(&str, &str)] = &[
+        ("u/u.conf", "server:\ninclude: i\ndirectory: \"/u/d\"\ninclude: i\n"),
+        ("u/i", "num-threads: 1\n"),
+        ("u/d/i", "num-threads: 2\n"),
+    ];
+    let found = lines(Format::Clauses, unbound, ("server", "num-threads"));
+    assert_eq!(found, ["/u/i:1=1", "/u/d/i:1=2", "in effect: /u/d/i:1=2"]);
+    let bind: &[(&str, &str)] = &[
+        ("b/n.conf", "options { directory \"/b/d\"; include \"i\"; };\n"),
+        ("b/d/i", "udp-receive-buffer 2;\n"),
+    ];
+    let found = lines(Format::Braces, bind, ("options", "udp-receive-buffer"));
+    assert_eq!(found, ["/b/d/i:1=2", "in effect: /b/d/i:1=2"]);
+}
+
+#[test]
 fn a_drop_in_goes_only_below_the_configurations_own_folder() {
     for (include, drop_in) in [
         ("/etc/s/d/*.conf", Some("/etc/s/d/udpath.conf")),
@@ -163,6 +216,6 @@ fn patterns_of_everything_end_and_are_reported() {
     // Of this machine: more than may be looked at, and nothing of the kernel's.
     let mut reader = Reader::own(Path::new("/")).unwrap();
     let mut none = Vec::new();
-    let found = reader.included(Path::new("/*/*/*/*/*"), &mut none);
+    let found = reader.included(Path::new("/*/*/*/*/*"), Format::Lines, &mut none);
     assert!(found.is_empty() && none[0].contains("names would have to be looked at"), "{none:?}");
 }

@@ -25,7 +25,8 @@ pub(super) fn parse(text: &str) -> Parsed {
                 let name = word(words.first()).to_owned();
                 open.push(parsed.sections.len());
                 let start = token.start;
-                parsed.sections.push(Section { name, start, at: token.end, indent: indent.to_owned() });
+                let indent = indent.to_owned();
+                parsed.sections.push(Section { name, start, at: token.end, indent, follows: false });
                 words.clear();
             }
             "}" => {
@@ -34,9 +35,9 @@ pub(super) fn parse(text: &str) -> Parsed {
             }
             ";" => {
                 let key = word(words.first());
-                if key == "include" && words.len() == 2 {
+                if key.eq_ignore_ascii_case("include") && words.len() == 2 {
                     parsed.includes.push(Include {
-                        path: unquoted(word(words.get(1))).to_owned(),
+                        paths: vec![unquoted(word(words.get(1))).to_owned()],
                         at: words[1].start,
                         section: open.last().copied(),
                         optional: false,
@@ -78,12 +79,26 @@ fn token(text: &str, at: &mut usize) -> Option<Range<usize>> {
     let first = rest.chars().next()?;
     let len = match first {
         '{' | '}' | ';' => 1,
-        '"' => rest[1..].find('"').map_or(rest.len(), |end| end + 2),
+        '"' => string_len(rest),
+        // A comment of the shell's begins also within a word (isc_lex_gettoken).
         _ => rest
-            .find(|letter: char| letter.is_whitespace() || "{};\"".contains(letter))
+            .find(|letter: char| letter.is_whitespace() || "{};\"#".contains(letter))
             .unwrap_or(rest.len())
             .max(first.len_utf8()),
     };
     *at = start + len;
     Some(start..*at)
+}
+
+/// The length of the string that a text begins with: to its end a backslash takes the next letter with it.
+fn string_len(text: &str) -> usize {
+    let mut letters = text.char_indices().skip(1);
+    while let Some((at, letter)) = letters.next() {
+        match letter {
+            '\\' => _ = letters.next(),
+            '"' => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
 }

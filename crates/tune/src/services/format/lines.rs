@@ -32,15 +32,15 @@ pub(super) fn parse(text: &str, style: Style) -> Parsed {
             }
         };
         let (key, value) = (key.trim().to_ascii_lowercase(), value.trim());
-        let include = |path: String, optional| {
+        let include = |paths: Vec<String>, optional| {
             let at = span(text, value).start;
-            Include { path, at, section: None, optional }
+            Include { paths, at, section: None, optional }
         };
         match (style, key.as_str()) {
-            (Style::Chrony, "include") => parsed.includes.push(include(value.to_owned(), false)),
+            (Style::Chrony, "include") => parsed.includes.push(include(vec![value.to_owned()], false)),
             (Style::Chrony, "confdir") => {
                 let folders = value.split_whitespace().map(|folder| format!("{folder}/*.conf"));
-                parsed.includes.extend(folders.map(|folder| include(folder, true)));
+                parsed.includes.push(include(folders.collect(), true));
             }
             _ => {}
         }

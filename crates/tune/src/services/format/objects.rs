@@ -22,11 +22,15 @@ pub(super) fn parse(text: &str) -> Parsed {
     while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
         if let Some(len) = blank(rest) {
             at += len;
-        } else if rest.starts_with(INCLUDE) {
+        } else if rest.get(..INCLUDE.len()).is_some_and(|start| start.eq_ignore_ascii_case(INCLUDE)) {
             let line = rest.lines().next().unwrap_or_default();
             let path = line[INCLUDE.len()..].trim();
-            let include =
-                Include { path: path.to_owned(), at: span(text, path).start, section: None, optional: false };
+            let include = Include {
+                paths: vec![path.to_owned()],
+                at: span(text, path).start,
+                section: None,
+                optional: false,
+            };
             parsed.includes.push(include);
             at += line.len();
         } else if let Some(len) = on_one_line(rest) {
@@ -103,14 +107,20 @@ fn object(text: &str, begin: usize, name: &str, parsed: &mut Parsed) -> Option<u
         found.push((&rest[..len], start..end));
         at = end;
     }
-    parsed.sections.push(Section { name: name.to_owned(), start: begin, at, indent: String::new() });
+    let (name_of, indent) = (name.to_owned(), String::new());
+    parsed.sections.push(Section { name: name_of, start: begin, at, indent, follows: false });
     let is = |key: &str, name: &str| key.eq_ignore_ascii_case(name);
     let inside = |span: &Range<usize>| text[span.start + 1..span.end - 1].to_owned();
     let optional = found.iter().any(|(key, span)| is(key, "mode") && inside(span) == "optional");
     for (key, span) in found {
         let value = inside(&span);
         if name == "include" && is(key, "file") {
-            parsed.includes.push(Include { path: value.clone(), at: span.start, section: None, optional });
+            parsed.includes.push(Include {
+                paths: vec![value.clone()],
+                at: span.start,
+                section: None,
+                optional,
+            });
         }
         let line = line_at(text, span.start);
         parsed.directives.push(Directive { section: Some(section), key: key.to_owned(), value, span, line });

@@ -14,7 +14,8 @@ pub(super) fn parse(text: &str) -> Parsed {
         let section = parsed.sections.len();
         let inside = value.trim().trim_matches(['"', '\'']);
         let at = if inside.is_empty() { start + line.len() } else { span(text, inside).end };
-        parsed.sections.push(Section { name: name.to_owned(), start, at, indent: String::new() });
+        let (name, indent) = (name.to_owned(), String::new());
+        parsed.sections.push(Section { name, start, at, indent, follows: false });
         let mut words = inside.split_whitespace().peekable();
         while let Some(word) = words.next() {
             if !word.starts_with('-') || !word.is_char_boundary(2) {

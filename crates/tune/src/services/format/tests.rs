@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn includes(format: Format, text: &str) -> Vec<String> {
-    format.parse(text).includes.into_iter().map(|include| include.path).collect()
+    format.parse(text).includes.into_iter().flat_map(|include| include.paths).collect()
 }
 
 const ALL: [Format; 9] = [
@@ -216,4 +216,52 @@ fn rsyslog_has_arrays_commands_comments_and_several_objects_on_a_line() {
         ("module", "load", "x"),
     ];
     assert_eq!(read(Format::Objects, text), three(&expected));
+}
+
+#[test]
+fn line_ends_mean_nothing_in_clauses() {
+    let text = "server:\n num-threads: # c\n\n 4 identity: a#b so-rcvbuf:\"8m\"outgoing-range: 5\n interface:\n  fe80::1\n \
+                version: \"a \\\" verbosity: 7\" access-control: 10.0.0.0/8\n  allow\nnum-queries-per-thread:9\n";
+    let server = |key: &'static str, value: &'static str| ("server", key, value);
+    let expected = [
+        server("num-threads", "4"),
+        server("identity", "a#b"),
+        server("so-rcvbuf", "8m"),
+        server("outgoing-range", "5"),
+        server("interface", "fe80::1"),
+        server("version", "a \\\" verbosity: 7"),
+        server("access-control", "10.0.0.0/8\n  allow"),
+        server("num-queries-per-thread", "9"),
+    ];
+    assert_eq!(read(Format::Clauses, text), three(&expected));
+}
+
+#[test]
+fn freeradius_items_end_at_commas_and_go_on_after_a_backslash() {
+    let text = "thread pool { max_servers = 4, start_servers=5 } max_requests := \\\n  'a, b' # x \n$include \"y z\" # w\n\
+                if (&User-Name =~ /b{2}#c/) {\n update reply { Reply-Message := \"}\" }\n}\nname = ${a}/b\n";
+    let expected = [
+        ("thread", "max_servers", "4"),
+        ("thread", "start_servers", "5"),
+        ("", "max_requests", "a, b"),
+        ("update", "Reply-Message", "}"),
+        ("", "name", "${a}/b"),
+    ];
+    assert_eq!(read(Format::Radius, text), three(&expected));
+    assert_eq!(includes(Format::Radius, text), ["y z"]);
+}
+
+#[test]
+fn what_is_inserted_before_the_rest_of_a_line_has_a_line_of_its_own() {
+    for (format, text, key) in [
+        (Format::Clauses, "server: num-threads: 4\n", "num-threads"),
+        (Format::Radius, "thread pool { max_servers = 4 }\n", "max_servers"),
+        (Format::Braces, "options { reuseport yes; };\n", "reuseport"),
+    ] {
+        let parsed = format.parse(text);
+        let (at, new) = format.inserted(&parsed.sections[0], "other", "7").unwrap();
+        let edited = format!("{}{new}{}", &text[..at], &text[at..]);
+        let found: Vec<String> = read(format, &edited).into_iter().map(|(_, key, _)| key).collect();
+        assert_eq!(found, ["other", key], "{edited}");
+    }
 }

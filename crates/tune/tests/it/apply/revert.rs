@@ -3,14 +3,21 @@
 use std::time::Duration;
 
 use udpath_tune::apply::ApplyError;
-use udpath_tune::confirm::{confirm, revert};
+use udpath_tune::confirm::{self, confirm};
 use udpath_tune::journal::State;
+use udpath_tune::machine::Machine;
 use udpath_tune::status::Status;
+use udpath_tune::undo::{UndoError, Undone};
 use udpath_tune::{Journal, apply};
 
 use super::death::dead;
 use super::sim::{Fault, Sim, faulty_from};
 use super::{REQUESTS, applied, plan, undone};
+
+/// No signal arrives here.
+fn revert(machine: &dyn Machine, journal: &Journal, id: u64) -> Result<Option<Undone>, UndoError> {
+    confirm::revert(machine, journal, id, || Ok(()))
+}
 
 #[test]
 fn a_confirmation_is_taken_once_and_only_where_it_is_awaited() {
@@ -161,7 +168,7 @@ fn the_reverting_process_is_visible_until_it_ends() {
     awaiting(&sim, &journal, &["eth0:rps/rx-0=0"]);
     let attended = || Status::of(&sim, &journal).unwrap().applies[0].attended;
     assert_eq!(attended(), Some(false));
-    let attending = udpath_tune::confirm::attended_by_this(&journal, 1).unwrap();
+    let attending = confirm::attended_by_this(&journal, 1).unwrap();
     assert_eq!(attended(), Some(true));
     drop(attending);
     assert_eq!(attended(), Some(false));

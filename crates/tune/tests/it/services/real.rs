@@ -112,6 +112,16 @@ impl Kind {
         }
     }
 
+    /// How many of the changes show in the running server.
+    pub(super) const fn shown(self) -> usize {
+        match self {
+            Self::Nsd => 3,
+            Self::Unbound | Self::Rsyslog => 2,
+            Self::Knot | Self::Bind | Self::Freeradius | Self::Coturn => 1,
+            Self::Chrony => 0,
+        }
+    }
+
     /// Writes what differs from the package's files, and returns the command.
     fn prepare(self, root: &Path) -> String {
         let here = root.display();
@@ -251,6 +261,38 @@ impl Real {
         })
     }
 
+    /// Starts `named -t`, whose root is the folder: its paths begin there.
+    pub(super) fn start_in_a_folder() -> Self {
+        Self::start_as(Kind::Bind, |root, command| {
+            let here = root.display().to_string();
+            for path in files(&root.join("etc")) {
+                let text = fs::read_to_string(&path).unwrap();
+                let inside = text.replace(&format!("{here}/"), "/").replace(&here, "/");
+                fs::write(&path, inside).unwrap();
+            }
+            // A resolver's, which the package has elsewhere.
+            fs::create_dir_all(root.join("usr/share/dns")).unwrap();
+            fs::copy("/usr/share/dns/root.hints", root.join("usr/share/dns/root.hints")).unwrap();
+            command.replace(&here, "").replace("named ", &format!("named -t {here} "))
+        })
+    }
+
+    /// Starts NSD or Unbound, which change their root to the folder once they have read their configuration.
+    pub(super) fn start_with_chroot(kind: Kind) -> Self {
+        let none = "chroot: \"\"\n";
+        Self::start_as(kind, |root, command| {
+            let own = match kind {
+                Kind::Nsd => "etc/nsd/nsd.conf.d/own.conf",
+                _ => "etc/unbound/unbound.conf.d/zz-own.conf",
+            };
+            let path = root.join(own);
+            let text = fs::read_to_string(&path).unwrap().replace(none, "");
+            let chroot = format!("server:\n  chroot: \"{}\"\n", root.display());
+            fs::write(&path, text.replacen("server:\n", &chroot, 1)).unwrap();
+            command.to_owned()
+        })
+    }
+
     fn start_as(kind: Kind, wrapped: impl Fn(&Path, &str) -> String) -> Self {
         let real = Self {
             kind,
@@ -296,6 +338,10 @@ impl Real {
             }
         });
         real
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// Runs `work` in the server's network namespace.
