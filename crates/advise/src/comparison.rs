@@ -298,4 +298,4 @@ fn check(side: &str, counts: &Counts, notes: &mut Vec<String>) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -6,6 +6,7 @@
 //!                       ├─▸ rules/      findings ─▸ order.rs   by weight; symptoms below their causes
 //! Profile ──────────────┴─▸ capacity.rs what a transaction costs ─▸ the rate that the CPUs allow
 //!                           change.rs   two diagnoses in turn ─▸ what appeared, grew, went
+//! server's knobs, instances ─▸ levers.rs  commands before the advice of findings about readers
 //! ```
 //! It reads data and measures nothing.
 
@@ -13,6 +14,7 @@ mod capacity;
 mod change;
 mod confidence;
 mod headline;
+mod levers;
 mod links;
 mod order;
 mod own;
@@ -23,6 +25,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use udpath_host::Snapshot;
 use udpath_host::map::{Map, Selection, SelectionError};
+use udpath_host::sockets::looks::Looks;
 use udpath_profile::Profile;
 
 use crate::finding::{Finding, Location, Remedy, Severity};
@@ -31,6 +34,7 @@ use crate::rules::{self, GENERATOR, OTHERS, OWN_WORK};
 pub use capacity::{Bound, Capacity, Carried};
 pub use change::{Change, changes};
 pub use confidence::{Confidence, Level};
+pub use levers::{Lever, Want};
 pub(crate) use links::busy_of;
 pub use links::{Link, Stage};
 #[cfg(test)]
@@ -100,7 +104,22 @@ impl Diagnosis {
         selection: &Selection,
         profile: Result<&Profile, &str>,
     ) -> Result<Self, SelectionError> {
-        let map = Map::new(now, earlier, selection)?;
+        Self::watched(now, earlier, &Looks::default(), selection, profile)
+    }
+
+    /// The same, with looks at the sockets' queues in between.
+    ///
+    /// # Errors
+    /// As [`Diagnosis::new`].
+    pub fn watched(
+        now: &Snapshot,
+        earlier: Option<&Snapshot>,
+        looks: &Looks,
+        selection: &Selection,
+        profile: Result<&Profile, &str>,
+    ) -> Result<Self, SelectionError> {
+        let mut map = Map::new(now, earlier, selection)?;
+        looks.tell(&now.sockets, &mut map);
         let found = rules::of_map(now, &map);
         Ok(Self::of(&map, found, profile))
     }
@@ -125,7 +144,12 @@ impl Diagnosis {
                     spare(&mut finding, &links);
                 }
                 let confidence = Confidence::of(&finding, map, own.as_ref().filter(|_| sampled));
-                Diagnosed { confidence, commands: commands(&finding), explained_by: None, finding }
+                Diagnosed {
+                    confidence,
+                    commands: finding.remedies.iter().filter_map(Remedy::command).collect(),
+                    explained_by: None,
+                    finding,
+                }
             })
             .collect();
         let mut unseen = map.missing.clone();
@@ -201,20 +225,4 @@ fn spare(finding: &mut Finding, links: &[Link]) {
         finding.cause +=
             &format!("; no limit while the busiest link is at {}", crate::rule::percent(busiest.busy));
     }
-}
-
-/// A command for each remedy that changes settings.
-fn commands(finding: &Finding) -> Vec<String> {
-    let command = |remedy: &Remedy| {
-        let settings: Vec<String> =
-            remedy.settings().iter().map(|setting| format!("--set {}", quoted(setting))).collect();
-        (!settings.is_empty()).then(|| format!("udpath apply {}", settings.join(" ")))
-    };
-    finding.remedies.iter().filter_map(command).collect()
-}
-
-/// For a shell: quoted if it has anything but plain characters.
-fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/:=,.-_".contains(c);
-    if text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }

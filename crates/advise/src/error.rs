@@ -67,6 +67,16 @@ pub enum Error {
         /// Its output, or what happened instead.
         reason: String,
     },
+    /// All traffic of the rung came to one CPU of several: that is the rate of one, not of the rung.
+    #[error("{rung} was not measured: the flows drifted to CPU {cpu} of {cpus}")]
+    Drifted {
+        /// The rung.
+        rung: String,
+        /// The CPU.
+        cpu: u32,
+        /// CPUs that the flows had started on.
+        cpus: usize,
+    },
     /// A setting of the rung cannot be changed here.
     #[error("{rung} is not possible here")]
     NotPossible {
@@ -103,7 +113,9 @@ impl Error {
     /// True if only the rung of this name cannot be measured, rather than all of them.
     pub(crate) fn blames(&self, name: &str) -> bool {
         match self {
-            Self::NotReady { rung, .. } | Self::NotPossible { rung, .. } => rung == name,
+            Self::NotReady { rung, .. } | Self::NotPossible { rung, .. } | Self::Drifted { rung, .. } => {
+                rung == name
+            }
             _ => false,
         }
     }

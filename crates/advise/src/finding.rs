@@ -51,7 +51,7 @@ pub enum Location {
 }
 
 /// What removes the cause, or makes it cost less.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Remedy {
     /// Settings that `udpath plan` accepts.
@@ -60,9 +60,42 @@ pub enum Remedy {
         what: String,
         /// `SETTING=VALUE` each, such as `eth0:rps/rx-0=1-3`, in the order in which they are to be applied.
         settings: Vec<String>,
+        /// Where they are, if not in the network namespace that the command is typed in.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        netns: Option<Netns>,
+    },
+    /// A command that changes more than settings: a server's own configuration, its instances, how it is started.
+    Command {
+        /// What it does: an imperative without a full stop.
+        what: String,
+        /// The command, to be copied to a shell.
+        command: String,
+        /// The rate to expect of the path then, transactions per second; none where nothing tells it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        expected: Option<f64>,
     },
     /// What to do by other means: an imperative without a full stop.
     Advice(String),
+}
+
+/// A network namespace, as `udpath apply` takes it.
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+pub struct Netns {
+    /// Its name, as listed by `ip netns`.
+    pub name: String,
+    /// A process in it, whose namespace gets this name first; none: it has it already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+}
+
+impl Netns {
+    /// A verb of udpath there.
+    #[must_use]
+    pub fn command(&self, verb: &str) -> String {
+        let name = quoted(&self.name);
+        let attach = self.pid.map_or_else(String::new, |pid| format!("ip netns attach {name} {pid} && "));
+        format!("{attach}udpath {verb} --netns {name}")
+    }
 }
 
 impl Remedy {
@@ -70,7 +103,7 @@ impl Remedy {
     #[must_use]
     pub fn what(&self) -> &str {
         match self {
-            Self::Changes { what, .. } | Self::Advice(what) => what,
+            Self::Changes { what, .. } | Self::Command { what, .. } | Self::Advice(what) => what,
         }
     }
 
@@ -79,8 +112,41 @@ impl Remedy {
     pub fn settings(&self) -> &[String] {
         match self {
             Self::Changes { settings, .. } => settings,
-            Self::Advice(_) => &[],
+            Self::Command { .. } | Self::Advice(_) => &[],
         }
+    }
+
+    /// A verb of udpath where its settings are.
+    #[must_use]
+    pub fn verb(&self, verb: &str) -> String {
+        match self {
+            Self::Changes { netns: Some(netns), .. } => netns.command(verb),
+            _ => format!("udpath {verb}"),
+        }
+    }
+
+    /// The command that carries it out: of settings, `udpath apply`; none of advice.
+    #[must_use]
+    pub fn command(&self) -> Option<String> {
+        match self {
+            Self::Changes { settings, .. } => {
+                let settings: Vec<String> =
+                    settings.iter().map(|setting| format!("--set {}", quoted(setting))).collect();
+                (!settings.is_empty()).then(|| format!("{} {}", self.verb("apply"), settings.join(" ")))
+            }
+            Self::Command { command, .. } => Some(command.clone()),
+            Self::Advice(_) => None,
+        }
+    }
+}
+
+/// For a shell: quoted if it has anything but plain characters.
+fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/:=,.-_".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
     }
 }
 
@@ -107,4 +173,45 @@ pub struct Finding {
     pub cause: String,
     /// What to do about it: alternatives, the best first.
     pub remedies: Vec<Remedy>,
+}
+
+impl Finding {
+    /// Says that its settings are there.
+    pub fn place(&mut self, there: &Netns) {
+        for remedy in &mut self.remedies {
+            if let Remedy::Changes { netns, .. } = remedy {
+                *netns = Some(there.clone());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_to_be_copied_to_a_shell() {
+        let changed = |settings: &[&str], netns| Remedy::Changes {
+            what: "do".into(),
+            settings: settings.iter().map(|setting| (*setting).to_owned()).collect(),
+            netns,
+        };
+        let changes = |settings: &[&str]| changed(settings, None);
+        assert_eq!(
+            changes(&["eth0:rps/rx-*=none", "irq:7:affinity=3"]).command().as_deref(),
+            Some("udpath apply --set 'eth0:rps/rx-*=none' --set irq:7:affinity=3")
+        );
+        assert_eq!(changes(&[]).command(), None);
+        let there = |name: &str, pid| {
+            changed(&["eth0:qdisc=mq"], Some(Netns { name: name.into(), pid })).command().unwrap()
+        };
+        assert_eq!(there("a b", None), "udpath apply --netns 'a b' --set eth0:qdisc=mq");
+        assert_eq!(
+            there("pid-812", Some(812)),
+            "ip netns attach pid-812 812 && udpath apply --netns pid-812 --set eth0:qdisc=mq"
+        );
+        assert_eq!(Remedy::Advice("do".into()).command(), None);
+        assert_eq!(quoted("a'b"), r"'a'\''b'");
+    }
 }

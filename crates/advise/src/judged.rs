@@ -7,7 +7,7 @@ use udpath_host::map::{Map, Selection, SelectionError};
 use udpath_load::origin::Origin;
 use udpath_profile::Profile;
 
-use crate::finding::Finding;
+use crate::finding::{Finding, Netns};
 use crate::{rules, summary};
 
 /// Version of [`MapResult`]'s JSON form. Raised when a field changes its meaning or goes; new fields may come without.
@@ -39,6 +39,11 @@ impl MapResult {
     ) -> Result<Self, SelectionError> {
         let map = Map::new(now, earlier, selection)?;
         Ok(Self { schema: MAP_SCHEMA.into(), findings: rules::of_map(now, &map), map })
+    }
+
+    /// Says that the settings of its findings are there.
+    pub fn place(&mut self, there: &Netns) {
+        self.findings.iter_mut().for_each(|finding| finding.place(there));
     }
 }
 

@@ -5,10 +5,10 @@
 //! The order matters: the socket is split before anything spreads the load, and the CPU selects the socket before
 //! workers are pinned to CPUs. New rungs are added here and nowhere else.
 //!
-//! The link is a NIC's with RSS: several queues, each with its CPU. On a veth the sender's transmit mapping (XPS) selects
-//! the receiver's queue, so XPS on both ends stands for RSS; without it all flows drift to one CPU, and every later rung
-//! would be measured on one core. The rung before the first real one, `one-queue`, shows what lack of RSS costs. It is
-//! a reference, never a base: every later rung spreads again.
+//! The link is a NIC's with RSS: several queues, each with its CPU. On a veth the CPU that sends selects the receiver's queue,
+//! so XPS on both ends and flows with a home (`udpath_bpf::Layout::homes`) stand for RSS. A rung whose flows drift to one CPU all the
+//! same is refused (`Error::Drifted`): it would be measured on one core. The rung before the first real one, `one-queue`, shows what
+//! lack of RSS costs. It is a reference, never a base: every later rung spreads again.
 
 mod order;
 

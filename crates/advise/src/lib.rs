@@ -78,7 +78,7 @@ pub use config::{Config, Event};
 pub use described::{DescribeError, costs_of, describe};
 pub use diagnosis::{DIAGNOSIS_SCHEMA, Diagnosis};
 pub use error::{ConfigError, Error};
-pub use finding::{Finding, Location, Remedy, Severity};
+pub use finding::{Finding, Location, Netns, Remedy, Severity};
 pub use judged::{MAP_SCHEMA, MapResult, PROFILE_SCHEMA, ProfileResult};
 pub use machine::{facts as machine_facts, line_rate_10g, wire_bytes};
 pub use running::{Allow, LoadConfig, RunningConfig, RunningError, Served, Traffic, boost_running};

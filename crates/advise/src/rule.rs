@@ -176,7 +176,7 @@ impl Found {
     /// Settings to change; nothing if there are none.
     pub(crate) fn changes(mut self, what: impl Into<String>, settings: Vec<String>) -> Self {
         if !settings.is_empty() {
-            self.remedies.push(Remedy::Changes { what: what.into(), settings });
+            self.remedies.push(Remedy::Changes { what: what.into(), settings, netns: None });
         }
         self
     }

@@ -20,6 +20,7 @@ mod irqs;
 mod locks;
 mod loss;
 mod machine;
+mod memory;
 mod moderation;
 mod neighbours;
 mod netfilter;
@@ -29,6 +30,7 @@ mod queues;
 mod readers;
 mod rps;
 mod rss;
+mod sharing;
 mod sockets;
 mod transmit;
 mod validity;
@@ -44,6 +46,7 @@ use crate::rule::{Observed, Rule};
 
 pub(crate) use per_packet::TRACING_ID;
 pub(crate) use programs::{OTHERS, OWN_WORK};
+pub(crate) use readers::looks;
 pub(crate) use validity::GENERATOR;
 
 /// The rules by subject, in the order of a datagram's path. Findings of one severity keep that order.
@@ -54,6 +57,8 @@ const SUBJECTS: &[&[Rule]] = &[
     arrivals::RULES,
     dropped::RULES,
     neighbours::RULES,
+    memory::RULES,
+    sharing::RULES,
     readers::RULES,
     rss::RULES,
     irqs::RULES,

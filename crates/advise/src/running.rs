@@ -91,7 +91,8 @@ pub struct RunningConfig {
     pub traffic: Traffic,
     /// When a comparison ends.
     pub bound: Bound,
-    /// No race begins after this time. The measurement of the gain comes on top.
+    /// How long it may take, the measurement of the gain and the last profile included. However short it is, one candidate is
+    /// compared.
     pub budget: Duration,
     /// What may be tried besides.
     pub allow: Allow,
@@ -161,7 +162,7 @@ fn climb(
     let changes = Temporary::begin(&machine, &lock)?;
     // A signal may reach the server first, whose end then looks like the cause.
     let cause = |error| if stop.load(Ordering::Relaxed) { RunningError::Interrupted } else { error };
-    let mut bed = RunningBed::new(config, &machine, changes, watch, stop).map_err(cause)?;
+    let mut bed = RunningBed::new(config, &machine, changes, watch, stop, start.begin).map_err(cause)?;
     let found = search(&mut bed, config.bound);
     let found = match found {
         Ok(found) => found,

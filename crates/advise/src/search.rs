@@ -7,7 +7,7 @@
 //!      ▲             A B B A ...                      └ else                                  └ loses     may offer others
 //!      │                                                  └─▸ remembered, undone ◂───────────────┘
 //!      │
-//!      │   no candidate left, or the budget is spent
+//!      │   no candidate left, or what is left of the budget is needed for the end
 //!      │
 //!      ├─ each kept candidate left out once: what is not missed goes
 //!      └─ as found against what is left: the gain, from trials that chose nothing
@@ -22,12 +22,15 @@
 //! kept only if it does not lose under another load that the bed has.
 //!
 //! The last race is needed: the best of many candidates was chosen because its trials were good, so those trials overstate
-//! it. If it does not show the gain, nothing is kept.
+//! it. If it does not show the gain, nothing is kept. So the budget has to hold it, too: about as much time as the longest race
+//! that kept something took is left for it, and a race that would need that time is cut. However short the budget is, one
+//! candidate is raced, and what it gains is measured, in [`FEWEST_BLOCKS`] blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use crate::result::{Ratio, Verdict};
-use crate::statistics::{Bound, Comparison, State};
+use crate::statistics::{Bound, Comparison, FEWEST_BLOCKS, State};
 
 /// A candidate, by its place in the bed's list.
 pub(crate) type Candidate = usize;
@@ -60,8 +63,8 @@ pub(crate) trait Bed {
     /// Whether it has another load.
     fn has_other_load(&self) -> bool;
 
-    /// Whether there is time for another race.
-    fn has_time(&self) -> bool;
+    /// What is left of the budget for trials.
+    fn left(&self) -> Duration;
 
     /// The screening of a candidate, the first of `left`, begins.
     fn screens(&mut self, _candidate: Candidate, _left: usize) {}
@@ -120,8 +123,12 @@ pub(crate) struct Race {
     pub(crate) ratio: Option<Ratio>,
     /// Transactions per second of each side's trials.
     pub(crate) trials: [Vec<f64>; 2],
-    /// Why it failed.
+    /// Why it failed, or was cut.
     pub(crate) note: Option<String>,
+    /// The budget ended it before it was decided.
+    pub(crate) cut: bool,
+    /// How long it took.
+    pub(crate) took: Duration,
 }
 
 /// What a change may lose under another load, as a share. Less: the noise of a race that shows nothing undoes good changes.
@@ -133,6 +140,11 @@ impl Race {
     pub(crate) fn loses(&self) -> bool {
         matches!(self.verdict, Verdict::Worse | Verdict::Failed)
             || self.ratio.is_none_or(|ratio| ratio.ratio < 1.0 - MAY_LOSE)
+    }
+
+    /// Whether its second side, which has less, is as good. One that was cut does not know.
+    pub(crate) const fn leaves_out(&self) -> bool {
+        matches!(self.verdict, Verdict::Better | Verdict::NotShown) && !self.cut
     }
 }
 
@@ -149,28 +161,32 @@ pub(crate) struct Found {
     pub(crate) out_of_time: bool,
 }
 
-/// Searches until the bed proposes nothing more, or has no time left.
+/// Searches until the bed proposes nothing more, or no time is left but what the end needs.
 pub(crate) fn search<B: Bed>(bed: &mut B, bound: Bound) -> Result<Found, B::Error> {
     let mut found = Found { races: Vec::new(), kept: Vec::new(), gain: None, out_of_time: false };
     let (mut raced, mut screened) = (BTreeSet::new(), BTreeMap::new());
+    // What the race of the gain is expected to take.
+    let mut last = Duration::ZERO;
     loop {
-        if !bed.has_time() {
+        if bed.left() <= last && !found.races.is_empty() {
             found.out_of_time = true;
             break;
         }
         let offered = bed.offers(&found.kept, &raced)?;
-        screen(bed, &found.kept, &offered, &mut screened)?;
+        screen(bed, &found.kept, &offered, &mut screened, last)?;
         let Some(candidate) = most_promising(&offered, &screened) else { break };
         raced.insert(candidate);
         let with = [&found.kept[..], &[candidate]].concat();
-        let race = run(bed, bound, Purpose::Try(candidate), found.kept.clone(), with.clone())?;
-        let better = race.verdict == Verdict::Better;
+        let race = run(bed, bound, Purpose::Try(candidate), [&found.kept, &with], last)?;
+        let (better, took) = (race.verdict == Verdict::Better, race.took);
+        found.out_of_time |= race.cut;
         found.races.push(race);
         if !better {
             continue;
         }
+        let gain = last.max(took);
         if bed.has_other_load() {
-            let race = run(bed, bound, Purpose::Hold(candidate), found.kept.clone(), with)?;
+            let race = run(bed, bound, Purpose::Hold(candidate), [&found.kept, &with], gain)?;
             let loses = race.loses();
             found.races.push(race);
             if loses {
@@ -179,10 +195,11 @@ pub(crate) fn search<B: Bed>(bed: &mut B, bound: Bound) -> Result<Found, B::Erro
         }
         found.kept.push(candidate);
         raced.clear();
+        last = gain;
     }
-    leave_out(bed, bound, &mut found)?;
+    leave_out(bed, bound, &mut found, last)?;
     if !found.kept.is_empty() {
-        let race = run(bed, bound, Purpose::Gain, Vec::new(), found.kept.clone())?;
+        let race = run(bed, bound, Purpose::Gain, [&[], &found.kept], Duration::ZERO)?;
         match race.verdict {
             Verdict::Better => found.gain = race.ratio,
             _ => found.kept.clear(),
@@ -196,13 +213,18 @@ pub(crate) fn search<B: Bed>(bed: &mut B, bound: Bound) -> Result<Found, B::Erro
 /// shared machine. Smaller: noise, not the diagnosis, orders them. Larger: what gains a fifth waits for its turn.
 const APART: f64 = 0.1;
 
+/// Share of the time left that screening may take. Less: of many candidates the last ones keep the place that the diagnosis gave
+/// them. More: what was found to be promising is not raced any more.
+const SCREENING: f64 = 0.7;
+
 /// One trial of each offered candidate that has none yet, between two of what is kept: by which factor it differs from their
-/// mean. 0 for what cannot be measured.
+/// mean. 0 for what cannot be measured. `last` is left for the end.
 fn screen<B: Bed>(
     bed: &mut B,
     kept: &[Candidate],
     offered: &[Candidate],
     screened: &mut BTreeMap<Candidate, f64>,
+    last: Duration,
 ) -> Result<(), B::Error> {
     let new: Vec<Candidate> = offered.iter().copied().filter(|at| !screened.contains_key(at)).collect();
     // Nothing to order.
@@ -215,8 +237,9 @@ fn screen<B: Bed>(
         Err(Trouble::Fatal(error)) => Err(error),
     };
     let mut before = None;
+    let enough = last + bed.left().saturating_sub(last).mul_f64(1.0 - SCREENING);
     for (at, candidate) in new.iter().copied().enumerate() {
-        if !bed.has_time() {
+        if bed.left() <= enough {
             break;
         }
         bed.screens(candidate, new.len() - at);
@@ -244,20 +267,21 @@ fn most_promising(offered: &[Candidate], screened: &BTreeMap<Candidate, f64>) ->
 }
 
 /// Removes what is not missed. With one candidate there is nothing to tell apart.
-fn leave_out<B: Bed>(bed: &mut B, bound: Bound, found: &mut Found) -> Result<(), B::Error> {
+fn leave_out<B: Bed>(bed: &mut B, bound: Bound, found: &mut Found, last: Duration) -> Result<(), B::Error> {
     // The last one was kept on top of all others: it was measured so already.
     for candidate in found.kept.clone().into_iter().rev().skip(1).rev() {
         if found.kept.len() < 2 {
             break;
         }
-        if !bed.has_time() {
+        if bed.left() <= last {
             found.out_of_time = true;
             break;
         }
         let without: Vec<Candidate> =
             found.kept.iter().copied().filter(|other| *other != candidate).collect();
-        let race = run(bed, bound, Purpose::Without(candidate), found.kept.clone(), without.clone())?;
-        if matches!(race.verdict, Verdict::Better | Verdict::NotShown) {
+        let race = run(bed, bound, Purpose::Without(candidate), [&found.kept, &without], last)?;
+        found.out_of_time |= race.cut;
+        if race.leaves_out() {
             found.kept = without;
         }
         found.races.push(race);
@@ -265,16 +289,26 @@ fn leave_out<B: Bed>(bed: &mut B, bound: Bound, found: &mut Found) -> Result<(),
     Ok(())
 }
 
-/// Measures two sets in turn until their comparison is decided.
+/// Measures two sets in turn until their comparison is decided, or no more than `last` and what the race itself calls for is left.
 fn run<B: Bed>(
     bed: &mut B,
     bound: Bound,
     purpose: Purpose,
-    a: Vec<Candidate>,
-    b: Vec<Candidate>,
+    [a, b]: [&[Candidate]; 2],
+    last: Duration,
 ) -> Result<Race, B::Error> {
-    let mut race =
-        Race { purpose, a, b, verdict: Verdict::Failed, ratio: None, trials: Default::default(), note: None };
+    let mut race = Race {
+        purpose,
+        a: a.to_vec(),
+        b: b.to_vec(),
+        verdict: Verdict::Failed,
+        ratio: None,
+        trials: Default::default(),
+        note: None,
+        cut: false,
+        took: Duration::ZERO,
+    };
+    let begin = bed.left();
     bed.begins(&race);
     let mut comparison = Comparison::new(bound);
     // Within a block A B B A: an even drift weighs on both sides alike.
@@ -301,9 +335,31 @@ fn run<B: Bed>(
             race.verdict = verdict;
             break;
         }
+        let took = begin.saturating_sub(bed.left());
+        let blocks = comparison.blocks();
+        let another = took / blocks as u32;
+        if blocks >= FEWEST_BLOCKS && bed.left() <= after(purpose, took, last, bed.has_other_load()) + another
+        {
+            race.verdict = comparison.cut();
+            race.note = Some(format!("the budget ended this comparison after {blocks} blocks"));
+            race.cut = true;
+            break;
+        }
     }
+    race.took = begin.saturating_sub(bed.left());
     bed.ends(&race);
     Ok(race)
+}
+
+/// What the races after one of this purpose, which took so long, are expected to take. A gain calls for two more: under the
+/// other load, and of what was found. They have more to show, so they take no longer.
+fn after(purpose: Purpose, took: Duration, last: Duration, other_load: bool) -> Duration {
+    match purpose {
+        Purpose::Try(_) if other_load => last.max(took) + took,
+        Purpose::Try(_) => last.max(took),
+        Purpose::Hold(_) | Purpose::Without(_) => last,
+        Purpose::Gain => Duration::ZERO,
+    }
 }
 
 #[cfg(test)]

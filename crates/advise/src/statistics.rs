@@ -290,11 +290,7 @@ impl Comparison {
     pub fn state(&self) -> State {
         let at_limit = self.pushed >= self.bound.most_blocks;
         let Some(estimate) = self.estimate() else {
-            return match (at_limit, self.log_ratios.is_empty()) {
-                (false, _) => State::Continue,
-                (true, true) => State::Done(Verdict::Failed),
-                (true, false) => State::Done(Verdict::NotShown),
-            };
+            return if at_limit { State::Done(self.cut()) } else { State::Continue };
         };
         let look = (self.log_ratios.len() - FEWEST_BLOCKS + 1) as f64;
         let early = estimate.verdict(EARLY_ERROR / (look * (look + 1.0)));
@@ -307,6 +303,16 @@ impl Comparison {
             State::Done(estimate.verdict(VERDICT_ERROR))
         } else {
             State::Continue
+        }
+    }
+
+    /// The verdict if no more blocks are run for a reason that has nothing to do with the figures: as at the limit of blocks.
+    #[must_use]
+    pub fn cut(&self) -> Verdict {
+        match self.estimate() {
+            Some(estimate) => estimate.verdict(VERDICT_ERROR),
+            None if self.log_ratios.is_empty() => Verdict::Failed,
+            None => Verdict::NotShown,
         }
     }
 

@@ -62,11 +62,19 @@ pub(crate) fn run(
     let done =
         done.map_err(|cause| udpath_lab::Error::System { what: format!("run the load{}", on()), cause })?;
     match done {
-        Ok(result) => Ok(Some(result)),
-        Err(udpath_load::Error::Cut { result, .. }) => Ok(Some(*result)),
+        Ok(result) => measured(result, &server.name).map(Some),
+        Err(udpath_load::Error::Cut { result, .. }) => measured(*result, &server.name).map(Some),
         Err(udpath_load::Error::NoAnswer { .. }) => Ok(None),
         Err(udpath_load::Error::Plan(error)) => Err(Error::Config(error.into())),
         Err(cause) => Err(Error::Load { rung: server.name.clone(), cause }),
+    }
+}
+
+/// A trial's result, unless its flows drifted: then it is not that of the rung.
+fn measured(result: LoadResult, rung: &str) -> Result<LoadResult, Error> {
+    match result.drifted {
+        Some(cpu) => Err(Error::Drifted { rung: rung.to_owned(), cpu, cpus: result.cpus.len() }),
+        None => Ok(result),
     }
 }
 
@@ -241,6 +249,18 @@ mod tests {
         add_cpus(&mut sum, &[cpu(1.0, 3.0), CpuUse { cpu: 1, ..cpu(0.5, 1.0) }]);
         assert_eq!(sum.len(), 2);
         assert!((sum[0].idle - 0.75).abs() < 1e-12 && (sum[0].seconds - 4.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_trial_whose_flows_drifted_fails_its_rung_alone() {
+        let stayed = crate::comparison::tests::load(1e5);
+        assert_eq!(measured(stayed.clone(), "rfs").unwrap(), stayed);
+        let error = measured(LoadResult { drifted: Some(1), ..stayed }, "rfs").unwrap_err();
+        assert!(
+            error.to_string().starts_with("rfs was not measured: the flows drifted to CPU 1 of "),
+            "{error}"
+        );
+        assert!(error.blames("rfs") && !error.blames("percpu"));
     }
 
     #[test]

@@ -12,7 +12,7 @@ fn latency(scale: f64) -> Latency {
 }
 
 /// 10 s at this rate, with a per cent of scatter from second to second.
-fn load(tps: f64) -> LoadResult {
+pub(crate) fn load(tps: f64) -> LoadResult {
     let scatter = [1.0, 0.99, 1.01, 1.005, 0.995, 1.0, 1.008, 0.992, 1.002, 0.998];
     let sent = (tps * 10.0) as u64;
     LoadResult {
@@ -41,6 +41,7 @@ fn load(tps: f64) -> LoadResult {
         cpus: Vec::new(),
         per_core: PerCore::default(),
         warnings: Vec::new(),
+        drifted: None,
         start: None,
         segment: None,
         segments: None,

@@ -72,6 +72,36 @@ pub struct Capacity {
     pub softirq_ns: f64,
     /// Cost of one, nanoseconds in the program and its system calls.
     pub program_ns: f64,
+    /// CPUs' worth of time that other programs and the hypervisor leave. Absent in documents of earlier builds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free_cpus: Option<f64>,
+    /// CPUs that receive packets. Absent in documents of earlier builds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receive_cpus: Option<f64>,
+    /// CPUs that the tightest limit of its control groups allows, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_cpus: Option<f64>,
+}
+
+impl Capacity {
+    /// The rate that so many reader threads would carry, each on a CPU of its own. `None`: the figures do not tell.
+    #[must_use]
+    pub fn with_readers(&self, readers: usize) -> Option<f64> {
+        let Self { softirq_ns, program_ns, free_cpus, receive_cpus, limit_cpus, .. } = *self;
+        let limits = [
+            (free_cpus?, softirq_ns + program_ns),
+            (receive_cpus?, softirq_ns),
+            (readers as f64, program_ns),
+            (limit_cpus.unwrap_or(f64::INFINITY), program_ns),
+        ];
+        let rate = limits.into_iter().map(|(cpus, ns)| rate(cpus, ns)).fold(f64::INFINITY, f64::min);
+        (rate.is_finite() && rate > 0.0).then_some(rate)
+    }
+}
+
+/// Transactions per second of so many CPUs at this cost of one.
+fn rate(cpus: f64, ns: f64) -> f64 {
+    if ns > 0.0 { cpus * 1e9 / ns } else { f64::INFINITY }
 }
 
 /// The capacity, or why it is unknown.
@@ -95,13 +125,13 @@ pub(super) fn of(map: &Map, profile: Result<&Profile, &str>) -> Result<Capacity,
     let softirq = softirq_ns(profile) as f64;
     let (softirq_ns, program_ns) = (softirq / count as f64, (charged - softirq).max(0.0) / count as f64);
     let readers = readers(map, profile);
+    let (free_cpus, receive_cpus) = (free(profile), receiving(map));
     let limits = [
-        (Bound::Cpus, free(profile), softirq_ns + program_ns),
-        (Bound::Receive, receiving(map), softirq_ns),
+        (Bound::Cpus, free_cpus, softirq_ns + program_ns),
+        (Bound::Receive, receive_cpus, softirq_ns),
         (Bound::Readers, readers.cpus, program_ns),
         (Bound::CpuLimit, readers.quota, program_ns),
     ];
-    let rate = |cpus: f64, ns: f64| if ns > 0.0 { cpus * 1e9 / ns } else { f64::INFINITY };
     let tightest = limits
         .into_iter()
         .map(|(bound, cpus, ns)| (bound, cpus, rate(cpus, ns)))
@@ -115,7 +145,20 @@ pub(super) fn of(map: &Map, profile: Result<&Profile, &str>) -> Result<Capacity,
         transactions,
         per_cpu: per_second / (charged / (profile.seconds * 1e9)).max(1e-9),
     };
-    Ok(Capacity { carried, should_carry, limit, cpus, readers: readers.count, softirq_ns, program_ns })
+    let limit_cpus = Some(readers.quota).filter(|cpus| cpus.is_finite());
+    let readers = readers.count;
+    Ok(Capacity {
+        carried,
+        should_carry,
+        limit,
+        cpus,
+        readers,
+        softirq_ns,
+        program_ns,
+        free_cpus: Some(free_cpus),
+        receive_cpus: Some(receive_cpus),
+        limit_cpus,
+    })
 }
 
 /// Time in softirqs and interrupts, and in the threads that poll in their place.

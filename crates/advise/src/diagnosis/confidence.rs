@@ -5,8 +5,12 @@ use serde::{Deserialize, Serialize};
 use udpath_host::Map;
 use udpath_profile::Profile;
 
-use crate::finding::Finding;
+use crate::finding::{Finding, Location};
 use crate::rule::{number, percent};
+use crate::rules;
+
+/// The findings that say what a queue did in between.
+const OF_QUEUES: &[&str] = &["receive-buffer-small", "reader-blocked"];
 
 /// Counts or samples from which on a finding is sure: the 95 % interval of a hundred is a fifth to either side.
 const SURE: f64 = 100.0;
@@ -62,6 +66,15 @@ impl Confidence {
         if let Some((share, profile)) = finding.share.zip(profile) {
             return Self::of_samples(share, profile);
         }
+        let mut sure = Self::of_map(finding, map);
+        if rests_on_two_instants(finding, map) {
+            sure.level = sure.level.min(Level::Medium);
+            sure.because += "; its queue was seen only at the ends of the interval";
+        }
+        sure
+    }
+
+    fn of_map(finding: &Finding, map: &Map) -> Self {
         match (finding.rate, map.seconds) {
             (Some(rate), Some(seconds)) => {
                 let count = (rate * seconds).max(0.0).round();
@@ -94,4 +107,14 @@ impl Confidence {
         );
         Self { level: Level::of(behind), because }
     }
+}
+
+/// Does it say what a queue did within the interval, though nobody looked then?
+fn rests_on_two_instants(finding: &Finding, map: &Map) -> bool {
+    let is = |location: &Location, inode| *location == Location::Socket(inode);
+    let about = |inode| finding.locations.iter().any(|location| is(location, inode));
+    let socket = map.sockets.iter().find(|socket| about(socket.inode));
+    OF_QUEUES.contains(&finding.id.as_str())
+        && map.seconds.is_some()
+        && socket.is_some_and(|socket| rules::looks(socket).is_none())
 }

@@ -27,7 +27,11 @@ pub(crate) const RANKS: &[&str] = &[
     "checksum-errors",
     "no-listener",
     "udp-memory",
+    "memory-limit",
     "neighbours-unresolved",
+    "port-shared",
+    "reader-waits-for-dns",
+    "socket-not-read",
     "reader-blocked",
     "group-uneven",
     "receive-buffer-small",
@@ -37,6 +41,7 @@ pub(crate) const RANKS: &[&str] = &[
     "drops",
     "neighbour-table-full",
     "transmit-queue-full",
+    "tun-reader-slow",
     // How sockets are split.
     "shared-socket",
     "receive-queue-lock",
@@ -61,6 +66,7 @@ pub(crate) const RANKS: &[&str] = &[
     "rps-on-irq-cpu",
     "rps-crosses-nodes",
     "rps-redundant",
+    "readers-on-softirq-cpus",
     "softirq-starves-reader",
     "transmit-queue-stops",
     "one-qdisc",
@@ -91,6 +97,7 @@ pub(crate) const RANKS: &[&str] = &[
     "early-demux",
     "cgroup-filters",
     "time-stamps",
+    "slow-clock",
     "bridge-filter",
     "iommu",
     "page-recycling",
@@ -99,6 +106,8 @@ pub(crate) const RANKS: &[&str] = &[
     "tracing",
     "others",
     "filtered",
+    // More readers instead of cheaper datagrams.
+    "reader-limit",
     // The machine.
     "smt-off",
     "governor",
@@ -128,9 +137,11 @@ const EXPLAINS: &[(&str, &[&str])] = &[
         &["reader-slow", "group-uneven", "receive-buffer-small", "socket-drops", "udp-errors", "drops"],
     ),
     ("udp-memory", &["udp-errors", "socket-drops", "receive-buffer-small", "drops"]),
+    ("memory-limit", &["udp-errors", "socket-drops", "receive-buffer-small", "drops"]),
     (
         "neighbours-unresolved",
         &[
+            "socket-not-read",
             "reader-blocked",
             "group-uneven",
             "reader-slow",
@@ -139,6 +150,25 @@ const EXPLAINS: &[(&str, &[&str])] = &[
             "udp-errors",
             "drops",
         ],
+    ),
+    (
+        "port-shared",
+        &[
+            "socket-not-read",
+            "reader-blocked",
+            "last-socket-takes-all",
+            "socket-drops",
+            "udp-errors",
+            "drops",
+        ],
+    ),
+    (
+        "reader-waits-for-dns",
+        &["socket-not-read", "reader-blocked", "reader-slow", "socket-drops", "udp-errors", "drops"],
+    ),
+    (
+        "socket-not-read",
+        &["reader-blocked", "group-uneven", "reader-slow", "socket-drops", "udp-errors", "drops"],
     ),
     ("reader-blocked", &["group-uneven", "socket-drops", "udp-errors", "drops"]),
     ("group-uneven", &["reader-slow", "socket-drops", "udp-errors", "drops"]),
@@ -156,8 +186,22 @@ const EXPLAINS: &[(&str, &[&str])] = &[
         ],
     ),
     ("receive-queue-lock", &["one-socket"]),
+    (
+        "readers-on-softirq-cpus",
+        &[
+            "softirq-starves-reader",
+            "reader-limit",
+            "reader-slow",
+            "socket-drops",
+            "udp-errors",
+            "drops",
+            "one-cpu",
+        ],
+    ),
     ("softirq-starves-reader", &["reader-slow", "socket-drops", "udp-errors", "drops"]),
     ("others", &["reader-slow", "receive-buffer-small", "socket-drops", "udp-errors", "drops"]),
+    // With it, what is lost is next to nothing.
+    ("reader-limit", &["reader-slow", "socket-drops", "udp-errors", "drops", "one-cpu"]),
     ("reader-slow", &["socket-drops", "udp-errors", "drops"]),
     ("socket-drops", &["udp-errors", "drops"]),
     ("udp-errors", &["drops"]),
@@ -174,6 +218,10 @@ const EXPLAINS: &[(&str, &[&str])] = &[
 /// Share of what arrives below which a loss comes after what limits. Lower: a handful of packets lost on a full link comes
 /// before its cause; higher: the loss that a user asks about is not the first thing named.
 const STRAY: f64 = 0.001;
+
+/// Share of the CPU time below which a cost comes after what limits more. Lower: a hundredth of the CPU time is mended before a thread
+/// that alone uses one of many CPUs. Higher: what each datagram costs is found only after that.
+const SMALL: f64 = 0.05;
 
 /// The findings by weight, each symptom with what explains it. `arriving`: packets per second, if known.
 pub(super) fn ordered(mut findings: Vec<Diagnosed>, arriving: Option<f64>) -> Vec<Diagnosed> {
@@ -196,9 +244,12 @@ pub(super) fn ordered(mut findings: Vec<Diagnosed>, arriving: Option<f64>) -> Ve
 /// Losses at a rate below `stray` come after what limits.
 fn compare(a: &Diagnosed, b: &Diagnosed, stray: f64) -> Ordering {
     let key = |found: &Diagnosed| {
-        let Finding { id, severity, rate, .. } = &found.finding;
+        let Finding { id, severity, rate, share, .. } = &found.finding;
         let stray = *severity == Severity::Loss && rate.is_some_and(|rate| rate < stray);
-        (*severity == Severity::Note, found.explained_by.is_some(), stray && !falsifies(id), rank(id))
+        // What each packet costs.
+        let cost = (rank("logging")..rank("reader-limit")).contains(&rank(id));
+        let small = cost && share.is_some_and(|share| share < SMALL);
+        (*severity == Severity::Note, found.explained_by.is_some(), stray && !falsifies(id), small, rank(id))
     };
     let size = |found: &Diagnosed| found.finding.rate.or(found.finding.share).unwrap_or(0.0);
     key(a).cmp(&key(b)).then_with(|| size(b).total_cmp(&size(a)))

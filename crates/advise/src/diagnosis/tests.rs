@@ -1,6 +1,7 @@
 //! Diagnoses of machines that are built here.
 
 use udpath_host::map::{Shares, ThreadMap};
+use udpath_host::sockets::looks::QueueLooks;
 use udpath_profile::classes::Class;
 use udpath_profile::context::Context::{Softirq, Syscall};
 use udpath_profile::facts::Focus;
@@ -64,6 +65,22 @@ fn a_full_queue_is_named_with_the_reader_behind_it() {
         (first.confidence.level, first.confidence.because.as_str()),
         (Level::High, "5,000 counted in 10.0 s")
     );
+}
+
+#[test]
+fn two_instants_of_a_queue_do_not_make_sure() {
+    let mut burst = host(0.2, 5000);
+    let sure = |host: &Host| {
+        let diagnosis = diagnosed(host, None);
+        assert_eq!(diagnosis.findings[0].finding.id, "receive-buffer-small");
+        diagnosis.findings[0].confidence.clone()
+    };
+    let Confidence { level, because } = sure(&burst);
+    assert_eq!(level, Level::Medium);
+    assert_eq!(because, "5,000 counted in 10.0 s; its queue was seen only at the ends of the interval");
+    burst.map.sockets[0].looks =
+        Some(QueueLooks { looks: 500, full: 20, dropping: 20, ..QueueLooks::default() });
+    assert_eq!(sure(&burst).level, Level::High);
 }
 
 #[test]
@@ -222,5 +239,79 @@ fn a_diagnosis_survives_its_json_and_has_commands_to_copy() {
     assert_eq!(first.commands, ["udpath apply --set socket:812/9:receive-buffer=800000"]);
     let text = serde_json::to_string(&diagnosis).unwrap();
     assert_eq!(serde_json::from_str::<Diagnosis>(&text).unwrap(), diagnosis);
-    assert_eq!(quoted("eth0:rps/rx-*=none"), "'eth0:rps/rx-*=none'");
+}
+
+/// A reader at its limit that loses nothing, and a small cost of each datagram.
+#[test]
+fn what_the_server_can_be_told_comes_first_with_the_rate_to_expect() {
+    let mut host = host(0.97, 0);
+    host.cpus(8, 1);
+    let mut diagnosis = diagnosed(&host, None);
+    assert_eq!(ids(&diagnosis)[0], ("reader-limit", Severity::Limit, None));
+    assert_eq!(diagnosis.wants(), [(9, Want::Readers)]);
+    // 2 us in softirqs and 4 us in the program, of which one thread carries 250,000 per second.
+    let carried = Carried { rate: 240_000.0, transactions: true, per_cpu: 166_667.0 };
+    diagnosis.capacity = Some(Capacity {
+        carried,
+        should_carry: 250_000.0,
+        limit: Bound::Readers,
+        cpus: 1.0,
+        readers: 1,
+        softirq_ns: 2000.0,
+        program_ns: 4000.0,
+        free_cpus: Some(6.0),
+        receive_cpus: Some(8.0),
+        limit_cpus: None,
+    });
+    let lever = |what: &str, readers| Lever { what: what.into(), command: format!("udpath {what}"), readers };
+    diagnosis.offer(9, Want::Readers, &[lever("two", Some(2)), lever("eight", Some(8)), lever("xdp", None)]);
+    diagnosis.offer(10, Want::Readers, &[lever("another socket", None)]);
+    let found = &diagnosis.findings[0];
+    let remedies: Vec<_> = found
+        .finding
+        .remedies
+        .iter()
+        .map(|remedy| match remedy {
+            Remedy::Command { what, expected, .. } => (&**what, *expected),
+            other => (if other.what().starts_with("let the program read") { "advice" } else { "?" }, None),
+        })
+        .collect();
+    // Eight threads are limited by the six CPUs' worth of time that is left.
+    assert_eq!(
+        remedies,
+        [("two", Some(500_000.0)), ("eight", Some(1_000_000.0)), ("xdp", None), ("advice", None)]
+    );
+    assert_eq!(found.commands, ["udpath two", "udpath eight", "udpath xdp"]);
+    let text = serde_json::to_string(&diagnosis).unwrap();
+    assert_eq!(serde_json::from_str::<Diagnosis>(&text).unwrap(), diagnosis);
+}
+
+#[test]
+fn a_burst_wants_a_larger_buffer_now_and_for_good() {
+    let mut host = host(0.2, 5000);
+    host.map.sockets[0].buffer = Some(212_992);
+    let mut diagnosis = diagnosed(&host, None);
+    let want = Want::Buffer(851_968);
+    assert_eq!(diagnosis.wants(), [(9, want)]);
+    let lever = |what: &str| Lever { what: what.into(), command: format!("udpath {what}"), readers: None };
+    diagnosis.offer(9, Want::Readers, &[lever("threads")]);
+    diagnosis.offer(9, want, &[lever("policy")]);
+    let found = &diagnosis.findings[0];
+    assert_eq!(
+        found.commands,
+        ["udpath apply --set socket:812/9:receive-buffer=851968", "udpath policy"],
+        "first what works at once"
+    );
+    assert!(matches!(found.finding.remedies.last(), Some(Remedy::Advice(_))), "{found:?}");
+}
+
+#[test]
+fn without_readers_at_their_limit_nothing_is_offered() {
+    let mut diagnosis = diagnosed(&host(0.3, 0), None);
+    assert_eq!(diagnosis.wants(), []);
+    let before = diagnosis.clone();
+    diagnosis.offer(9, Want::Readers, &[Lever { what: "w".into(), command: "c".into(), readers: None }]);
+    assert_eq!(diagnosis, before);
+    let slow = diagnosed(&host(0.97, 5000), None);
+    assert_eq!(slow.wants(), [(9, Want::Readers)], "a loss for want of readers is mended the same way");
 }

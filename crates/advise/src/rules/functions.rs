@@ -8,6 +8,15 @@ use crate::rule::{Found, Look, Rule};
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
+        id: "slow-clock",
+        severity: Severity::Limit,
+        look: Look::Profile(|profile| {
+            within(profile, &CLOCKS, 0.01, "reads a clock of the board, not of the CPU")
+        }),
+        cause: SLOW_CLOCK,
+        fix: &[FAST_CLOCK],
+    },
+    Rule {
         id: "source-validation",
         severity: Severity::Limit,
         look: Look::Profile(|profile| {
@@ -197,6 +206,16 @@ const SINGLE: [&str; 4] = ["__sys_recvfrom", "__sys_sendto", "__sys_recvmsg", "_
 const BATCHED: [&str; 2] = ["__sys_recvmmsg", "__sys_sendmmsg"];
 
 /// The time below any of these functions, if it is at least `least` of all.
+/// Functions that read the clock sources which are devices.
+const CLOCKS: [&str; 4] = ["read_hpet", "acpi_pm_read", "acpi_pm_read_slow", "i8253_read"];
+/// Why they are slow.
+pub(super) const SLOW_CLOCK: &str = "the kernel does not trust the CPU's counter (TSC): each reading of the clock is a system call that waits for a device, \
+                                     a microsecond and more, and servers read the clock for every datagram";
+/// What makes the CPU's counter the clock again.
+pub(super) const FAST_CLOCK: &str = "find out why (`dmesg | grep -i -e tsc -e clocksource`): mend the firmware or the hypervisor's setting, or boot with \
+                                     `tsc=reliable` if the counters of all CPUs agree; `/sys/devices/system/clocksource/clocksource0/current_clocksource` \
+                                     takes `tsc` back at once if it is still among available_clocksource";
+
 fn within(profile: &Profile, functions: &[&str], least: f64, does: &str) -> Vec<Found> {
     let share = below(profile, functions) as f64 / profile.busy().max(1) as f64;
     (share >= least).then(|| Found::cpu_time(share, does).at(Location::Machine)).into_iter().collect()
@@ -241,6 +260,7 @@ mod tests {
             ("early-demux", "udp_v4_early_demux", "looks for connected sockets"),
             ("cgroup-filters", "__cgroup_bpf_run_filter_skb", "runs BPF programs of control groups"),
             ("time-stamps", "__net_timestamp", "takes a time stamp"),
+            ("slow-clock", "acpi_pm_read", "reads a clock of the board"),
             ("iommu", "qi_submit_sync", "maps packets for the device"),
             ("page-recycling", "get_page_from_freelist", "takes new pages"),
             ("logging", "ext4_file_write_iter", "writes to files"),

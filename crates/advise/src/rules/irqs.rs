@@ -222,10 +222,37 @@ fn no_irq(on: Observed<'_>) -> Vec<Found> {
         let expected = interface.kind == "device"
             && interface.driver.as_deref().is_some_and(|driver| !NO_IRQS.contains(&driver));
         let none = !queues.is_empty() && queues.iter().all(|queue| queue.irq.is_none());
-        let evidence =
-            format!("{}: no interrupt found for {}", interface.name, counted(queues.len(), "queue"));
+        let evidence = format!(
+            "{}: no interrupt found for {}; {}",
+            interface.name,
+            counted(queues.len(), "queue"),
+            seen(on, interface)
+        );
         (expected && none).then(|| Found::new(evidence).at_all(located(interface, queues)))
     })
+}
+
+/// Most names of interrupts that a finding quotes; a card may have hundreds.
+const QUOTED: usize = 6;
+
+/// The interrupts that may be an interface's: by its name, its driver's, or its device's address.
+fn seen(on: Observed<'_>, interface: &InterfaceMap) -> String {
+    let bus = on.interface(&interface.name).and_then(|read| Some(&*read.driver.as_ref()?.value.bus));
+    let marks: Vec<&str> = [Some(&*interface.name), interface.driver.as_deref(), bus]
+        .into_iter()
+        .flatten()
+        .filter(|mark| !mark.is_empty())
+        .collect();
+    let of_it = |text: &str| marks.iter().any(|mark| text.contains(mark));
+    let names = on.snapshot.irqs.iter().filter(|irq| of_it(&irq.name) || of_it(&irq.chip));
+    let names: Vec<&str> = names.map(|irq| &*irq.name).collect();
+    match names.len() {
+        0 => format!("none has {} in its name", marks.join(" or ")),
+        n if n > QUOTED => {
+            format!("what may be its own: {} and {} more", names[..QUOTED].join(", "), n - QUOTED)
+        }
+        _ => format!("what may be its own: {}", names.join(", ")),
+    }
 }
 
 fn not_moved(on: Observed<'_>) -> Vec<Found> {
@@ -274,6 +301,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use udpath_host::interfaces::{ChannelCounts, Channels};
+    use udpath_host::irqs::Irq;
     use udpath_profile::classes::Class;
 
     use super::*;
@@ -343,7 +371,29 @@ mod tests {
         let mut host = Host::with_queues(2);
         assert_eq!(host.found("no-irq-found"), []);
         host.map.interfaces[0].queues.iter_mut().for_each(|queue| queue.irq = None);
-        assert_eq!(only(&host, "no-irq-found").evidence, "eth0: no interrupt found for 2 queues");
+        assert_eq!(
+            only(&host, "no-irq-found").evidence,
+            "eth0: no interrupt found for 2 queues; none has eth0 or ixgbe in its name"
+        );
+        let irq = |number: u32, name: &str, chip: &str| Irq {
+            number,
+            name: name.into(),
+            chip: chip.into(),
+            counts: BTreeMap::new(),
+            affinity: None,
+            effective: None,
+            hint: None,
+            node: None,
+        };
+        host.snapshot.irqs =
+            vec![irq(7, "eth0-fp-0", "PCI-MSI"), irq(8, "ixgbe:misc", "PCI-MSI"), irq(9, "ahci", "PCI-MSI")];
+        assert_eq!(
+            only(&host, "no-irq-found").evidence,
+            "eth0: no interrupt found for 2 queues; what may be its own: eth0-fp-0, ixgbe:misc"
+        );
+        host.snapshot.irqs = (0..9).map(|n| irq(n, &format!("eth0-{n}"), "PCI-MSI")).collect();
+        let said = only(&host, "no-irq-found").evidence;
+        assert!(said.ends_with("eth0-4, eth0-5 and 3 more"), "{said}");
         host.map.interfaces[0].driver = Some("hv_netvsc".into());
         assert_eq!(host.found("no-irq-found"), []);
     }

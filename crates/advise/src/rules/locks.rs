@@ -38,6 +38,8 @@ const BUSY_CPU: f64 = 0.1;
 /// Locks of a socket, by their names in the class rules.
 const RECEIVE_QUEUE: &str = "socket-receive-queue";
 const WAIT_QUEUE: &str = "socket-wait-queue";
+/// A CPU's, by its name there.
+const RUN_QUEUE: &str = "run-queue";
 
 /// A lock that takes long.
 struct Held<'a> {
@@ -88,7 +90,13 @@ fn receive_queue(profile: &Profile) -> Vec<Found> {
 
 fn others(profile: &Profile) -> Vec<Found> {
     held(profile)
-        .filter(|lock| lock.name != RECEIVE_QUEUE && !(lock.name == WAIT_QUEUE && one_reader(profile)))
+        .filter(|lock| match lock.name {
+            RECEIVE_QUEUE => false,
+            WAIT_QUEUE => !one_reader(profile),
+            // Interrupts are off while the next thread is chosen: a timer finds all of that where the lock is given back.
+            RUN_QUEUE => lock.waits || profile.clock.blind().is_none(),
+            _ => true,
+        })
         .map(|lock| other(profile, &lock))
         .collect()
 }
@@ -342,6 +350,21 @@ mod tests {
             evidence(&profile),
             format!("47 % of CPU time goes into waking the readers of {socket}, and into the lock for that")
         );
+    }
+
+    #[test]
+    fn choosing_the_next_thread_is_no_lock_to_a_timer() {
+        let found = |clock: Clock, function: &str| {
+            let frames = format!("schedule {function}");
+            let line = (Context::Syscall, Class::Lock, Some(RUN_QUEUE), None, frames.as_str(), 300);
+            let mut profile = of(&[line]);
+            profile.clock = clock;
+            of_profile(&profile).iter().map(|finding| finding.evidence.clone()).collect::<Vec<_>>()
+        };
+        let (given_back, waited) = ("_raw_spin_unlock_irq", "native_queued_spin_lock_slowpath");
+        assert_eq!(found(Clock::CpuClock, given_back), [""; 0]);
+        assert!(found(Clock::CpuClock, waited)[0].ends_with("waits for the lock of a run queue"));
+        assert!(found(Clock::Cycles, given_back)[0].ends_with("goes into the lock of a run queue"));
     }
 
     #[test]

@@ -127,10 +127,7 @@ fn at_socket(on: Observed<'_>, socket: &SocketMap) -> Found {
     let fill = socket
         .fill()
         .map_or_else(String::new, |fill| format!("; its buffer is {:.0} % full now", fill * 100.0));
-    let larger = socket.pids.first().zip(socket.buffer).map(|(pid, buffer)| {
-        format!("socket:{pid}/{}:receive-buffer={}", socket.inode, u64::from(buffer) * BUFFER_FACTOR)
-    });
-    Found::new(format!(
+    let found = Found::new(format!(
         "{} datagrams dropped {} at {}{who}{fill}",
         number(socket.drops),
         on.when(),
@@ -138,8 +135,8 @@ fn at_socket(on: Observed<'_>, socket: &SocketMap) -> Found {
     ))
     .at_all(owner.map(|process| Location::Process(process.pid)))
     .at(Location::Socket(socket.inode))
-    .rate(on.rate(socket.drops))
-    .changes("enlarge the receive buffer, for bursts", larger.into_iter().collect())
+    .rate(on.rate(socket.drops));
+    super::memory::enlarged(on, socket, BUFFER_FACTOR, "enlarge the receive buffer, for bursts", found)
 }
 
 fn udp(on: Observed<'_>) -> Vec<Found> {

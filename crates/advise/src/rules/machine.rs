@@ -5,6 +5,7 @@ use udpath_steer::CpuSet;
 
 use crate::finding::{Location, Severity};
 use crate::rule::{Found, Look, Observed, Rule, cpus, number};
+use crate::rules::functions::{FAST_CLOCK, SLOW_CLOCK};
 use crate::rules::queues::each;
 
 pub(super) const RULES: &[Rule] = &[
@@ -48,6 +49,13 @@ pub(super) const RULES: &[Rule] = &[
             "measure with `echo on > /sys/devices/system/cpu/smt/control` and readers on the new CPUs too (interrupts gain \
              nothing there); undone by `echo off`. Threads of one core can then observe each other through its caches",
         ],
+    },
+    Rule {
+        id: "slow-clock",
+        severity: Severity::Note,
+        look: Look::Map(slow_clock),
+        cause: SLOW_CLOCK,
+        fix: &[FAST_CLOCK],
     },
     Rule {
         id: "governor",
@@ -108,6 +116,16 @@ fn budget(on: Observed<'_>) -> Vec<Found> {
     );
     let found = Found::new(evidence).at_all(set.iter().map(Location::Cpu)).rate(on.rate(all));
     vec![found.changes("double the budget", vec![format!("sysctl:net.core.netdev_budget={BUDGET}")])]
+}
+
+/// Clock sources that are devices of the board; the others are counters of the CPU or of the hypervisor.
+const SLOW_CLOCKS: [&str; 5] = ["hpet", "acpi_pm", "pit", "jiffies", "refined-jiffies"];
+
+fn slow_clock(on: Observed<'_>) -> Vec<Found> {
+    let source = on.snapshot.kernel.clock_source.as_deref();
+    let slow = source.filter(|source| SLOW_CLOCKS.contains(source));
+    let found = slow.map(|source| Found::new(format!("the clock source is {source}")).at(Location::Machine));
+    found.into_iter().collect()
 }
 
 fn lro(on: Observed<'_>) -> Vec<Found> {
@@ -192,6 +210,19 @@ mod tests {
         assert_eq!(only(&host, "generic-xdp").evidence, "eth0 runs XDP program 9 in generic mode");
         host.snapshot.interfaces[0].xdp = Some(Xdp { driver: Some(9), ..Xdp::default() });
         assert_eq!(host.found("generic-xdp"), []);
+    }
+
+    #[test]
+    fn a_clock_that_is_a_device() {
+        let mut host = Host::with_queues(1);
+        for slow in ["hpet", "acpi_pm"] {
+            host.snapshot.kernel.clock_source = Some(slow.into());
+            assert_eq!(only(&host, "slow-clock").evidence, format!("the clock source is {slow}"));
+        }
+        for fast in ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter", "xen"] {
+            host.snapshot.kernel.clock_source = Some(fast.into());
+            assert_eq!(host.found("slow-clock"), [], "{fast}");
+        }
     }
 
     #[test]

@@ -1,15 +1,23 @@
 //! The threads that read sockets: too slow, blocked, unevenly loaded, or sharing one socket.
 //!
 //! ```text
-//! a socket drops ─┬─ its threads did not run                                ─▸ reader-blocked
+//! no socket drops ──── a thread never slept, and CPUs are left             ─▸ reader-limit
+//! a socket drops ─┬─ its queue was never shorter than before, its process ran ─▸ socket-not-read
+//!                 ├─ its threads did not run                                ─▸ reader-blocked
 //!                 ├─ its group's other threads were idle                    ─▸ group-uneven
 //!                 ├─ its threads never slept, or its queue stayed full      ─▸ reader-slow
 //!                 ├─ its threads slept, and its queue was empty in between  ─▸ receive-buffer-small
 //!                 └─ its threads were not seen (no interval, not root)      ─▸ socket-drops, of loss.rs
 //! ```
+//! Whether a queue stayed full is decided by looks within the interval (`udpath diagnose`), else by its two ends, which may be
+//! chance: then most datagrams must have arrived for a burst to be named.
 //! The kernel does not say which thread reads which socket: a process's threads count for all of its sockets.
 
+mod bound;
 mod cause;
+mod limit;
+mod look_ups;
+mod unread;
 
 use udpath_host::map::SocketMap;
 
@@ -17,10 +25,20 @@ use crate::diagnosis::busy_of;
 use crate::finding::{Location, Severity};
 use crate::rule::{Found, Look, Observed, Rule, counted, number, percent};
 
-use cause::{BUSY, busiest, is_blocked, owners, stays_full, threads, uneven_group};
+pub(crate) use cause::looks;
+use cause::{BUSY, busiest, is_blocked, lost_share, owners, stays_full, threads, uneven_group};
 pub(super) use cause::{Cause, cause};
 
 pub(super) const RULES: &[Rule] = &[
+    Rule {
+        id: "socket-not-read",
+        severity: Severity::Loss,
+        look: Look::Map(unread::found),
+        cause: "no thread reads this socket, or the one that does waited for something else all the time",
+        fix: &[
+            "close a socket that only sends, or read it: a larger buffer and more threads for other sockets do not help",
+        ],
+    },
     Rule {
         id: "reader-blocked",
         severity: Severity::Loss,
@@ -30,6 +48,16 @@ pub(super) const RULES: &[Rule] = &[
         fix: &[
             "find what it waits for (`cat /proc/PID/stack`, `strace -p PID`); continue a stopped one with `kill -CONT PID`, \
              or restart it",
+        ],
+    },
+    Rule {
+        id: "reader-waits-for-dns",
+        severity: Severity::Loss,
+        look: Look::Map(look_ups::found),
+        cause: "a thread that asks for a name, as for a line of a log, reads nothing until the answer comes",
+        fix: &[
+            "turn off look-ups of client names (log addresses), or let threads ask that do not read",
+            "a resolver with a cache on this machine shortens each wait",
         ],
     },
     Rule {
@@ -56,11 +84,29 @@ pub(super) const RULES: &[Rule] = &[
         ],
     },
     Rule {
+        id: "reader-limit",
+        severity: Severity::Limit,
+        look: Look::Map(limit::reached),
+        cause: "what reads takes no more, however many CPUs are idle",
+        fix: &[
+            "let the program read with more threads, each with its own socket (SO_REUSEPORT), and in batches (recvmmsg)",
+        ],
+    },
+    Rule {
         id: "shared-socket",
         severity: Severity::Limit,
         look: Look::Map(shared),
         cause: "all its threads take the lock of one receive queue, and every datagram wakes one of them on another CPU",
         fix: &["give each thread its own socket (SO_REUSEPORT); only then spread packets over more CPUs"],
+    },
+    Rule {
+        id: "readers-on-softirq-cpus",
+        severity: Severity::Limit,
+        look: Look::Map(bound::found),
+        cause: "softirqs run before programs, and the readers' affinity keeps them from every CPU that has time",
+        fix: &[
+            "for good, change where its affinity comes from: the program's own option, `CPUAffinity=` of the unit, or `taskset`",
+        ],
     },
     Rule {
         id: "softirq-starves-reader",
@@ -119,13 +165,30 @@ fn lost(on: Observed<'_>, socket: &SocketMap) -> String {
     format!("{} datagrams dropped {} at {}", number(socket.drops), on.when(), named(on, socket))
 }
 
+/// When its queue was full, and how much of what came was lost; empty where nobody looked.
+fn when_full(on: Observed<'_>, socket: &SocketMap) -> String {
+    let Some(seen) = looks(socket) else { return String::new() };
+    let share = |part: u32| percent(f64::from(part) / f64::from(seen.looks));
+    let lost = lost_share(on, socket)
+        .map_or_else(String::new, |share| format!(", at least {} of what came", percent(share)));
+    format!(
+        "; its queue was half full or more at {} of {}, and dropped something before {}{lost}",
+        share(seen.full),
+        counted(seen.looks as usize, "look"),
+        share(seen.dropping)
+    )
+}
+
 fn blocked(on: Observed<'_>) -> Vec<Found> {
     if on.map.seconds.is_none() {
         return Vec::new();
     }
     let waits = |socket: &&SocketMap| {
         let threads = threads(on, socket);
-        !threads.is_empty() && is_blocked(&threads, socket) && (socket.drops > 0 || stays_full(socket))
+        !threads.is_empty()
+            && is_blocked(&threads, socket)
+            && !unread::is_unread(on, socket)
+            && (socket.drops > 0 || stays_full(socket))
     };
     let stuck = on.map.sockets.iter().filter(waits).take(super::loss::SOCKETS);
     stuck
@@ -152,15 +215,13 @@ fn small(on: Observed<'_>) -> Vec<Found> {
         let size = socket
             .buffer
             .map_or_else(String::new, |size| format!(", whose buffer holds {} bytes", number(size.into())));
-        format!("{}{size}, while its busiest reader was {} idle", lost(on, socket), percent(idle))
+        let full = when_full(on, socket);
+        format!("{}{size}, while its busiest reader was {} idle{full}", lost(on, socket), percent(idle))
     });
     let lossy = on.map.sockets.iter().filter(|socket| socket.drops > 0 && cause(on, socket) == Cause::Burst);
     for (found, socket) in found.iter_mut().zip(lossy) {
-        let larger = socket.pids.first().zip(socket.buffer).map(|(pid, buffer)| {
-            format!("socket:{pid}/{}:receive-buffer={}", socket.inode, u64::from(buffer) * BUFFER_FACTOR)
-        });
-        *found = std::mem::take(found)
-            .changes("enlarge its receive buffer", larger.into_iter().collect())
+        let larger = "enlarge its receive buffer";
+        *found = super::memory::enlarged(on, socket, BUFFER_FACTOR, larger, std::mem::take(found))
             .advice("for good, raise the buffer in the server's configuration (SO_RCVBUF; net.core.rmem_max allows it)");
     }
     found
@@ -175,8 +236,9 @@ fn slow(on: Observed<'_>) -> Vec<Found> {
         };
         let (ran, waited) = (percent(first.ran), percent(first.waited));
         format!(
-            "{}, whose busiest reader ran {ran} of the time and waited for a CPU {waited}",
-            lost(on, socket)
+            "{}, whose busiest reader ran {ran} of the time and waited for a CPU {waited}{}",
+            lost(on, socket),
+            when_full(on, socket)
         )
     });
     let lossy = on.map.sockets.iter().filter(|socket| socket.drops > 0 && cause(on, socket) == Cause::Slow);

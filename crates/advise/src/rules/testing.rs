@@ -34,6 +34,9 @@ pub(crate) fn set(list: &str) -> CpuSet {
     list.parse().unwrap()
 }
 
+/// What a machine is called that comes close, and what makes a machine with the cause into it.
+pub(crate) type Twin = (&'static str, fn(&mut Host));
+
 impl Host {
     /// With so many queues, each with an interrupt that may go anywhere, and two CPUs of one node.
     pub(crate) fn with_queues(queues: u32) -> Self {
@@ -79,6 +82,7 @@ impl Host {
             place: None,
             queued: 100_000,
             queued_before: None,
+            looks: None,
             buffer: Some(200_000),
             drops: 0,
             options: None,

@@ -21,6 +21,16 @@ pub(super) const RULES: &[Rule] = &[
         ],
     },
     Rule {
+        id: "tun-reader-slow",
+        severity: Severity::Loss,
+        look: Look::Map(unread),
+        cause: "what is sent to a tun or tap interface waits until a program reads it, and that program is too slow",
+        fix: &[
+            "let the program read faster: without sleeping, in one go until nothing is left, with a queue and a thread for each CPU \
+             (IFF_MULTI_QUEUE), or whole segments (IFF_VNET_HDR); a longer queue only helps against bursts",
+        ],
+    },
+    Rule {
         id: "transmit-queue-stops",
         severity: Severity::Limit,
         look: Look::Map(stops),
@@ -58,9 +68,15 @@ pub(super) const RULES: &[Rule] = &[
 /// Root disciplines that have a lock of their own for each transmit queue, or none.
 const MANY: [&str; 5] = ["mq", "mqprio", "noqueue", "taprio", "clsact"];
 
+/// rtnetlink's name for both tun and tap interfaces.
+const TUN: &str = "tun";
+
 fn full(on: Observed<'_>) -> Vec<Found> {
     let mut found = each(on, |interface| {
         let out = &interface.out;
+        if interface.kind == TUN {
+            return None;
+        }
         // Both count a packet that the queue below did not take.
         let lost = out.qdisc_drops.max(out.dropped);
         let kind = out.qdisc.as_ref().map_or_else(String::new, |kind| format!(" ({kind})"));
@@ -81,10 +97,36 @@ fn full(on: Observed<'_>) -> Vec<Found> {
                 .changes("lengthen the queue, for bursts", has_length.then_some(longer).into_iter().collect())
         })
     });
-    if found.is_empty() {
+    if found.is_empty() && unread(on).is_empty() {
         found.extend(not_sent(on));
     }
     found
+}
+
+/// Packets that a program did not take from its tun or tap interface in time.
+fn unread(on: Observed<'_>) -> Vec<Found> {
+    each(on, |interface| {
+        let (lost, sent) = (interface.out.dropped, interface.out.packets.unwrap_or(0));
+        let behind = on.snapshot.tuns.iter().filter(|tun| tun.interface == interface.name);
+        let readers: Vec<String> =
+            behind.clone().map(|tun| format!("{} (pid {})", tun.program, tun.pid)).collect();
+        let who = if readers.is_empty() { "a program".to_owned() } else { readers.join(", ") };
+        let evidence = format!(
+            "{} dropped {} packets that {who} had to read {}; it took {}",
+            interface.name,
+            number(lost),
+            on.when(),
+            number(sent)
+        );
+        let longer = format!("{}:tx-queue-len=5000", interface.name);
+        (interface.kind == TUN && on.matters(lost, sent)).then(|| {
+            Found::new(evidence)
+                .at(Location::Interface(interface.name.clone()))
+                .at_all(behind.map(|tun| Location::Process(tun.pid)))
+                .rate(on.rate(lost))
+                .changes("lengthen the queue, for bursts", vec![longer])
+        })
+    })
 }
 
 /// Where no interface says what it dropped: what UDP could not send.
@@ -225,8 +267,34 @@ mod tests {
     use udpath_host::queues::{RxQueue, TxQueue};
     use udpath_host::sockets::SocketOptions;
     use udpath_host::sysctls::{Sysctl, SysctlScope};
+    use udpath_host::tun::Tun;
 
+    use crate::finding::Location;
     use crate::rules::testing::{Host, fact, only, set, settings};
+
+    #[test]
+    fn packets_that_a_program_does_not_take_from_its_interface() {
+        let mut host = Host::with_queues(1);
+        host.map.seconds = Some(5.0);
+        host.map.interfaces[0].kind = "tun".into();
+        let out = &mut host.map.interfaces[0].out;
+        (out.packets, out.dropped) = (Some(5_000), 45_000);
+        let tun = Tun { interface: "eth0".into(), pid: 77, program: "openvpn".into() };
+        host.snapshot.tuns = vec![Tun { interface: "tun7".into(), pid: 78, ..tun.clone() }, tun];
+        let finding = only(&host, "tun-reader-slow");
+        assert_eq!(
+            finding.evidence,
+            "eth0 dropped 45,000 packets that openvpn (pid 77) had to read in 5.0 s; it took 5,000"
+        );
+        assert_eq!(finding.locations.last(), Some(&Location::Process(77)));
+        assert_eq!((host.found("transmit-queue-full"), finding.rate), (vec![], Some(9_000.0)));
+        host.map.interfaces[0].out.dropped = 0;
+        assert_eq!(host.found("tun-reader-slow"), []);
+        host.map.interfaces[0].kind = "device".into();
+        host.map.interfaces[0].out.dropped = 45_000;
+        assert_eq!(host.found("tun-reader-slow"), []);
+        only(&host, "transmit-queue-full");
+    }
 
     #[test]
     fn a_transmit_queue_that_stops() {

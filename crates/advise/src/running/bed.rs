@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use error_reporter::Report;
 use udpath_host::source::Folder;
@@ -37,6 +37,7 @@ pub(super) struct RunningBed<'a> {
     changes: Temporary<'a>,
     watch: &'a mut (dyn FnMut(&Event<'_>) + Send),
     stop: &'a AtomicBool,
+    /// When all trials are to be over: the budget's end, but for the last profile.
     deadline: Instant,
     pub(super) traffic: Sent<'a>,
     pub(super) target: Target,
@@ -70,19 +71,22 @@ impl<'a> RunningBed<'a> {
         changes: Temporary<'a>,
         watch: &'a mut (dyn FnMut(&Event<'_>) + Send),
         stop: &'a AtomicBool,
+        begin: Instant,
     ) -> Result<Self, RunningError> {
         let target = Target::find(config)?;
-        let traffic = Sent::new(config, stop);
+        let mut traffic = Sent::new(config, stop);
         let interfaces = traffic.interfaces(&target)?;
         watch(&Event::Profile { name: AS_FOUND });
+        let looks = Instant::now();
         let evidence = traffic.evidence(&target)?;
+        let another = if config.profile { looks.elapsed() } else { Duration::ZERO };
         let mut bed = Self {
             config,
             machine,
             changes,
             watch,
             stop,
-            deadline: Instant::now(),
+            deadline: begin + config.budget.saturating_sub(another),
             traffic,
             target,
             interfaces,
@@ -105,7 +109,6 @@ impl<'a> RunningBed<'a> {
             bed.groups.add(bed.target.narrowed(group), config, machine);
         }
         bed.order = (0..bed.groups.len()).collect();
-        bed.deadline = Instant::now() + config.budget;
         Ok(bed)
     }
 
@@ -277,8 +280,8 @@ impl Bed for RunningBed<'_> {
         Ok(tps)
     }
 
-    fn has_time(&self) -> bool {
-        Instant::now() < self.deadline
+    fn left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
     }
 
     fn screens(&mut self, candidate: Candidate, left: usize) {

@@ -211,6 +211,7 @@ mod tests {
                 Remedy::Changes {
                     what: "more".into(),
                     settings: settings.iter().map(|text| (*text).to_owned()).collect(),
+                    netns: None,
                 },
             ],
         };

@@ -18,6 +18,14 @@ use crate::search::Under;
 /// change itself. Longer: time that could go into more trials.
 pub(super) const WARMUP_SHARE: f64 = 0.2;
 pub(super) const WARMUP: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+/// A request of a trial is lost after so many times the 99.9th percentile of what answers took as found, but not before the shortest
+/// and not after the load's own timeout. A trial of a server that loses waits for it at its end, and each lost request holds back the next one
+/// of its slot: with the usual second, a trial of 0.3 s took 2.5. Fewer: answers that a change delays count as lost. More: the budget goes into
+/// waiting.
+const TIMEOUT_FACTOR: u32 = 10;
+const TIMEOUT: Duration = Duration::from_millis(20);
+/// Answers from which on a percentile of theirs says something.
+const ENOUGH: u64 = 200;
 /// Limit of the load during which evidence is collected; it normally ends with the sampling. Shorter: on a large machine
 /// reading the kernel's symbols takes seconds.
 const EVIDENCE: Duration = Duration::from_secs(30);
@@ -25,6 +33,8 @@ const EVIDENCE: Duration = Duration::from_secs(30);
 /// The load, run where it is sent from.
 pub(super) struct Load<'a> {
     pub(super) config: &'a LoadConfig,
+    /// That of every trial.
+    pub(super) plan: Plan,
     /// Another load of the server: half as many flows, each as before, or twice as many if there cannot be fewer.
     pub(super) other: Plan,
     pub(super) from: Place,
@@ -50,7 +60,7 @@ impl Load<'_> {
         let (out, there) = interfaces;
         let (before, sender) = (Counters::read(), inside(&self.from, Counters::read)?);
         let plan = match under {
-            Under::Load => &self.config.plan,
+            Under::Load => &self.plan,
             Under::OtherLoad => &self.other,
         };
         let result = self.run_until(plan, &mut |_| (), self.stop)?;
@@ -65,14 +75,18 @@ impl Load<'_> {
 
     /// The load before a trial that follows a change.
     pub(super) fn warm(&self) -> Result<LoadResult, RunningError> {
-        let duration = self.config.plan.duration.mul_f64(WARMUP_SHARE).clamp(WARMUP.0, WARMUP.1);
-        self.run_until(&Plan { duration, ..self.config.plan.clone() }, &mut |_| (), self.stop)
+        let duration = self.plan.duration.mul_f64(WARMUP_SHARE).clamp(WARMUP.0, WARMUP.1);
+        self.run_until(&Plan { duration, ..self.plan.clone() }, &mut |_| (), self.stop)
     }
 
-    /// The interfaces that it leaves by and arrives on; `None` if it arrives nowhere.
-    pub(super) fn interfaces(&self) -> Result<Option<(String, String)>, RunningError> {
+    /// The interfaces that it leaves by and arrives on; `None` if it arrives nowhere. What answers take here is what later ones
+    /// are waited for.
+    pub(super) fn interfaces(&mut self) -> Result<Option<(String, String)>, RunningError> {
         let (there, here) = (Counters::read(), inside(&self.from, Counters::read)?);
-        self.warm()?;
+        let seen = self.warm()?;
+        let took = seen.sent_latency.as_ref().map(|took| (took.count, took.p99_9));
+        let timeout = timeout(self.config.plan.timeout, took);
+        (self.plan.timeout, self.other.timeout) = (timeout, timeout);
         let (there_now, here_now) = (Counters::read(), inside(&self.from, Counters::read)?);
         let out = here_now.busiest(&here, |packets| packets.sent);
         Ok(out.zip(there_now.busiest(&there, |packets| packets.received)))
@@ -80,7 +94,7 @@ impl Load<'_> {
 
     /// What is seen of the server under it.
     pub(super) fn evidence(&self, focus: Focus) -> Result<Evidence, RunningError> {
-        let plan = Plan { duration: EVIDENCE, ..self.config.plan.clone() };
+        let plan = Plan { duration: EVIDENCE, ..self.plan.clone() };
         evidence::under_load(focus, self.stop, |watch, over| self.run_until(&plan, watch, over).map(drop))
     }
 
@@ -101,5 +115,29 @@ impl Load<'_> {
             }
             Err(error) => Err(RunningError::Load(error)),
         }
+    }
+}
+
+/// See [`TIMEOUT_FACTOR`]. `took`: how many answers came, and the 99.9th percentile of what they took, nanoseconds.
+fn timeout(asked: Duration, took: Option<(u64, u64)>) -> Duration {
+    let slowest = took.filter(|(answers, _)| *answers >= ENOUGH).map(|(_, ns)| Duration::from_nanos(ns));
+    slowest.map_or(asked, |slowest| slowest.saturating_mul(TIMEOUT_FACTOR).max(TIMEOUT).min(asked))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_requests_are_given_up_soon_where_answers_are_quick() {
+        let second = Duration::from_secs(1);
+        let of = |answers: u64, ns: u64| timeout(second, Some((answers, ns))).as_millis();
+        assert_eq!(of(10_000, 1_000_000), 20);
+        assert_eq!(of(10_000, 5_000_000), 50);
+        assert_eq!(of(10_000, 400_000_000), 1000);
+        assert_eq!(of(100, 1_000_000), 1000, "too few");
+        assert_eq!(timeout(second, None), second);
+        let shorter = Duration::from_millis(5);
+        assert_eq!(timeout(shorter, Some((900, 1_000_000))), shorter);
     }
 }

@@ -179,7 +179,7 @@ pub(super) fn rung(bed: &RunningBed<'_>, race: &Race) -> RungResult {
     let kept = match race.purpose {
         Purpose::Try(_) | Purpose::Gain => race.verdict == Verdict::Better,
         Purpose::Hold(_) => !race.loses(),
-        Purpose::Without(_) => matches!(race.verdict, Verdict::Better | Verdict::NotShown),
+        Purpose::Without(_) => race.leaves_out(),
     };
     let mut rung = filled(bed, (race.purpose.under(), &race.b), name, change);
     rung.note = race.note.clone().or(rung.note);

@@ -28,7 +28,7 @@ pub(super) struct Target {
     /// Its UDP port.
     pub(super) port: u16,
     /// The addresses that its sockets are bound to.
-    addresses: BTreeSet<SocketAddr>,
+    pub(super) addresses: BTreeSet<SocketAddr>,
     /// Whether other programs have the port at other addresses.
     is_one_of_several: bool,
     /// What serves it, with those sockets only.

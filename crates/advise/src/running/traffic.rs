@@ -79,7 +79,8 @@ impl<'a> Sent<'a> {
                     (Place::Here, _) => Place::Process(std::process::id()),
                     (from, _) => from.clone(),
                 };
-                Self::Load(Box::new(Load { config: load, other: load::other(&load.plan), from, stop }))
+                let (plan, other) = (load.plan.clone(), load::other(&load.plan));
+                Self::Load(Box::new(Load { config: load, plan, other, from, stop }))
             }
             Traffic::Live(length) => Self::Live(Box::new(LiveTraffic {
                 length: *length,
@@ -107,7 +108,7 @@ impl<'a> Sent<'a> {
     }
 
     /// The interfaces that it leaves by and arrives on; live traffic only arrives.
-    pub(super) fn interfaces(&self, target: &Target) -> Result<(String, String), RunningError> {
+    pub(super) fn interfaces(&mut self, target: &Target) -> Result<(String, String), RunningError> {
         match self {
             Self::Load(load) => load.interfaces()?.ok_or_else(|| RunningError::Silent(target.name())),
             Self::Live(live) => {
@@ -171,7 +172,7 @@ impl LiveTraffic<'_> {
     /// How long the server's datagrams took so far.
     fn delays(&self, target: &Target) -> Option<Times> {
         let netns = std::fs::metadata("/proc/thread-self/ns/net").ok()?.ino() as u32;
-        self.meter.as_ref().ok()?.read(target.port, netns).ok()
+        self.meter.as_ref().ok()?.read(&target.addresses, netns).ok()
     }
 
     fn trial(

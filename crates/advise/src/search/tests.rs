@@ -21,7 +21,7 @@ impl<F: Fn(&[Candidate]) -> f64> Formula<F> {
     fn new(candidates: usize, noise: f64, seed: u64, tps: F) -> Self {
         // Seeds in a row give streams that begin alike.
         let seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        Self { tps, candidates, noise, seed, trials: 0, most: usize::MAX, other: None }
+        Self { tps, candidates, noise, seed, trials: 0, most: 1 << 40, other: None }
     }
 
     /// Uniform in 0..1 (xorshift).
@@ -62,8 +62,9 @@ impl<F: Fn(&[Candidate]) -> f64> Bed for Formula<F> {
         }
     }
 
-    fn has_time(&self) -> bool {
-        self.trials < self.most
+    /// A trial takes a millisecond.
+    fn left(&self) -> Duration {
+        Duration::from_millis(self.most.saturating_sub(self.trials) as u64)
     }
 }
 
@@ -146,6 +147,40 @@ fn a_gain_late_in_the_list_is_found_within_the_budget() {
     bed.most = 60;
     let found = search(&mut bed, Bound::default()).unwrap_or_else(|never| match never {});
     assert_eq!((found.kept, found.out_of_time), (vec![CANDIDATES - 1], true));
+}
+
+/// Of a dozen candidates one gains a half and one a tenth, whatever the budget and the noise.
+#[test]
+fn a_budget_holds_with_the_measurement_of_the_gain() {
+    const SEARCHES: usize = 200;
+    let (mut cut, mut half) = (0, 0);
+    for search_no in 0..SEARCHES {
+        let gains = |on: &[Candidate]| {
+            let gain = |at: usize, by: f64| if on.contains(&at) { by } else { 1.0 };
+            1e5 * gain(4, 1.5) * gain(9, 1.1)
+        };
+        let mut bed = Formula::new(12, 0.03, 900 + search_no as u64, gains);
+        bed.other = Some(|_| 1e5);
+        bed.most = 110 + 4 * search_no;
+        let found = search(&mut bed, Bound::default()).unwrap_or_else(|never| match never {});
+        assert!(bed.trials * 5 <= bed.most * 6, "{} trials of {}", bed.trials, bed.most);
+        cut += usize::from(found.races.iter().any(|race| race.cut));
+        half += usize::from(found.kept.contains(&4));
+    }
+    assert!(cut > SEARCHES / 4, "{cut} searches had a race that was cut");
+    assert!(half * 20 >= SEARCHES * 19, "kept in {half} of {SEARCHES}");
+}
+
+#[test]
+fn without_any_time_one_candidate_is_compared_and_its_gain_is_measured() {
+    let mut bed = Formula::new(3, 0.01, 11, |on| if on.contains(&0) { 1.5e5 } else { 1e5 });
+    bed.other = Some(|_| 1e5);
+    bed.most = 0;
+    let found = search(&mut bed, Bound::default()).unwrap_or_else(|never| match never {});
+    let purposes: Vec<Purpose> = found.races.iter().map(|race| race.purpose).collect();
+    assert_eq!(purposes, [Purpose::Try(0), Purpose::Hold(0), Purpose::Gain]);
+    assert_eq!((found.kept, bed.trials), (vec![0], 3 * 4 * FEWEST_BLOCKS));
+    assert!(found.gain.is_some() && found.out_of_time);
 }
 
 /// 0 gains most under one load and loses under the other; 1 gains under both.

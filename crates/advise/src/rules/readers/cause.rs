@@ -1,17 +1,29 @@
 //! Why a socket drops, by what its readers did.
 
 use udpath_host::map::{ProcessMap, SocketMap, ThreadMap};
+use udpath_host::sockets::looks::QueueLooks;
 
+use super::unread::is_unread;
 use crate::diagnosis::busy_of;
 use crate::rule::Observed;
 
 /// Share of the interval below which a thread did not run. Lower: one that wakes up for a timer ran. Higher: a reader of
 /// short bursts did not.
-const IDLE: f64 = 0.001;
+pub(super) const IDLE: f64 = 0.001;
 /// Share of the interval from which on a reader has no time left.
 pub(super) const BUSY: f64 = 0.9;
-/// Fill of a receive queue, at both ends of the interval, from which on it did not drain in between.
+/// Fill of a receive queue, at both ends of the interval, from which on it did not drain in between, where nobody looked in
+/// between.
 const STAYS: f64 = 0.5;
+/// Looks from which on they decide: of twenty, the 95 % interval of a half is a quarter to three quarters.
+const ENOUGH: u32 = 20;
+/// Share of the looks that find datagrams waiting (a queue at least half full) from which on it is not bursts that fill it. A
+/// steady load fills the queue of a reader that empties it at once and then sleeps for more than half of the time, once any of it
+/// is lost. Lower: long bursts count as a steady load. Higher: a few short sleeps make a steady loss a burst.
+const WAITING: f64 = 0.5;
+/// Part of what came to UDP that one socket dropped from which on, without looks, nothing says that it was a burst. Lower: a
+/// burst on a quiet machine is not named. Higher: a reader that never keeps up is called one that does.
+const LOST: f64 = 0.5;
 /// Part of a group's drops at one socket from which on they are that socket's.
 const MOST: f64 = 0.8;
 /// In an uneven group, the other readers are on average at most this part as busy as the busiest, which has no time left.
@@ -21,6 +33,7 @@ const UNEVEN: f64 = 0.25;
 /// Why a socket drops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::rules) enum Cause {
+    Unread,
     Blocked,
     Uneven,
     Slow,
@@ -33,15 +46,32 @@ pub(in crate::rules) fn cause(on: Observed<'_>, socket: &SocketMap) -> Cause {
     let threads = threads(on, socket);
     if threads.is_empty() || on.map.seconds.is_none() {
         Cause::Unknown
+    } else if is_unread(on, socket) {
+        Cause::Unread
     } else if is_blocked(&threads, socket) {
         Cause::Blocked
     } else if uneven_group(on, socket).is_some() {
         Cause::Uneven
     } else if busiest(on, &threads) >= BUSY || stays_full(socket) {
         Cause::Slow
+    } else if looks(socket).is_none() && lost_share(on, socket).is_some_and(|share| share >= LOST) {
+        Cause::Unknown
     } else {
         Cause::Burst
     }
+}
+
+/// What looks within the interval showed, if there were enough.
+pub(crate) fn looks(socket: &SocketMap) -> Option<QueueLooks> {
+    socket.looks.filter(|seen| seen.looks >= ENOUGH)
+}
+
+/// The least share of what came to a socket that it dropped: everything else that UDP delivered may have come to others.
+pub(super) fn lost_share(on: Observed<'_>, socket: &SocketMap) -> Option<f64> {
+    let counters = [on.map.udp.v4, on.map.udp.v6];
+    let delivered: u64 = counters.iter().flatten().map(|udp| udp.in_datagrams).sum();
+    let known = counters.iter().any(Option::is_some) && socket.drops > 0;
+    known.then(|| socket.drops as f64 / (socket.drops.saturating_add(delivered)) as f64)
 }
 
 pub(super) fn owners<'a>(on: Observed<'a>, socket: &SocketMap) -> Vec<&'a ProcessMap> {
@@ -62,7 +92,11 @@ pub(super) fn is_blocked(threads: &[&ThreadMap], socket: &SocketMap) -> bool {
     still && (stays_full(socket) || threads.iter().any(|thread| thread.stopped))
 }
 
+/// Did datagrams wait all along? By the looks in between, else by the two ends of the interval.
 pub(super) fn stays_full(socket: &SocketMap) -> bool {
+    if let Some(QueueLooks { looks, full, .. }) = looks(socket) {
+        return f64::from(full) >= WAITING * f64::from(looks);
+    }
     let Some(size) = socket.buffer.filter(|size| *size > 0) else { return false };
     let full = |queued: u32| f64::from(queued) >= STAYS * f64::from(size);
     full(socket.queued) && socket.queued_before.is_some_and(full)

@@ -1,7 +1,10 @@
 //! Machines whose readers cannot keep up, each beside one that can.
 
 use udpath_host::map::Shares;
+use udpath_host::sockets::looks::QueueLooks;
+use udpath_host::udp::UdpCounters;
 
+use crate::finding::Location;
 use crate::rules::testing::{Host, only, settings, thread};
 
 /// A server whose two threads ran this much, and whose socket dropped.
@@ -35,6 +38,49 @@ fn a_burst_that_the_buffer_does_not_hold() {
     let mut healthy = lossy([0.2, 0.01]);
     healthy.map.sockets[0].drops = 0;
     assert_eq!(healthy.found("receive-buffer-small"), []);
+}
+
+/// Looks at the queue of a server whose reader has time left, and whose queue was empty at the end of the interval.
+fn looked(full: u32, dropping: u32) -> Host {
+    let mut host = lossy([0.2, 0.01]);
+    host.map.sockets[0].looks = Some(QueueLooks { looks: 200, full, dropping, ..QueueLooks::default() });
+    host.map.udp.v4 = Some(UdpCounters { in_datagrams: 2500, ..UdpCounters::default() });
+    host
+}
+
+/// Steady loss of two thirds: the reader takes all that waits, then waits for something else.
+#[test]
+fn a_queue_that_is_full_most_of_the_time_is_no_burst_though_it_is_empty_at_an_end() {
+    let finding = only(&looked(166, 130), "reader-slow");
+    assert!(finding.cause.starts_with("its readers slept although datagrams waited"), "{}", finding.cause);
+    assert!(
+        finding.evidence.ends_with(
+            "; its queue was half full or more at 83 % of 200 looks, and dropped something before 65 %, at least 67 % of what came"
+        ),
+        "{}",
+        finding.evidence
+    );
+    assert_eq!(looked(166, 130).found("receive-buffer-small"), []);
+}
+
+#[test]
+fn a_queue_that_is_full_at_few_looks_had_bursts_though_it_is_full_at_both_ends() {
+    let mut host = looked(20, 20);
+    (host.map.sockets[0].queued, host.map.sockets[0].queued_before) = (190_000, Some(190_000));
+    only(&host, "receive-buffer-small");
+    assert_eq!(host.found("reader-slow"), []);
+}
+
+#[test]
+fn a_few_looks_decide_nothing() {
+    let mut host = looked(0, 0);
+    host.map.sockets[0].looks = Some(QueueLooks { looks: 5, full: 5, dropping: 5, ..QueueLooks::default() });
+    host.map.udp.v4 = Some(UdpCounters { in_datagrams: 100_000, ..UdpCounters::default() });
+    only(&host, "receive-buffer-small");
+    // Without looks, a loss of most of what came may be anything.
+    host.map.udp.v4 = Some(UdpCounters { in_datagrams: 2500, ..UdpCounters::default() });
+    assert_eq!(host.found("receive-buffer-small"), []);
+    only(&host, "socket-drops");
 }
 
 #[test]
@@ -134,4 +180,62 @@ fn a_reader_on_another_node_than_the_device() {
     assert_eq!(finding.evidence, "1 of 1 busy thread of knotd (pid 812) ran away from node 1, that of eth0");
     host.map.interfaces[0].node = Some(0);
     assert_eq!(host.found("reader-on-other-node"), []);
+}
+
+/// A server of one thread on a machine of eight CPUs that loses nothing.
+fn full(ran: f64) -> Host {
+    let mut host = lossy([ran, 0.01]);
+    host.cpus(8, 1);
+    host.map.sockets[0].drops = 0;
+    host
+}
+
+#[test]
+fn a_reader_at_its_limit_that_loses_nothing() {
+    let finding = only(&full(0.97), "reader-limit");
+    assert_eq!(
+        finding.evidence,
+        "the thread of knotd (pid 812), which reads 0.0.0.0:53, ran 97 % of the time; 8 CPUs are online"
+    );
+    assert_eq!(finding.locations, [Location::Process(812), Location::Socket(9)]);
+    assert_eq!(full(0.8).found("reader-limit"), []);
+    // One that never sleeps, and that others hold up now and then; and one that gets too little of its CPU.
+    let held_up = |ran, waited| {
+        let mut host = full(ran);
+        host.map.processes[0].busiest[0].waited = waited;
+        host
+    };
+    assert_eq!(
+        only(&held_up(0.89, 0.08), "reader-limit").evidence,
+        "the thread of knotd (pid 812), which reads 0.0.0.0:53, ran 89 % of the time and waited for a CPU for 8.0 %; 8 CPUs are online"
+    );
+    assert_eq!(held_up(0.89, 0.02).found("reader-limit"), []);
+    assert_eq!(held_up(0.6, 0.38).found("reader-limit"), []);
+    // Of an ephemeral port, or since boot.
+    let mut host = full(0.97);
+    host.map.sockets[0].peer = Some("192.0.2.1:53".parse().unwrap());
+    assert_eq!(host.found("reader-limit"), []);
+    let mut host = full(0.97);
+    host.map.seconds = None;
+    assert_eq!(host.found("reader-limit"), []);
+}
+
+#[test]
+fn a_loss_comes_before_the_limit_of_its_reader() {
+    let mut host = full(0.97);
+    host.map.udp.v4 = Some(UdpCounters { in_datagrams: 1_000_000, ..UdpCounters::default() });
+    host.map.sockets[0].drops = 5000;
+    assert_eq!(host.found("reader-limit"), []);
+    only(&host, "reader-slow");
+    // A few of a million do not.
+    host.map.sockets[0].drops = 500;
+    only(&host, "reader-limit");
+}
+
+#[test]
+fn readers_on_all_cpus_are_not_too_few() {
+    let mut host = full(0.97);
+    host.cpus(2, 1);
+    host.map.processes[0].busiest[1].ran = 0.5;
+    assert_eq!(host.found("reader-limit"), []);
 }

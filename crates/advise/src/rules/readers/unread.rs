@@ -1,0 +1,211 @@
+//! Sockets that a running process does not read: most often beside another one of its own that it does read, and that gets nothing
+//! because of them.
+//!
+//! ```text
+//! looks at its queue ── never shorter, often the same ─▸ not read ─┬─ a wider socket of the process got nothing ─▸ overlap
+//!                                                                  └─ none, and it drops, though its process ran ─▸ unread
+//! ```
+//! A reader that is only slow is seen: the kernel takes each datagram that was read off what waits, also while the queue is full.
+
+use udpath_host::map::SocketMap;
+
+use super::cause::{IDLE, looks, owners, threads};
+use super::{located, lost, named};
+use crate::rule::{Found, Observed, counted, number, percent};
+use crate::rules::loss::SOCKETS;
+
+/// Looks that find as much waiting as the look before from which on the queue stood still. Lower: a reader that was held up for some
+/// tens of milliseconds does not read. Higher: a queue that filled up in the interval is not judged.
+const STILL: u32 = 20;
+
+/// The socket of the same process that gets what this one does not read once this one is gone, if it got nothing.
+pub(super) fn wider<'a>(on: Observed<'a>, socket: &SocketMap) -> Option<&'a SocketMap> {
+    let others = on.map.sockets.iter().filter(|other| other.inode != socket.inode);
+    let mut wider = others.filter(|other| {
+        let same = other.local.port() == socket.local.port() && other.pids == socket.pids;
+        let address = other.local.ip();
+        // An IPv6 wildcard takes IPv4 as well.
+        let takes = address == socket.local.ip()
+            || (address.is_unspecified() && (address.is_ipv6() || socket.local.is_ipv4()));
+        let is_wider = other.peer.is_none() && (address != socket.local.ip() || socket.peer.is_some());
+        same && takes && is_wider && other.drops == 0 && other.queued == 0
+    });
+    wider.next()
+}
+
+/// Did datagrams wait that nothing of its process took?
+pub(super) fn is_unread(on: Observed<'_>, socket: &SocketMap) -> bool {
+    let stood = looks(socket)
+        .is_some_and(|seen| seen.shrank == Some(0) && seen.still.is_some_and(|still| still >= STILL));
+    let threads = threads(on, socket);
+    if !stood || threads.is_empty() || threads.iter().any(|thread| thread.stopped) {
+        return false;
+    }
+    let grew = socket.queued_before.is_some_and(|before| socket.queued > before);
+    let runs = threads.iter().any(|thread| thread.busy() >= IDLE);
+    // A few datagrams that wait for no one, as at a socket that only sends, are not a loss.
+    if wider(on, socket).is_some() { socket.drops > 0 || grew } else { socket.drops > 0 && runs }
+}
+
+pub(super) fn found(on: Observed<'_>) -> Vec<Found> {
+    if on.map.seconds.is_none() {
+        return Vec::new();
+    }
+    let unread = on.map.sockets.iter().filter(|socket| is_unread(on, socket)).take(SOCKETS);
+    unread.map(|socket| of(on, socket)).collect()
+}
+
+fn of(on: Observed<'_>, socket: &SocketMap) -> Found {
+    let what = if socket.drops > 0 {
+        lost(on, socket)
+    } else {
+        let grown = socket.queued.saturating_sub(socket.queued_before.unwrap_or(0));
+        format!("{} bytes more wait at {}", number(grown.into()), named(on, socket))
+    };
+    let looks = counted(looks(socket).map_or(0, |seen| seen.looks as usize), "look");
+    let ran: f64 = threads(on, socket).iter().map(|thread| thread.ran).sum();
+    let evidence = format!(
+        "{what}, whose queue got shorter at none of {looks} while its process ran {} of the time",
+        percent(ran)
+    );
+    let Some(wider) = wider(on, socket) else {
+        return located(on, socket, Found::new(evidence).rate(on.rate(socket.drops)))
+            .advice("if a thread does read it, find what that waits for (`strace -f -p PID`)");
+    };
+    let given = if socket.peer.is_some() {
+        "the kernel gives a peer's datagrams to the socket that is connected to it"
+    } else if socket.local.ip().is_multicast() {
+        "the kernel gives a copy of each datagram to both"
+    } else {
+        "the kernel gives the datagrams of an address to the socket that is bound to it"
+    };
+    let cause = format!("{given}, and the program reads only its other socket, {}", wider.local);
+    let found = Found::new(format!("{evidence}; {} of the same process got nothing", wider.local))
+        .rate(on.rate(socket.drops))
+        .cause(cause)
+        .advice("read both sockets, or do not bind the second: IP_PKTINFO chooses the address that a reply is sent from");
+    let found = if ran < IDLE * owners(on, socket).len() as f64 {
+        found.advice("if the program reads both, find what its threads wait for (`strace -f -p PID`)")
+    } else {
+        found
+    };
+    located(on, socket, found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use udpath_host::sockets::looks::QueueLooks;
+
+    use crate::finding::{Location, Remedy};
+    use crate::rules::testing::{Host, Twin, only, settings, thread};
+
+    const STOOD: QueueLooks =
+        QueueLooks { looks: 200, full: 200, dropping: 150, still: Some(180), shrank: Some(0) };
+
+    /// A server whose threads ran this much, that reads 0.0.0.0:53, and has bound this address as well, which drops.
+    fn beside(local: &str, ran: f64) -> Host {
+        let mut host = Host::with_queues(1);
+        host.map.seconds = Some(10.0);
+        host.serve(2, 0);
+        host.map.processes[0].busiest = vec![thread(812, 0.0), thread(813, ran)];
+        host.map.sockets[0].queued = 0;
+        host.map.sockets[0].queued_before = Some(0);
+        let mut second = host.map.sockets[0].clone();
+        (second.inode, second.local, second.drops) = (10, local.parse().unwrap(), 5000);
+        (second.queued, second.queued_before, second.looks) = (200_000, Some(200_000), Some(STOOD));
+        host.map.sockets.insert(0, second);
+        host
+    }
+
+    #[test]
+    fn a_socket_that_gets_all_and_is_not_read_is_named_beside_the_one_that_is_read() {
+        let finding = only(&beside("192.0.2.1:53", 0.09), "socket-not-read");
+        assert_eq!(
+            finding.evidence,
+            "5,000 datagrams dropped in 10.0 s at 192.0.2.1:53 (knotd, pid 812), whose queue got shorter at none of 200 looks \
+             while its process ran 9.0 % of the time; 0.0.0.0:53 of the same process got nothing"
+        );
+        assert!(finding.cause.ends_with("reads only its other socket, 0.0.0.0:53"), "{}", finding.cause);
+        assert_eq!(finding.locations, [Location::Process(812), Location::Socket(10)]);
+        let fixes: Vec<&str> = finding.remedies.iter().map(Remedy::what).collect();
+        assert!(fixes[0].starts_with("read both sockets"), "{fixes:?}");
+        assert_eq!(settings(&finding), [""; 0], "no larger buffer");
+        for id in ["reader-blocked", "reader-slow", "receive-buffer-small", "socket-drops", "group-uneven"] {
+            assert_eq!(beside("192.0.2.1:53", 0.09).found(id), [], "{id}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_only_waits_for_its_other_socket_is_not_called_blocked() {
+        let host = beside("192.0.2.1:53", 0.0);
+        let finding = only(&host, "socket-not-read");
+        assert!(finding.remedies.iter().any(|fix| fix.what().starts_with("if the program reads both")));
+        assert_eq!(host.found("reader-blocked"), []);
+        // A queue that is not full yet.
+        let mut host = beside("192.0.2.1:53", 0.0);
+        (host.map.sockets[0].drops, host.map.sockets[0].queued_before) = (0, Some(150_000));
+        let finding = only(&host, "socket-not-read");
+        assert!(
+            finding.evidence.starts_with("50,000 bytes more wait at 192.0.2.1:53"),
+            "{}",
+            finding.evidence
+        );
+    }
+
+    #[test]
+    fn a_connected_socket_and_an_ipv6_wildcard() {
+        let mut host = beside("0.0.0.0:53", 0.09);
+        let peer: SocketAddr = "198.51.100.7:4000".parse().unwrap();
+        host.map.sockets[0].peer = Some(peer);
+        assert!(only(&host, "socket-not-read").cause.starts_with("the kernel gives a peer's datagrams"));
+        let mut host = beside("192.0.2.1:53", 0.09);
+        host.map.sockets[1].local = "[::]:53".parse().unwrap();
+        assert!(only(&host, "socket-not-read").cause.ends_with("[::]:53"));
+    }
+
+    #[test]
+    fn twins_that_read_are_not_named() {
+        let twins: [Twin; 5] = [
+            ("read, but too slowly", |host| host.map.sockets[0].looks.as_mut().unwrap().shrank = Some(3)),
+            ("looked at too rarely", |host| host.map.sockets[0].looks.as_mut().unwrap().still = Some(19)),
+            ("looked at by an earlier udpath", |host| {
+                let looks = host.map.sockets[0].looks.as_mut().unwrap();
+                (looks.still, looks.shrank) = (None, None);
+            }),
+            ("stopped", |host| host.map.processes[0].busiest[1].stopped = true),
+            ("old datagrams, none lost", |host| host.map.sockets[0].drops = 0),
+        ];
+        for (what, twin) in twins {
+            let mut host = beside("192.0.2.1:53", 0.09);
+            twin(&mut host);
+            assert_eq!(host.found("socket-not-read"), [], "{what}");
+        }
+    }
+
+    #[test]
+    fn without_a_second_socket_the_process_must_run_and_the_cause_is_open() {
+        let alone = |ran| {
+            let mut host = beside("192.0.2.1:53", ran);
+            host.map.sockets.remove(1);
+            host
+        };
+        let finding = only(&alone(0.3), "socket-not-read");
+        assert!(
+            finding.cause.contains("or the one that does waited for something else"),
+            "{}",
+            finding.cause
+        );
+        let asleep = alone(0.0);
+        assert_eq!(asleep.found("socket-not-read"), []);
+        only(&asleep, "reader-blocked");
+        // A second socket that gets datagrams, too, or is another process's, explains nothing.
+        let mut host = beside("192.0.2.1:53", 0.3);
+        host.map.sockets[1].queued = 100;
+        assert!(!only(&host, "socket-not-read").evidence.contains("of the same process"));
+        let mut host = beside("192.0.2.1:53", 0.3);
+        host.map.sockets[1].pids = vec![900];
+        assert!(!only(&host, "socket-not-read").evidence.contains("of the same process"));
+    }
+}
