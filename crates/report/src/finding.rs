@@ -2,7 +2,7 @@
 
 use udpath_advise::{Finding, ProfileResult, Remedy};
 
-use crate::words;
+use crate::{units, words};
 
 /// Is this finding already part of the profile's sentence?
 pub(crate) fn is_said(result: &ProfileResult, finding: &Finding) -> bool {
@@ -30,19 +30,29 @@ pub(crate) fn fixes(finding: &Finding) -> Option<String> {
     (!remedies.is_empty()).then(|| format!("Fix: {}", remedies.join("; or ")))
 }
 
-/// The same with the commands that carry out the remedies with settings, in their order.
-pub(crate) fn fixes_with(finding: &Finding, commands: &[String]) -> Option<String> {
-    let mut commands = commands.iter();
-    let fix = |remedy: &Remedy| match (remedy.settings(), remedy.what()) {
-        ([], what) => what.to_owned(),
-        (_, what) => commands.next().map_or_else(|| what.to_owned(), |command| format!("{what}: {command}")),
-    };
-    let remedies: Vec<String> = finding.remedies.iter().map(fix).collect();
+/// The same with the commands that carry out the remedies, and the rate to expect.
+pub(crate) fn fixes_with(finding: &Finding) -> Option<String> {
+    let remedies: Vec<String> = finding.remedies.iter().map(with_command).collect();
     (!remedies.is_empty()).then(|| format!("Fix: {}", remedies.join("; or ")))
+}
+
+/// A remedy: what to do, the command for it if there is one, and the rate to expect.
+pub(crate) fn with_command(remedy: &Remedy) -> String {
+    let expected = match remedy {
+        Remedy::Command { expected: Some(rate), .. } => format!(" (about {}/s to expect)", units::tps(*rate)),
+        _ => String::new(),
+    };
+    match remedy.command() {
+        Some(command) => format!("{}{expected}: {command}", remedy.what()),
+        None => remedy.what().to_owned(),
+    }
 }
 
 /// A remedy: what to do, and the udpath command for it if there is one.
 fn fix(remedy: &Remedy) -> String {
+    if let Remedy::Command { .. } = remedy {
+        return with_command(remedy);
+    }
     let settings = remedy.settings();
     if settings.is_empty() {
         return remedy.what().to_owned();
@@ -54,7 +64,7 @@ fn fix(remedy: &Remedy) -> String {
         .collect();
     let more = settings.len().saturating_sub(SETTINGS);
     let more = if more > 0 { format!(" ... ({more} more: --json)") } else { String::new() };
-    format!("{}: udpath plan {}{more}", remedy.what(), shown.join(" "))
+    format!("{}: {} {}{more}", remedy.what(), remedy.verb("plan"), shown.join(" "))
 }
 
 #[cfg(test)]
@@ -75,17 +85,37 @@ mod tests {
             evidence: "eth0: A".into(),
             cause: "B".into(),
             remedies: vec![
-                Remedy::Changes { what: "do C".into(), settings: settings(&["eth0:rps/rx-*=none"]) },
+                Remedy::Changes {
+                    what: "do C".into(),
+                    settings: settings(&["eth0:rps/rx-*=none"]),
+                    netns: None,
+                },
+                Remedy::Command {
+                    what: "do E".into(),
+                    command: "udpath x -n 2".into(),
+                    expected: Some(203_000.0),
+                },
                 Remedy::Advice("do D".into()),
             ],
         };
         assert_eq!(text(&finding), "eth0: A; B");
         let line = fixes(&finding).unwrap();
-        assert_eq!(line, "Fix: do C: udpath plan --set 'eth0:rps/rx-*=none'; or do D");
-        finding.remedies =
-            vec![Remedy::Changes { what: "do".into(), settings: settings(&["a=1", "b=2", "c=3", "d=4"]) }];
+        assert_eq!(
+            line,
+            "Fix: do C: udpath plan --set 'eth0:rps/rx-*=none'; or do E (about 203 k/s to expect): udpath x -n 2; or do D"
+        );
+        let line = fixes_with(&finding).unwrap();
+        assert!(line.starts_with("Fix: do C: udpath apply --set 'eth0:rps/rx-*=none'; or do E (about 203 k/s to expect): udpath x"), "{line}");
+        finding.remedies = vec![Remedy::Changes {
+            what: "do".into(),
+            settings: settings(&["a=1", "b=2", "c=3", "d=4"]),
+            netns: None,
+        }];
         let line = fixes(&finding).unwrap();
         assert_eq!(line, "Fix: do: udpath plan --set a=1 --set b=2 --set c=3 ... (1 more: --json)");
+        let netns = udpath_advise::Netns { name: "dns".into(), pid: None };
+        finding.place(&netns);
+        assert!(fixes(&finding).unwrap().starts_with("Fix: do: udpath plan --netns dns --set a=1 "));
         finding.remedies.clear();
         assert_eq!(fixes(&finding), None);
     }

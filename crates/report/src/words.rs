@@ -11,7 +11,7 @@ pub(crate) mod running;
 use udpath_advise::result::{
     BoostResult, LIVE, LeftOut, Profiles, Ratio, RungDiagnosis, RungResult, Verdict,
 };
-use udpath_advise::{ProfileResult, Severity};
+use udpath_advise::{ProfileResult, Remedy, Severity};
 use udpath_host::visible::drives;
 use udpath_load::cpu::CpuUse;
 use udpath_load::result::Latency;
@@ -272,7 +272,11 @@ pub(crate) fn limits(result: &BoostResult) -> Vec<String> {
             .iter()
             .filter(|found| found.finding.severity != Severity::Note && found.explained_by.is_none());
         let wrong = wrong.take(if at == 0 { FINDINGS } else { 0 });
-        out.extend(wrong.map(|found| format!("{name}: {}", finding::text(&found.finding))));
+        for found in wrong {
+            out.push(format!("{name}: {}", finding::text(&found.finding)));
+            let told = found.finding.remedies.iter().find(|remedy| matches!(remedy, Remedy::Command { .. }));
+            out.extend(told.map(|remedy| format!("{name}: fix: {}", finding::with_command(remedy))));
+        }
     }
     out
 }

@@ -48,13 +48,8 @@ pub fn text(diagnosis: &Diagnosis, style: &Style) -> String {
 /// What to do about the first finding, with its command.
 fn to_do(found: &Diagnosed) -> String {
     let Finding { id, remedies, .. } = &found.finding;
-    let what = remedies.first().map_or("see below", |remedy| remedy.what());
-    // A command belongs to the first remedy only if that changes settings.
-    let first = remedies.first().is_some_and(|remedy| !remedy.settings().is_empty());
-    match found.commands.first().filter(|_| first) {
-        Some(command) => format!("Fix [{id}]: {what}: {command}"),
-        None => format!("Fix [{id}]: {what}"),
-    }
+    let what = remedies.first().map_or_else(|| "see below".to_owned(), finding::with_command);
+    format!("Fix [{id}]: {what}")
 }
 
 fn capacity(diagnosis: &Diagnosis) -> String {
@@ -67,7 +62,7 @@ fn capacity(diagnosis: &Diagnosis) -> String {
 
 /// What it carries, and what it should.
 fn carries(capacity: &Capacity) -> String {
-    let Capacity { carried, should_carry, limit, cpus, readers, softirq_ns, program_ns } = capacity;
+    let Capacity { carried, should_carry, limit, cpus, readers, softirq_ns, program_ns, .. } = capacity;
     let what = if carried.transactions { "transactions/s" } else { "datagrams/s" };
     let cpus = format!("{cpus:.1}");
     let cpus = cpus.trim_end_matches(".0");
@@ -137,7 +132,7 @@ fn one(found: &Diagnosed, style: Style) -> String {
         }
     };
     line(&format!("Confidence: {} ({})", found.confidence.level.name(), found.confidence.because));
-    if let Some(fixes) = finding::fixes_with(finding, &found.commands) {
+    if let Some(fixes) = finding::fixes_with(finding) {
         line(&fixes);
     }
     out

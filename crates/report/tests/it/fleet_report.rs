@@ -76,6 +76,7 @@ fn fleet() -> FleetReport {
                 remedies: vec![Remedy::Changes {
                     what: "use all queues".into(),
                     settings: vec!["eth0:rss/table=equal:8".into()],
+                    netns: None,
                 }],
             },
         }],
