@@ -13,6 +13,7 @@ pub(crate) mod export;
 pub(crate) mod fleet;
 pub(crate) mod history;
 pub(crate) mod lab;
+mod levers;
 pub(crate) mod load;
 pub(crate) mod machine;
 pub(crate) mod man;

@@ -109,7 +109,7 @@ pub(crate) struct RunningArgs {
     /// Send the load from this network namespace, or from this machine of a lab [default: the caller's]
     #[arg(long, value_name = "NAME|LAB/MACHINE", requires = "load")]
     pub(crate) from: Option<String>,
-    /// Begin no further comparison after this time; measuring the gain comes on top
+    /// How long it may take, measuring the gain included; one change is compared however short it is
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = value::duration, requires = "traffic")]
     pub(crate) budget: Duration,
     /// Also try changes that lower security, changes that reset the link, changes of the server's configuration files, and

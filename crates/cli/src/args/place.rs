@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use udpath_advise::Netns;
 use udpath_host::namespace::Place;
 
 /// A network namespace of this machine, by name.
@@ -20,6 +21,22 @@ pub(crate) struct NamespaceArgs {
     /// Use the network namespace of this process
     #[arg(long, value_name = "PID", conflicts_with = "netns")]
     pub(crate) pid: Option<u32>,
+}
+
+/// The network namespace of a process, which may be the caller's; none: it cannot be read.
+pub(crate) fn of_process(pid: u32) -> Option<Place> {
+    let namespace = |whose: &str| std::fs::read_link(format!("/proc/{whose}/ns/net")).ok();
+    let its = namespace(&pid.to_string())?;
+    Some(if namespace("self") == Some(its) { Place::Here } else { Place::Process(pid) })
+}
+
+/// The network namespace of a place, as `apply` takes it; none: the caller's.
+pub(crate) fn netns(place: &Place) -> Option<Netns> {
+    match place {
+        Place::Here => None,
+        Place::Named(name) => Some(Netns { name: name.clone(), pid: None }),
+        Place::Process(pid) => Some(Netns { name: format!("pid-{pid}"), pid: Some(*pid) }),
+    }
 }
 
 /// The machine to read.

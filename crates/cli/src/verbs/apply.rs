@@ -10,7 +10,7 @@ use udpath_tune::apply::{self, Applied};
 use udpath_tune::journal::{JournalError, Lock};
 use udpath_tune::persist::{self, Boot};
 use udpath_tune::plan::Consent;
-use udpath_tune::services;
+use udpath_tune::services::{self, Prepared, Shown};
 use udpath_tune::status::Status;
 use udpath_tune::{Journal, Live, Plan, Setting, SettingRequest};
 
@@ -32,6 +32,9 @@ pub(crate) struct Document<'a> {
     /// `None` if there was nothing to do.
     id: Option<u64>,
     changes: Vec<Change>,
+    /// How changed knobs show at the restarted server, those that do.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    seen: Vec<Seen<'a>>,
     /// Seconds until it is reverted unless confirmed.
     confirm: Option<u64>,
     /// What will revert it.
@@ -46,6 +49,14 @@ struct Change {
     to: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct Seen<'a> {
+    change: &'a str,
+    seen: &'a str,
+    /// Whether that is what the change should make of it.
+    in_effect: bool,
 }
 
 /// Plans, applies, shows.
@@ -78,7 +89,7 @@ fn make(args: &Args) -> Done {
         }
     }
     if args.persist && Status::of(&machine, &journal)?.persists(&plan) {
-        return show(args, &plan, None, None);
+        return show(args, &plan, None, &[], None);
     }
     for prepared in &wanted {
         prepared.check()?;
@@ -93,7 +104,7 @@ fn make(args: &Args) -> Done {
         notes = kept.notes;
     }
     if plan.is_empty() {
-        return show(args, &plan, None, None);
+        return show(args, &plan, None, &[], None);
     }
     let mut reverter = None;
     let armed = |id: u64| {
@@ -109,13 +120,28 @@ fn make(args: &Args) -> Done {
     // Until here a signal ends the program, and nothing has been changed; from here on, it reverts everything.
     let signals = signals::watch(Left::Settings(&folder))?;
     let interrupted = || signals.came().map(|signal| format!("interrupted by {signal}"));
+    let before: Vec<_> = wanted.iter().map(Prepared::shape).collect();
     let applied = apply::apply_until(&machine, &lock, &plan, args.confirm, armed, &interrupted);
     let applied = applied?;
     drop(lock);
     for note in notes {
         stderrln!("note: {note}");
     }
-    show(args, &plan, Some(&applied), reverter.as_ref())
+    let shown = wanted.iter().zip(&before).flat_map(|(prepared, before)| prepared.shown(before.as_ref()));
+    let shown: Vec<Shown> = shown.collect();
+    show(args, &plan, Some(&applied), &shown, reverter.as_ref())?;
+    let lost: Vec<String> = shown
+        .iter()
+        .filter(|one| !one.in_effect)
+        .map(|one| format!("{} ({})", one.change, one.seen))
+        .collect();
+    if lost.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Findings(format!(
+        "the restarted server does not show {}: does it read these files? `udpath undo` takes the change back",
+        lost.join(", ")
+    )))
 }
 
 /// What is allowed. A boot's apply changes only what its entry in the journal says: that was allowed when it was made, by a
@@ -134,9 +160,9 @@ fn consent(args: &Args, journal: &Journal) -> Consent {
 fn adopt(args: &Args, machine: &Live, lock: &Lock, id: u64, plan: &Plan) -> Done {
     let applied = udpath_tune::adopt(machine, lock, id, plan)?;
     if applied.changes.is_empty() {
-        show(args, plan, None, None)?;
+        show(args, plan, None, &[], None)?;
     } else {
-        show(args, plan, Some(&applied), None)?;
+        show(args, plan, Some(&applied), &[], None)?;
     }
     let status = Status::of(machine, lock.journal())?;
     let ours = status.applies.iter().filter(|apply| apply.id == id).flat_map(|apply| &apply.settings);
@@ -155,7 +181,13 @@ fn adopt(args: &Args, machine: &Live, lock: &Lock, id: u64, plan: &Plan) -> Done
     }
 }
 
-fn show(args: &Args, plan: &Plan, applied: Option<&Applied>, reverter: Option<&Reverter>) -> Done {
+fn show(
+    args: &Args,
+    plan: &Plan,
+    applied: Option<&Applied>,
+    shown: &[Shown],
+    reverter: Option<&Reverter>,
+) -> Done {
     let seconds = applied.and(args.confirm).map(|time| time.as_secs());
     if args.json {
         let changes = applied.map_or(&[][..], |applied| &applied.changes);
@@ -166,8 +198,10 @@ fn show(args: &Args, plan: &Plan, applied: Option<&Applied>, reverter: Option<&R
             note: made.note.clone(),
         });
         let id = applied.map(|applied| applied.id);
-        let document =
-            Document { schema: SCHEMA, id, changes: changes.collect(), confirm: seconds, reverter };
+        let seen =
+            shown.iter().map(|one| Seen { change: &one.change, seen: &one.seen, in_effect: one.in_effect });
+        let (changes, seen) = (changes.collect(), seen.collect());
+        let document = Document { schema: SCHEMA, id, changes, seen, confirm: seconds, reverter };
         return terminal::print(&to_pretty_json(&document));
     }
     let Some(applied) = applied else {
@@ -181,6 +215,9 @@ fn show(args: &Args, plan: &Plan, applied: Option<&Applied>, reverter: Option<&R
         applied.changes.iter().filter_map(|made| made.setting.gives_up(&made.to)).collect();
     for what in given_up {
         stderrln!("note: {what}");
+    }
+    for one in shown.iter().filter(|one| one.in_effect) {
+        stderrln!("seen at the running server: {}: {}", one.change, one.seen);
     }
     stderrln!("{}", applied_sentence(applied, seconds));
     if let Some(note) = reverter.and_then(Reverter::note) {

@@ -4,6 +4,7 @@ mod running;
 mod service;
 
 use std::ffi::OsString;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
@@ -172,32 +173,38 @@ fn load_line(option: &str, words: &[OsString]) -> Result<(load::Args, ArgMatches
     Ok((LoadLine::from_arg_matches(&matches).map_err(wrong)?.args, matches))
 }
 
-/// Progress on the terminal's last line, or a line per rung if stderr is not a terminal.
+/// Longest silence of a log. Shorter: a log of a long search is mostly progress. Longer: whoever waits thinks that it hangs.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// Progress on the terminal's last line. If stderr is not a terminal, a line per rung, and one where that takes long.
 struct Watcher {
     line: StatusLine,
     /// The rung being measured: its step, its name and what it is compared with.
     title: String,
     /// Figures are of what clients send.
     live: bool,
+    /// When the last line was logged.
+    logged: Instant,
 }
 
 impl Watcher {
     fn new(live: bool) -> Self {
-        Self { line: StatusLine::new(), title: String::new(), live }
+        Self { line: StatusLine::new(), title: String::new(), live, logged: Instant::now() }
     }
 
     fn show(&mut self, event: &Event<'_>) {
+        if self.line.is_live() { self.draw(event) } else { self.log(event) }
+    }
+
+    /// On a terminal the result follows at the end.
+    fn draw(&mut self, event: &Event<'_>) {
         let state = match event {
-            Event::Rung { step, steps, name, against } => {
-                let against = against.map_or_else(String::new, |against| format!(" against {against}"));
-                self.title = format!("[{step}/{steps}] {name}{against}");
+            Event::Rung { .. } => {
+                self.title = title(event);
                 "starting".to_owned()
             }
             Event::Trial { tps, blocks, interval, .. } => trial_line(*tps, *blocks, *interval, self.live),
-            // On a terminal the result follows; a log gets a line per rung.
-            Event::Done(rung) if !self.line.is_live() => return stderrln!("{}", rung_line(rung, self.live)),
             Event::Done(_) => return self.line.clear(),
-            Event::Profile { name } if !self.line.is_live() => return stderrln!("{}", profiling_line(name)),
             Event::Profile { name } => {
                 (*name).clone_into(&mut self.title);
                 "profiling".to_owned()
@@ -205,4 +212,28 @@ impl Watcher {
         };
         self.line.show(&format!("{}: {state}", self.title));
     }
+
+    fn log(&mut self, event: &Event<'_>) {
+        let line = match event {
+            Event::Rung { .. } => {
+                self.title = title(event);
+                return;
+            }
+            Event::Trial { .. } if self.logged.elapsed() < SILENCE => return,
+            Event::Trial { tps, blocks, interval, .. } => {
+                format!("{}: {}", self.title, trial_line(*tps, *blocks, *interval, self.live))
+            }
+            Event::Done(rung) => rung_line(rung, self.live),
+            Event::Profile { name } => profiling_line(name),
+        };
+        stderrln!("{line}");
+        self.logged = Instant::now();
+    }
+}
+
+/// What a rung that begins is called.
+fn title(event: &Event<'_>) -> String {
+    let Event::Rung { step, steps, name, against } = event else { return String::new() };
+    let against = against.map_or_else(String::new, |against| format!(" against {against}"));
+    format!("[{step}/{steps}] {name}{against}")
 }

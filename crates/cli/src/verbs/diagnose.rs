@@ -5,14 +5,17 @@
 //! snapshot ──┴────────────┴── snapshot ─▸ Diagnosis ─▸ text or JSON, exit code 1 with findings
 //!                                           └─ --watch: changes from one to the next, until interrupted
 //! ```
-//! It reads and changes nothing. Where the CPUs may not be sampled, it goes on without and says so.
+//! What can be told to the server that reads is in `levers.rs`. It reads and changes nothing. Where the CPUs may not be sampled, it goes on without and says so.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use udpath_advise::diagnosis::{Diagnosis, changes};
 use udpath_host::map::{Map, Selection};
 use udpath_host::namespace::{self, Place};
+use udpath_host::sockets::looks::Looks;
 use udpath_host::source::Folder;
 use udpath_host::{Snapshot, Source};
 use udpath_profile::Profile;
@@ -22,8 +25,10 @@ use udpath_profile::trace;
 use udpath_report::{change_json, change_text, diagnosis_text, to_json};
 use udpath_support::Capture;
 
+use super::levers::{self, Arguments};
 use super::{machine, show};
 use crate::args::diagnose::Args;
+use crate::args::place::of_process;
 use crate::exit::{Done, Failure};
 use crate::signals::{self, Left};
 use crate::terminal::{self, StatusLine};
@@ -50,10 +55,8 @@ pub(crate) fn run(args: &Args) -> Done {
 /// The namespace to look at: the one requested, or that of the process asked for.
 fn place(args: &Args) -> Place {
     let pid = args.what.as_deref().and_then(|what| what.strip_prefix("pid:")?.parse().ok());
-    let namespace = |whose: &str| std::fs::read_link(format!("/proc/{whose}/ns/net")).ok();
-    let elsewhere = |pid: &u32| namespace(&pid.to_string()).is_some_and(|its| Some(its) != namespace("self"));
-    match (args.place.namespace.place(), pid.filter(elsewhere)) {
-        (Place::Here, Some(pid)) => Place::Process(pid),
+    match (args.place.namespace.place(), pid) {
+        (Place::Here, Some(pid)) => of_process(pid).unwrap_or(Place::Here),
         (place, _) => place,
     }
 }
@@ -97,13 +100,18 @@ fn look(args: &Args, source: &dyn Source, stop: &AtomicBool) -> Result<Diagnosis
     line.clear();
     show::look_closer(&mut watched.now, args.what.as_deref(), false)?;
     let profile = watched.profile.as_ref().map_err(String::as_str);
-    Diagnosis::new(&watched.now, Some(&watched.earlier), &selection, profile).map_err(Failure::usage)
+    let Watched { earlier, now, looks, .. } = &watched;
+    let mut diagnosis =
+        Diagnosis::watched(now, Some(earlier), looks, &selection, profile).map_err(Failure::usage)?;
+    levers::offer(now, &mut diagnosis, &place(args), Arguments::Shown);
+    Ok(diagnosis)
 }
 
-/// An interval: the snapshots at its ends, and a profile of it, or why there is none.
+/// An interval: the snapshots at its ends, looks at the sockets' queues in between, and a profile of it, or why there is none.
 struct Watched {
     earlier: Snapshot,
     now: Snapshot,
+    looks: Looks,
     profile: Result<Profile, String>,
 }
 
@@ -120,14 +128,16 @@ impl Watched {
             false => Self::sampled(args, source, before, selection, stop),
         };
         match profile {
-            Ok(((earlier, now), profile)) => Self { earlier, now, profile: Ok(profile) },
+            Ok(((earlier, now), looks, profile)) => Self { earlier, now, looks, profile: Ok(profile) },
             Err(why) => {
                 let earlier = Snapshot::read(source);
+                let looking = Looking::start();
                 let began = Instant::now();
                 while began.elapsed() < args.duration && !stop.load(Ordering::Relaxed) {
-                    std::thread::sleep(POLL_INTERVAL.min(args.duration.saturating_sub(began.elapsed())));
+                    thread::sleep(POLL_INTERVAL.min(args.duration.saturating_sub(began.elapsed())));
                 }
-                Self { earlier, now: Snapshot::read(source), profile: Err(why) }
+                let looks = looking.end();
+                Self { earlier, now: Snapshot::read(source), looks, profile: Err(why) }
             }
         }
     }
@@ -139,20 +149,51 @@ impl Watched {
         before: Snapshot,
         selection: &Selection,
         stop: &AtomicBool,
-    ) -> Result<((Snapshot, Snapshot), Profile), String> {
+    ) -> Result<((Snapshot, Snapshot), Looks, Profile), String> {
         let focus = focus(&before, selection);
         let wanted =
             Wanted { cpus: before.cpus.online.clone(), pid: None, length: args.duration, rate: RATE };
         let traced = [trace::Source::Locks, trace::Source::Drops].into();
-        let (mut first, mut last) = (None, None);
+        let (mut first, mut last, mut looking, mut looks) = (None, None, None, Looks::default());
         let measured =
             udpath_profile::measure(&wanted, &traced, source, before, stop, |moment| match moment {
-                Moment::Begin => first = Some(Snapshot::read(source)),
-                Moment::End => last = Some(Snapshot::read(source)),
+                Moment::Begin => {
+                    first = Some(Snapshot::read(source));
+                    looking = Some(Looking::start());
+                }
+                Moment::End => {
+                    looks = looking.take().map(Looking::end).unwrap_or_default();
+                    last = Some(Snapshot::read(source));
+                }
             });
         let profile = measured.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
         let snapshots = first.zip(last).ok_or("sampling did not end")?;
-        Ok((snapshots, profile.about(focus)))
+        Ok((snapshots, looks, profile.about(focus)))
+    }
+}
+
+/// A thread that looks at the sockets' queues until it is told to end. It is in the network namespace of the thread that starts
+/// it.
+struct Looking {
+    over: Sender<()>,
+    thread: JoinHandle<Looks>,
+}
+
+impl Looking {
+    fn start() -> Self {
+        let (over, ended) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            let (source, mut looks) = (Folder::live(), Looks::default());
+            while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(looks.look(&source)) {}
+            looks
+        });
+        Self { over, thread }
+    }
+
+    fn end(self) -> Looks {
+        // Without its sender it ends.
+        drop(self.over);
+        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
 
@@ -183,7 +224,7 @@ fn watch(args: &Args, source: &dyn Source, stop: &AtomicBool) -> Done {
                 if !std::mem::replace(&mut gone, true) {
                     stderrln!("udpath: {why}");
                 }
-                std::thread::sleep(POLL_INTERVAL);
+                thread::sleep(POLL_INTERVAL);
                 continue;
             }
             Err(error) => return Err(error),

@@ -17,6 +17,7 @@ use udpath_tune::{Journal, Live, confirm};
 use super::{machine, undo};
 use crate::args::revert::Args;
 use crate::exit::{Done, Failure};
+use crate::signals::{self, Left};
 
 /// Written by the process once it waits.
 const READY: &str = "ready\n";
@@ -122,7 +123,9 @@ pub(crate) fn run(args: &Args) -> Done {
     let place = attending.place.clone();
     machine::inside(&place, || {
         ready()?;
-        let reverted = confirm::revert(&Live::new(), &journal, args.id)?;
+        // systemd's stop ends the wait; once settings are being restored, signals wait for the end.
+        let watch = || signals::watch(Left::Settings(&args.journal.state)).map(|_stop| ());
+        let reverted = confirm::revert(&Live::new(), &journal, args.id, watch)?;
         reverted.map_or(Ok(()), |undone| undo::ended(&undone))
     })
 }

@@ -13,7 +13,7 @@ use udpath_host::sockets::Socket;
 use udpath_report::{Extent, map_text, to_json};
 
 use super::machine;
-use crate::args::place::PlaceArgs;
+use crate::args::place::{PlaceArgs, netns};
 use crate::args::show::Args;
 use crate::exit::{Done, Failure};
 use crate::terminal;
@@ -38,7 +38,10 @@ pub(crate) fn run(args: &Args) -> Done {
     if args.snapshot {
         return terminal::print(&to_json(&now));
     }
-    let map = map(&now, earlier.as_ref(), args.what.as_deref())?;
+    let mut map = map(&now, earlier.as_ref(), args.what.as_deref())?;
+    if let Some(netns) = netns(&args.place.namespace.place()) {
+        map.place(&netns);
+    }
     if args.json {
         return terminal::print(&to_json(&map));
     }

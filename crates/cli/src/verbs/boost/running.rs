@@ -10,7 +10,7 @@ use clap::parser::ValueSource;
 use udpath_advise::result::BoostResult;
 use udpath_advise::statistics::Bound;
 use udpath_advise::{Allow, Event, LoadConfig, RunningConfig, Served, Traffic, boost_running};
-use udpath_host::namespace::Place;
+use udpath_host::namespace::{self, Place};
 use udpath_host::source::Folder;
 use udpath_host::{Map, Snapshot, UnitName};
 use udpath_load::plan::Mode;
@@ -19,7 +19,9 @@ use udpath_tune::units::processes_of;
 use super::load_line;
 use crate::args::boost::Args;
 use crate::args::load::{self, task};
+use crate::args::place::of_process;
 use crate::exit::Failure;
+use crate::verbs::levers::{self, Arguments};
 
 /// Flows of a load that does not say: enough for the hashes of queues and sockets to spread. Fewer: one socket of a group may
 /// get most of them.
@@ -43,7 +45,16 @@ impl Task {
         watch: &mut (dyn FnMut(&Event<'_>) + Send),
         stop: &AtomicBool,
     ) -> Result<BoostResult, Failure> {
-        Ok(boost_running(&self.config, watch, stop).map_err(anyhow::Error::from)?)
+        let mut result = boost_running(&self.config, watch, stop).map_err(anyhow::Error::from)?;
+        // What only a restart or other arguments do is said, though it was not tried.
+        let place = &self.config.place;
+        namespace::inside(place, || {
+            let now = Snapshot::read(&Folder::live());
+            for rung in &mut result.diagnoses {
+                levers::offer(&now, &mut rung.diagnosis, place, Arguments::Hidden);
+            }
+        })?;
+        Ok(result)
     }
 }
 
@@ -52,10 +63,10 @@ pub(super) fn task(args: &Args, command: String) -> Result<Option<Task>, Failure
     let running = &args.running;
     let (served, at) = match (running.port, running.pid, &running.unit) {
         (Some(port), ..) => (Served::Port(port), namespace(running.netns.as_deref())?),
-        (_, Some(pid), _) => (Served::Process(pid), Place::Process(pid)),
+        (_, Some(pid), _) => (Served::Process(pid), place_of(pid)),
         (.., Some(unit)) => {
             let pid = pid_of(unit)?;
-            (Served::Process(pid), Place::Process(pid))
+            (Served::Process(pid), place_of(pid))
         }
         _ if running.load.is_empty() && !running.live => return Ok(None),
         _ => {
@@ -90,6 +101,11 @@ pub(super) fn task(args: &Args, command: String) -> Result<Option<Task>, Failure
         command: Some(command),
     };
     Ok(Some(Task { config }))
+}
+
+/// The network namespace of a process. One that cannot be read is refused where it is entered.
+fn place_of(pid: u32) -> Place {
+    of_process(pid).unwrap_or(Place::Process(pid))
 }
 
 /// This program's own file.

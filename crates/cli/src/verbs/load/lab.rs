@@ -15,7 +15,7 @@ mod receivers;
 mod servers;
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -106,9 +106,18 @@ fn with_lab<T>(
     let done = Hosts::start(args, task, &options, &lab, stop).and_then(|hosts| work(&hosts));
     // Dropping it would do the same, but without reporting errors. An earlier error is reported first.
     let down = lab.down().context("cannot take the lab down");
-    let done = done?;
-    down?;
-    Ok(done)
+    match done {
+        // A signal to the whole group has ended its servers too, before they were ready.
+        Err(_) if stop.load(Ordering::Relaxed) => {
+            down?;
+            Err(Failure::Cannot(anyhow!("interrupted; the lab has been removed")))
+        }
+        Err(failure) => Err(failure),
+        Ok(done) => {
+            down?;
+            Ok(done)
+        }
+    }
 }
 
 /// The links that the arguments describe.
