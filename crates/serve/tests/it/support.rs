@@ -146,12 +146,23 @@ where
     S: Service + 'static,
     F: Fn(WorkerId) -> S + Send + Sync + 'static,
 {
-    let (machine, factory) = (lab.machine("server").unwrap(), Arc::new(factory));
+    let machine = lab.machine("server").unwrap();
+    bound(config, factory, |factory| {
+        machine.run(|| Server::start(config, move |worker| factory(worker))).unwrap()
+    })
+}
+
+/// Starts a server once its ports are free. A program that another test starts has copies of the last server's sockets until it is
+/// executed, and outside of a lab another test's client may have the port for a moment.
+fn bound<F>(
+    config: &Config,
+    factory: F,
+    start: impl Fn(Arc<F>) -> Result<Server, udpath_serve::Error>,
+) -> Server {
+    let factory = Arc::new(factory);
     let mut tries = 0;
     loop {
-        let factory = Arc::clone(&factory);
-        match machine.run(|| Server::start(config, move |worker| factory(worker))).unwrap() {
-            // A program that another test starts has copies of the last server's sockets until it is executed.
+        match start(Arc::clone(&factory)) {
             Err(error) if tries < BINDS && error.to_string().contains("cannot bind") => {
                 tries += 1;
                 std::thread::sleep(Duration::from_millis(10));
@@ -220,7 +231,9 @@ impl Case<'_> {
                 wait_until_detached(lab);
                 start_in(lab, &self.config, factory)
             }
-            None => Server::start(&self.config, factory).unwrap(),
+            None => bound(&self.config, factory, |factory| {
+                Server::start(&self.config, move |worker| factory(worker))
+            }),
         };
         assert_eq!(server.io() == Io::Xdp, self.takes_frames(), "{self}: {:?}", server.rejected());
         server
