@@ -39,6 +39,7 @@
 //! | `boost_servers` | `boost` shows a gain for two of six servers of Debian by changes around them, and a median of 1.3 x with their configuration |
 //! | `multiply` | two instances of chronyd, FreeRADIUS, a Python echo and nfcapd serve at least 1.8 x what one does; none is lost when one comes or goes |
 //! | `policy` | a socket policy adds nothing to a datagram: an interval around 0, narrower than 1 % of its cost |
+//! | `safeguards` | the rate limit of `serve dns` and `--check-neighbours` cost a server under 2 % of its rate each |
 //! | `sink` | what receiving costs by recvfrom, recvmsg and recvmmsg; no bound |
 //! | `spread` | four sockets get 25 % +- 2 of one flow each, lose nothing at 3 x the limit of one; least loaded has 0.7 of round robin's p99 if a reader slows |
 //! | `testpmd_null` | one core serves 14.88 million 64-byte transactions a second, and 0.45 of what testpmd forwards unread |
@@ -76,6 +77,7 @@ mod race;
 mod radius;
 mod results;
 mod runtime;
+mod safeguards;
 mod sink;
 mod snapshot;
 mod socket;
@@ -103,6 +105,7 @@ const BENCHES: &[(&str, Bench)] = &[
     ("engine", engine::run),
     ("runtime", runtime::run),
     ("confine", confine::run),
+    ("safeguards", safeguards::run),
     ("socket", socket::run),
     ("generator", generator::run),
     ("memory", memory::run),
