@@ -1,8 +1,14 @@
 //! `udpath diagnose` on causes that are arranged for real, each beside a healthy twin: the finding of the cause comes
 //! first among what is lost or limited, and the twin has none. Needs root.
 
+mod bound;
 mod causes;
+mod looks_up;
 mod pairs;
+mod readers;
+mod shared;
+mod tun;
+mod unread;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,11 +17,14 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 use udpath_lab::LinkSpec;
-use udpath_rig::{Bed, Ended, Running, campaign, program};
+use udpath_rig::{Bed, Ended, Running, campaign, judged, not_judged, program, undisturbed};
 
 use causes::{CAUSES, Cause, Load, Served};
 
 const PORT: u16 = 7000;
+/// Arguments of `nice`: other programs on its CPU take a hundredth of the time from such a server. In real time, one that never sleeps would
+/// not let its generator end.
+const HARDLY_HELD_UP: [&str; 2] = ["-n", "-20"];
 /// A file of this folder.
 fn file(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/alone/diagnose").join(name).display().to_string()
@@ -44,6 +53,13 @@ impl Scene {
             Served::Python { busy_us, buffer, workers } => {
                 let arguments = [busy_us, buffer, workers].map(ToString::to_string);
                 python(&bed, &arguments.each_ref().map(String::as_str))
+            }
+            Served::Single => {
+                let (script, port) = (file("server.py"), PORT.to_string());
+                let python = ["python3", &*script, &*port, "0", "8000000", "1"];
+                let mut server = bed.start("server", "nice", &[&HARDLY_HELD_UP[..], &python].concat());
+                server.says("ready");
+                server
             }
             Served::Logging => python(&bed, &["0", "0", "2", "log"]),
             Served::ByCpu { restarted } => {
@@ -116,73 +132,52 @@ fn python(bed: &Bed, arguments: &[&str]) -> Running {
     server
 }
 
-/// Rounds of a check on a machine where other programs take the CPUs: what is found then is theirs.
-const ROUNDS: usize = 5;
-
-/// Repeats a check while other programs than those of the test take CPU time, and says so; returns what is wrong.
-fn undisturbed(check: impl Fn() -> Option<Wrong>) -> Option<String> {
-    for round in 1..=ROUNDS {
-        let wrong = check()?;
-        if !wrong.disturbed || round == ROUNDS {
-            return Some(wrong.said);
-        }
-        REPEATED.fetch_add(1, Ordering::Relaxed);
-        std::thread::sleep(Duration::from_secs(1));
-    }
-    None
+/// Repeats a check while others take the CPUs; returns what is wrong.
+fn right(what: &str, check: impl FnMut() -> Option<String>) -> Option<String> {
+    let outcome = undisturbed(check);
+    REPEATED.fetch_add(outcome.repeated, Ordering::Relaxed);
+    let Some(taken) = outcome.not_judged else { return outcome.wrong };
+    not_judged(what, taken);
+    outcome.wrong.filter(|_| campaign::is_whole())
 }
 
-/// Checks that were repeated because other programs took CPU time.
+/// Checks that were repeated because others took CPU time.
 static REPEATED: AtomicU32 = AtomicU32::new(0);
 
 /// How many were repeated since it was last asked, for the figure of a campaign.
 fn repeats() -> String {
     match REPEATED.swap(0, Ordering::Relaxed) {
         0 => String::new(),
-        n => format!(", {n} disturbed by other programs and repeated"),
+        n => format!(", {n} disturbed by others and repeated"),
     }
 }
 
-/// The cause comes first, in 19 of 20 runs.
-fn found_first(cause: &Cause) {
+/// The cause comes first, in 19 of 20 runs; `check` arranges it, and says what is wrong.
+fn found_first(cause: &str, mut check: impl FnMut() -> Option<String>) {
     let rounds = campaign::rounds(1, 20);
-    let wrong: Vec<String> = (0..rounds).filter_map(|_| undisturbed(|| arranged(cause))).collect();
+    let wrong: Vec<String> = (0..rounds).filter_map(|_| right(cause, &mut check)).collect();
     campaign::record(
-        &format!("diagnosed first, {}", cause.name),
+        &format!("diagnosed first, {cause}"),
         &format!("{} of {rounds}{}", rounds as usize - wrong.len(), repeats()),
     );
     assert!(wrong.len() * 20 <= rounds as usize, "{} of {rounds}: {}", wrong.len(), wrong.concat());
 }
 
-/// Its twin has no findings.
-fn silent(cause: &Cause) {
+/// Its twin has no such finding.
+fn silent(cause: &str, mut check: impl FnMut() -> Option<String>) {
     let rounds = campaign::rounds(1, 15);
-    let wrong: Vec<String> = (0..rounds).filter_map(|_| undisturbed(|| healthy(cause))).collect();
+    let twin = format!("the healthy twin of {cause}");
+    let wrong: Vec<String> = (0..rounds).filter_map(|_| right(&twin, &mut check)).collect();
     campaign::record(
-        &format!("findings of the healthy twin of {}", cause.name),
+        &format!("findings of {twin}"),
         &format!("{} in {rounds} runs{}", wrong.len(), repeats()),
     );
     assert!(wrong.is_empty(), "{}", wrong.concat());
 }
 
-/// A diagnosis that is not as it should be.
-struct Wrong {
-    said: String,
-    /// Other programs were seen.
-    disturbed: bool,
-}
-
-impl Wrong {
-    fn new(said: String, diagnosis: &Value) -> Self {
-        let findings = diagnosis["findings"].as_array().unwrap().iter();
-        let others =
-            findings.filter(|found| found["id"] == "others").filter_map(|found| found["evidence"].as_str());
-        // `70 % of CPU time goes to other programs (udpath, python3)`: the load is one as well.
-        let named = others.filter_map(|text| Some(text.rsplit_once('(')?.1.trim_end_matches(')')));
-        let ours = |name: &str| ["udpath", "python3"].contains(&name);
-        let disturbed = named.flat_map(|names| names.split(", ")).any(|name| !ours(name));
-        Self { said, disturbed }
-    }
+/// What is wrong with a diagnosis whose first severe finding is to be this one; `None`: there is to be none.
+fn first_is(json: &Value, first: Option<&str>) -> Option<String> {
+    (severe(json).first().copied() != first).then(|| format!("{:#}", json["findings"]))
 }
 
 /// What is lost or limited, by id, in order.
@@ -192,7 +187,7 @@ fn severe(diagnosis: &Value) -> Vec<&str> {
 }
 
 /// What is wrong with the diagnosis of a cause; nothing if the cause comes first.
-fn arranged(cause: &Cause) -> Option<Wrong> {
+fn arranged(cause: &Cause) -> Option<String> {
     let mut scene = Scene::new("cause", &cause.served, cause.first);
     (cause.before)(&mut scene);
     scene.load(&cause.load);
@@ -204,12 +199,12 @@ fn arranged(cause: &Cause) -> Option<Wrong> {
         found.first() == Some(&cause.id) && ended.code() == Some(1) && json["schema"] == "udpath.diagnosis/1";
     (!right).then(|| {
         let (name, id, code) = (cause.name, cause.id, ended.code());
-        Wrong::new(format!("{name}: not {id} first, but {found:?}, exit {code:?}: {json:#}"), &json)
+        format!("{name}: not {id} first, but {found:?}, exit {code:?}: {json:#}")
     })
 }
 
 /// The same of its healthy twin, in which nothing is lost or limited.
-fn healthy(cause: &Cause) -> Option<Wrong> {
+fn healthy(cause: &Cause) -> Option<String> {
     // Its load is light: it may always run first.
     let mut scene = Scene::new("twin", &cause.healthy.0, true);
     scene.load(&cause.healthy.1);
@@ -219,10 +214,7 @@ fn healthy(cause: &Cause) -> Option<Wrong> {
     let nothing =
         json["headline"].as_str().is_some_and(|headline| headline.starts_with("Nothing saturated: "));
     let right = found.is_empty() && nothing && ended.code() == Some(0);
-    (!right).then(|| {
-        let said = format!("{}: {found:?}, exit {:?}: {json:#}", cause.name, ended.code());
-        Wrong::new(said, &json)
-    })
+    (!right).then(|| format!("{}: {found:?}, exit {:?}: {json:#}", cause.name, ended.code()))
 }
 
 /// A test for each cause: it comes first, and its twin has no findings.
@@ -234,11 +226,11 @@ macro_rules! causes {
             udpath_rig::needs_cpus!(2);
             let _turn = udpath_rig::alone();
             let cause = CAUSES.iter().find(|cause| cause.id == $id).unwrap();
-            found_first(cause);
+            found_first(cause.name, || arranged(cause));
             // Many causes share a twin.
             let same = |other: &&Cause| other.healthy == cause.healthy;
             if CAUSES.iter().find(same).is_some_and(|first| first.id == cause.id) {
-                silent(cause);
+                silent(cause.name, || healthy(cause));
             }
         })*
 
@@ -249,6 +241,7 @@ macro_rules! causes {
 
 causes! {
     one_shared_socket: "shared-socket";
+    one_reader_at_its_limit: "reader-limit";
     all_flows_on_one_socket: "group-uneven";
     a_restarted_worker: "group-order";
     bursts_longer_than_the_buffer: "receive-buffer-small";
@@ -298,8 +291,10 @@ fn large_datagrams_one_by_one() {
     };
     let large = &["--rate", "15k", "--flows", "32", "--size", "1300"];
     let small = &["--rate", "15k", "--flows", "32", "--size", "64"];
-    assert_eq!(notes(large), ["bulk-received-singly", "bulk-sent-singly"]);
-    assert_eq!(notes(small), Vec::<String>::new());
+    judged("notes about datagrams of a tunnel's size, and of a query's", || {
+        assert_eq!(notes(large), ["bulk-received-singly", "bulk-sent-singly"]);
+        assert_eq!(notes(small), Vec::<String>::new());
+    });
 }
 
 /// A note as well: a busy-polling socket whose replies leave by CPU, until the queue pairs are set.
@@ -337,20 +332,22 @@ fn replies_of_a_busy_poller() {
 fn a_loaded_server_in_text_with_what_it_carries() {
     udpath_lab::needs_root!();
     let _turn = udpath_rig::alone();
-    let mut scene = Scene::new("text", &causes::REUSEPORT, true);
-    scene.load(&Load::Udpath(&["--rate", "5k", "--flows", "32"]));
-    let ended = scene.bed.diagnose(&[&PORT.to_string(), "-d", "2s"]);
-    assert_eq!(ended.code(), Some(0), "{}{}", ended.out, ended.err);
-    assert!(ended.out.starts_with("Nothing saturated: "), "{}", ended.out);
-    assert!(ended.out.contains("Carries ") && ended.out.contains("transactions/s"), "{}", ended.out);
-    for link in ["softirq", "backlog", "receive queue", "reader thread", "transmit queue"] {
-        assert!(ended.out.contains(link), "{link}: {}", ended.out);
-    }
-    // Without samples, all but the rate to expect.
-    let ended = scene.bed.diagnose(&[&PORT.to_string(), "-d", "500ms", "--no-profile"]);
-    assert_eq!(ended.code(), Some(0), "{}{}", ended.out, ended.err);
-    assert!(ended.out.contains("unknown without a profile: --no-profile was given"), "{}", ended.out);
-    scene.end();
+    judged("the text of a loaded server's diagnosis", || {
+        let mut scene = Scene::new("text", &causes::REUSEPORT, true);
+        scene.load(&Load::Udpath(&["--rate", "5k", "--flows", "32"]));
+        let ended = scene.bed.diagnose(&[&PORT.to_string(), "-d", "2s"]);
+        assert_eq!(ended.code(), Some(0), "{}{}", ended.out, ended.err);
+        assert!(ended.out.starts_with("Nothing saturated: "), "{}", ended.out);
+        assert!(ended.out.contains("Carries ") && ended.out.contains("transactions/s"), "{}", ended.out);
+        for link in ["softirq", "backlog", "receive queue", "reader thread", "transmit queue"] {
+            assert!(ended.out.contains(link), "{link}: {}", ended.out);
+        }
+        // Without samples, all but the rate to expect.
+        let ended = scene.bed.diagnose(&[&PORT.to_string(), "-d", "500ms", "--no-profile"]);
+        assert_eq!(ended.code(), Some(0), "{}{}", ended.out, ended.err);
+        assert!(ended.out.contains("unknown without a profile: --no-profile was given"), "{}", ended.out);
+        scene.end();
+    });
 }
 
 #[test]

@@ -17,11 +17,9 @@ mod contended;
 mod network;
 mod program;
 
-use std::sync::OnceLock;
-
 use serde_json::Value;
 use udpath_lab::LinkSpec;
-use udpath_rig::{Bed, Running, alone};
+use udpath_rig::{Bed, Running, alone, judged};
 
 /// Port of the servers.
 const PORT: u16 = 53;
@@ -67,15 +65,11 @@ fn said_in(bed: &Bed, rule: &str, part: &str, seconds: &str) -> (Value, String) 
 }
 
 /// A healthy server: a socket per CPU, bursts, its load spread over both, and no packet socket.
-fn healthy() -> &'static Value {
-    static ONE: OnceLock<Value> = OnceLock::new();
-    ONE.get_or_init(|| {
-        let _alone = alone();
-        let bed = Bed::new("plain", &LinkSpec::with_queues(2)).polled().first("client");
-        let _server = bed.serve(&["echo", "--io", "percpu", "--workers", "2", "--bind", &bind()]);
-        let _load = in_the_kernel(&bed);
-        bed.profile_json(&["--port", &PORT.to_string(), "-d", SECONDS])
-    })
+fn healthy() -> Value {
+    let bed = Bed::new("plain", &LinkSpec::with_queues(2)).polled().first("client");
+    let _server = bed.serve(&["echo", "--io", "percpu", "--workers", "2", "--bind", &bind()]);
+    let _load = in_the_kernel(&bed);
+    bed.profile_json(&["--port", &PORT.to_string(), "-d", SECONDS])
 }
 
 fn bind() -> String {
@@ -104,7 +98,11 @@ fn in_the_kernel_to(bed: &Bed, target: &str) -> Running {
 #[test]
 fn a_healthy_server_has_none_of_these_findings() {
     udpath_lab::needs_root!();
-    let profile = healthy();
+    let _alone = alone();
+    judged("the profile of a healthy server", || none_of_these(&healthy()));
+}
+
+fn none_of_these(profile: &Value) {
     for (rule, part) in [
         ("receive-queue-lock", ""),
         ("lock", "waits for"),

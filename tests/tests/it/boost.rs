@@ -100,8 +100,8 @@ fn what_helps_is_found_and_nothing_stays_changed() {
     let ended = bed.boost(&["--budget", "20s"]).finish();
     assert_eq!(ended.code(), Some(0), "{}", ended.err);
     let result: Value = serde_json::from_str(&ended.out).unwrap();
-    // Both remove the cause; which of them is faster is within the noise of a busy machine.
-    let found = |name: &&str| ["no-defer", "defer-20us"].contains(name);
+    // Each removes the cause, as the gain shows; which of them is fastest is within the noise of a busy machine.
+    let found = |name: &&str| ["no-defer", "defer-20us", "defer-75us"].contains(name);
     assert!(kept(&result).iter().any(found), "{}", result["running"]["kept"]);
     assert!(result["gain"]["low"].as_f64().unwrap() > 2.0, "{}", result["gain"]);
     assert_eq!(result["running"]["pids"][0], bed.server.pid());

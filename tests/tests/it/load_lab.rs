@@ -1,7 +1,9 @@
 //! `udpath load --lab`: its servers answer every protocol and engine, with the options that the load needs. Needs root.
 
 use serde_json::Value;
-use udpath_rig::{Run, TIMEOUT};
+use udpath_rig::{Run, TIMEOUT, client_and_server};
+
+use crate::inside::udpath;
 
 /// The result of a load in a lab of which every reply is valid.
 fn valid(arguments: &[&str]) -> Value {
@@ -87,4 +89,39 @@ fn the_radius_server_shares_the_secret_and_the_users_of_the_load() {
         valid(&[&given[..], &["--method", "chap"]].concat());
         valid(&[&given[..], &["--accounting"]].concat());
     }
+}
+
+/// Broadcast and multicast addresses, by whatever engine.
+#[test]
+fn nothing_is_sent_to_a_group() {
+    udpath_lab::needs_root!();
+    let lab = client_and_server("load-group", 1);
+    let server = lab.address_of("server", "client").unwrap().ipv4;
+    let [a, b, c, _] = server.octets();
+    let sent = || {
+        let read = || std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
+        let text = lab.machine("client").unwrap().run(read).unwrap();
+        let line = text.lines().rfind(|line| line.starts_with("Udp: ")).unwrap();
+        line.split_whitespace().nth(4).unwrap().parse::<u64>().unwrap()
+    };
+    let group = "expected the address of one machine, not of a group";
+    for (target, code, says) in [
+        (format!("{a}.{b}.{c}.255:7"), 3, "(is it a broadcast address?)"),
+        ("255.255.255.255:7".to_owned(), 2, group),
+        ("224.0.0.1:7".to_owned(), 2, group),
+        ("[ff02::1%eth0]:7".to_owned(), 2, group),
+        ("[::ffff:224.0.0.1]:7".to_owned(), 2, group),
+    ] {
+        for engine in ["socket", "kernel", "xdp", "xdp-rings"] {
+            let ended = udpath(&lab, "client", &["load", "echo", &target, "--engine", engine, "-d", "200ms"])
+                .finish();
+            assert_eq!(ended.code(), Some(code), "{target} {engine}: {}", ended.err);
+            assert!(
+                ended.err.contains(says) && ended.err.lines().count() == 1,
+                "{target} {engine}: {}",
+                ended.err
+            );
+        }
+    }
+    assert_eq!(sent(), 0);
 }

@@ -15,10 +15,10 @@ const ZONE: &str =
     "$ORIGIN example.test.\n$TTL 60\n@ SOA ns host 1 60 60 60 60\n@ NS ns\nns A 192.0.2.53\n* A 192.0.2.1\n";
 
 fn knotd(lab: &Lab) -> DnsServer {
-    let (machine, asker, origin, zone) = ("server", "client", "example.test", ZONE);
+    let (machine, asker, zones) = ("server", "client", &[("example.test", ZONE)]);
     DnsServer::start(
         lab,
-        &DnsSpec { program: DnsProgram::Knotd, machine, asker, origin, zone, workers: 1, cpus: None },
+        &DnsSpec { program: DnsProgram::Knotd, machine, asker, zones, workers: 1, cpus: None },
     )
 }
 

@@ -3,6 +3,7 @@
 //! machines that change during the run (`odd.rs`). Needs root.
 
 mod elsewhere;
+mod interrupted;
 mod journal;
 mod odd;
 mod place;

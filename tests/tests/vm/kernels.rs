@@ -29,6 +29,10 @@ use crate::{Recorded, StopOnPanic, steps};
 const WITHIN: Duration = Duration::from_secs(3000);
 /// Time limit of a load on this side, for a machine that emulates 48 CPUs on one.
 const LOAD: Duration = Duration::from_secs(300);
+/// How often a load is sent at most. A machine that gets no CPU for longer than the timeout of a load (its host runs several
+/// beside each other) loses all that is in flight: 8 of 14 once in some 150 loads. One attempt would fail for that; with many,
+/// a server that answers now and then would pass.
+const ATTEMPTS: usize = 3;
 /// The service's port.
 const PORT: u16 = 7;
 /// The Ios without conditions on the card, and the cards: links 0 to 2.
@@ -142,11 +146,21 @@ fn send_to_each(folder: &Path, host: &Machine, ended: impl Fn(&str)) -> Vec<(Str
             .is_ok_and(|said| said.contains("ready "))
     };
     let sent = |name: &str| fs::write(folder.join(format!("{name}-sent")), "").unwrap();
-    let load = |link: u8, flows: &str, inflight: &str| -> Value {
+    let once = |link: u8, flows: &str, inflight: &str| -> Value {
         let to = format!("{}:{PORT}", Vm::address(link));
         let loop_of = ["--flows", flows, "--inflight", inflight, "-d", "1s", "--timeout", "10s", "--json"];
         let ended = host_run(host, &[&["load", "echo", &to][..], &loop_of].concat(), LOAD).finish();
         serde_json::from_str(&ended.out).unwrap_or_else(|_| panic!("{}{}", ended.out, ended.err))
+    };
+    let load = |link: u8, flows: &str, inflight: &str| -> Value {
+        let mut last = once(link, flows, inflight);
+        for _ in 1..ATTEMPTS {
+            if last["counts"]["lost"].as_u64() <= last["counts"]["ok"].as_u64() {
+                break;
+            }
+            last = once(link, flows, inflight);
+        }
+        last
     };
     for io in IOS {
         if !ready(io) {

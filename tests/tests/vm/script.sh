@@ -201,6 +201,49 @@ step by-cpu-again udpath apply --state /tmp/by-cpu --set port:7300:selection=by-
 step with-sockets udpath show --json
 kill $server && wait $server
 
+# A clock that only a device of the board has: each reading leaves the CPU. The load reads it for each request, as servers do.
+clock() {
+    chosen=/sys/devices/system/clocksource/clocksource0/current_clocksource
+    before=$(cat $chosen)
+    echo "$1" > $chosen && udpath diagnose 7301 -d 3s --json
+    ended=$?
+    echo "$before" > $chosen
+    return $ended
+}
+udpath serve echo --io reuseport --workers 1 --bind 127.0.0.1:7301 2> /tmp/server &
+server=$!
+awaited grep -q ready /tmp/server
+udpath load echo 127.0.0.1:7301 --flows 4 --inflight 1 -d 300s > /dev/null 2>&1 &
+load=$!
+sleep 1
+step clocks cat /sys/devices/system/clocksource/clocksource0/available_clocksource
+step clock-slow clock acpi_pm
+step clock-fast clock tsc
+kill $load $server && wait $load $server
+
+# Datagrams that wait count against the memory limit of their server's control group: long before its buffer is full, they are lost. It
+# is stopped, so that they wait.
+limited() {
+    echo "$1" > /tmp/groups/server/memory.max
+    sh -c 'echo $$ > /tmp/groups/server/cgroup.procs &&
+        exec udpath serve sink --io reuseport --workers 1 --rcvbuf 100000000 --bind 127.0.0.1:7302' 2> /tmp/server &
+    server=$!
+    awaited grep -q ready /tmp/server
+    kill -STOP $server
+    udpath load sink 127.0.0.1:7302 --mode flood --size 1400 --flows 4 -d 60s > /dev/null 2>&1 &
+    load=$!
+    sleep "$2"
+    udpath diagnose 7302 -d 2s --no-profile --json
+    ended=$?
+    kill $load && kill -9 $server && wait $load $server
+    return $ended
+}
+mkdir -p /tmp/groups && mount -t cgroup2 none /tmp/groups && echo +memory > /tmp/groups/cgroup.subtree_control &&
+    mkdir /tmp/groups/server && echo 100000000 > /proc/sys/net/core/rmem_max
+step memory-limited limited 64M 10
+step memory-free limited max 1
+umount /tmp/groups
+
 . /files/settings.sh
 
 # A CPU goes offline in the middle of a profile. Last, since drivers reassign their queues when CPUs come and go.

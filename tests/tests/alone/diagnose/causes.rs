@@ -16,6 +16,8 @@ pub(super) enum Served {
     OverIpv6(&'static [&'static str]),
     /// `server.py`: microseconds for each datagram, receive buffer in bytes (0: the default), processes.
     Python { busy_us: u32, buffer: u32, workers: u32 },
+    /// The same with one process and a buffer of 8 MB, that other programs hardly hold up.
+    Single,
     /// The same with two processes, each of which writes a line to a file for each datagram.
     Logging,
     /// The same with two processes bound to a CPU each, whose sockets a program selects by CPU; after the first has been
@@ -79,6 +81,17 @@ pub(super) const CAUSES: &[Cause] = &[
         before: nothing,
         during: nothing,
         healthy: (REUSEPORT, LIGHT),
+        first: false,
+        watched: BRIEFLY,
+    },
+    Cause {
+        name: "one reader that loses nothing, at its limit",
+        id: "reader-limit",
+        served: Served::Single,
+        load: FULL,
+        before: nothing,
+        during: nothing,
+        healthy: (Served::Single, LIGHT),
         first: false,
         watched: BRIEFLY,
     },

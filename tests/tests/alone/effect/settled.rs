@@ -18,6 +18,7 @@ pub(crate) fn settled(snapshot: &Snapshot) -> String {
         interfaces,
         steering,
         packet_sockets: _,
+        tuns: _,
         // Belongs to the host: other programs may change it.
         kernel: _,
         cpus: _,
@@ -179,8 +180,9 @@ fn socket(of: &Socket) -> Value {
 }
 
 fn process(of: &Process) -> Value {
-    // The limits include the control group's usage.
-    let Process { pid, name, executable, command, uid, group, unit, container, limits, threads } = of;
+    // The limits include the control group's usage; a process whose parent ends gets another.
+    let Process { pid, name, executable, command, uid, parent: _, group, unit, container, limits, threads } =
+        of;
     let threads: Vec<Value> = threads
         .iter()
         .map(|Thread { tid, name, cpus, last_cpu: _, state: _, time: _ }| json!([tid, name, cpus]))

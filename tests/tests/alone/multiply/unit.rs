@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use udpath_rig::{Said, program};
+use udpath_rig::{Installed, Said, program};
 
 use super::*;
 
@@ -29,11 +29,12 @@ case "$1 $2" in
 esac
 "#;
 
-struct FakeSystemd(tempfile::TempDir);
+/// Its folder, and the program that units run.
+struct FakeSystemd(tempfile::TempDir, Installed);
 
 impl FakeSystemd {
     fn new() -> Self {
-        let fake = Self(tempfile::tempdir().unwrap());
+        let fake = Self(tempfile::tempdir().unwrap(), Installed::new());
         fake.write("systemctl", SYSTEMCTL);
         fs::set_permissions(fake.0.path().join("systemctl"), fs::Permissions::from_mode(0o755)).unwrap();
         fake.write("unit", "[Service]\nUser=nobody\nExecStart=/usr/bin/server $OPTIONS\n");
@@ -59,7 +60,7 @@ impl FakeSystemd {
         path.push(":");
         path.push(std::env::var_os("PATH").unwrap());
         let state = self.0.path().join("journal");
-        let mut command = Command::new(program());
+        let mut command = Command::new(self.1.program());
         command.args(arguments).arg("--state").arg(state).env("PATH", path).env("DROP_IN", DROP_IN);
         Said::from(command.output().unwrap())
     }
@@ -88,7 +89,7 @@ fn a_drop_in_and_one_restart_and_the_same_back() {
     assert!(said.fine().out.contains("none -> 2 --choose cpu"), "{}", said.out);
     assert_eq!(systemd.calls(), ["daemon-reload instances", "restart instances"]);
     let text = fs::read_to_string(DROP_IN).unwrap();
-    let program = fs::canonicalize(program()).unwrap();
+    let program = systemd.1.program();
     let line = format!(
         "ExecStart=\nExecStart=+{} multiply {UNIT} --unit -n 2 --choose cpu -- /usr/bin/server $OPTIONS\n",
         program.display()

@@ -1,4 +1,4 @@
-//! `boost --keep` ends in a policy: what was shown to help holds at the server's next start as well.
+//! `boost --keep` ends in a policy, and `diagnose` begins with one: what helps holds at the server's next start as well.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -24,6 +24,18 @@ while True:
             s.sendto(*s.recvfrom(2048))
     except BlockingIOError:
         pass
+"#;
+
+/// Bursts to ADDRESS, each longer than the server's buffer and soon read, for 20 s.
+const BURSTS: &str = r#"
+import socket, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.connect((sys.argv[1], 7000))
+print("ready", file=sys.stderr, flush=True)
+for _ in range(100):
+    for _ in range(50):
+        s.send(b"x" * 100)
+    time.sleep(0.2)
 "#;
 
 /// The server, in `srv.service` of a cgroup and in the lab's machine.
@@ -83,6 +95,42 @@ fn a_buffer_that_helps_is_there_at_the_next_start() {
     drop(next);
 
     let undo = Command::new(program()).args(["undo", "--netns", server, "--state", state]).output().unwrap();
+    Said::from(undo).fine();
+    assert_eq!(Server::start(&lab, &cgroup).1, small);
+}
+
+#[test]
+fn a_lost_burst_is_told_with_the_policy_that_mends_it() {
+    udpath_lab::needs_root!();
+    let _alone = udpath_rig::alone();
+    let lab = client_and_server("burst-policy", 2);
+    let (cgroup, state) = (Cgroup::new(), tempfile::tempdir().unwrap());
+    let [client, server] = ["client", "server"].map(|name| lab.machine(name).unwrap().namespace());
+    let state = state.path().to_str().unwrap();
+    let (found, small) = Server::start(&lab, &cgroup);
+
+    let address = lab.address_of("server", "client").unwrap().ipv4.to_string();
+    let mut bursts = Command::new("ip");
+    bursts.args(["netns", "exec", client, "python3", "-c", BURSTS, &address]);
+    let mut bursts = Run::of(bursts, "bursts").start();
+    bursts.says("ready");
+    let diagnose = Run::new(&["diagnose", "7000", "--netns", server, "-d", "2s", "--json"]).finish();
+    drop(bursts);
+    let diagnosis: Value = serde_json::from_str(&diagnose.out).unwrap();
+    let first = &diagnosis["findings"][0];
+    assert_eq!(first["id"], "receive-buffer-small", "{diagnosis}");
+    let commands: Vec<&str> =
+        first["commands"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
+    let policy = commands.iter().find_map(|one| one.strip_prefix("udpath policy set ")).unwrap();
+
+    // As it is printed, with another journal.
+    let line = format!("{} policy set {policy} --state {state}", program().display());
+    Said::from(Command::new("sh").args(["-c", &line]).output().unwrap()).fine();
+    drop(found);
+    let (next, large) = Server::start(&lab, &cgroup);
+    assert_eq!(large, small * 4, "{commands:?}");
+    drop(next);
+    let undo = Command::new(program()).args(["undo", "--state", state]).output().unwrap();
     Said::from(undo).fine();
     assert_eq!(Server::start(&lab, &cgroup).1, small);
 }

@@ -8,7 +8,7 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use udpath_rig::campaign::{record, rounds};
 use udpath_rig::{SysctlGuard, program};
@@ -74,16 +74,21 @@ fn options(scene: &Scene) -> [String; 2] {
     [buffer.to_owned(), reuseport.to_owned()]
 }
 
-/// Runs udpath, killed before the system call number `at` of those above; returns whether it was.
-fn killed(scene: &Scene, at: u32, arguments: &[&str]) -> bool {
+/// Runs udpath with a signal before these of the system calls above, as strace counts them.
+fn signalled(scene: &Scene, signal: &str, when: &str, arguments: &[&str]) -> Output {
     let mut strace = Command::new("strace");
     strace.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={CALLS}")]);
-    strace.args(["-e", &format!("inject={CALLS}:signal=KILL:when={at}")]);
+    strace.args(["-e", &format!("inject={CALLS}:signal={signal}:when={when}")]);
     strace.arg(program()).args(arguments).arg("--state").arg(scene.state.path());
-    let ended = strace
+    strace
         .stdin(Stdio::null())
         .output()
-        .unwrap_or_else(|error| panic!("cannot run strace: {error}; scripts/setup.sh installs it"));
+        .unwrap_or_else(|error| panic!("cannot run strace: {error}; scripts/setup.sh installs it"))
+}
+
+/// Runs udpath, killed before the system call number `at` of those above; returns whether it was.
+fn killed(scene: &Scene, at: u32, arguments: &[&str]) -> bool {
+    let ended = signalled(scene, "KILL", &at.to_string(), arguments);
     let said = String::from_utf8_lossy(&ended.stderr);
     let killed = ended.status.signal() == Some(9);
     assert!(killed || ended.status.success(), "{at}: {} {said}", ended.status);
@@ -129,4 +134,55 @@ fn an_undo_killed_at_any_call_is_finished_by_the_next() {
         scene.run(apply).fine();
         killed(scene, at, &["undo"])
     });
+}
+
+/// A signal before each of several calls in a row: one request. An apply is taken back or was whole; a removal goes to its end.
+#[test]
+fn signals_at_any_call_take_an_apply_back_and_let_a_removal_end() {
+    udpath_lab::needs_root!();
+    let scene = Scene::new();
+    let wanted = Wanted::of(&scene);
+    let requests = wanted.requests(&scene);
+    let apply: Vec<&str> = ["apply"].into_iter().chain(requests.iter().map(String::as_str)).collect();
+    let target = scene.request("");
+    let remove = ["policy", "remove", target.trim_start_matches("policy:").trim_end_matches('/')];
+    let stride = rounds(3 * STRIDE, 1);
+    let mut ends = [0, 0];
+    for at in (1..MOST).step_by(stride as usize) {
+        let calls = format!("{at}..{}", at + 5);
+        let ended = signalled(&scene, "TERM", &calls, &apply);
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        let when = format!("apply, calls {calls}: {} {said}", ended.status);
+        match (ended.status.code(), ended.status.signal()) {
+            // Before it watches for signals it has changed nothing.
+            (None, Some(15)) => assert!(said.is_empty(), "{when}"),
+            (Some(3), _) => assert!(said.contains("interrupted by SIGTERM; nothing was changed"), "{when}"),
+            (Some(4), _) => assert!(said.contains("interrupted by SIGTERM"), "{when}"),
+            (Some(0), _) => wanted.is_undone(&scene, &when),
+            _ => panic!("{when}"),
+        }
+        assert_eq!(options(&scene), wanted.before, "{when}");
+        ends[0] += u32::from(ended.status.code() == Some(4));
+
+        scene.run(&apply).fine();
+        let removed = signalled(&scene, "TERM", &calls, &remove);
+        let said = String::from_utf8_lossy(&removed.stderr).into_owned();
+        let when = format!("removal, calls {calls}: {} {said}", removed.status);
+        if removed.status.signal() == Some(15) {
+            scene.run(&remove).fine();
+        } else {
+            assert_eq!(removed.status.code(), Some(0), "{when}");
+            assert!(!said.contains("at once"), "{when}");
+        }
+        wanted.is_undone(&scene, &when);
+        ends[1] += u32::from(removed.status.success());
+        if ended.status.success() {
+            break;
+        }
+    }
+    assert!(ends[0] > 0 && ends[1] > 0, "taken back and removed: {ends:?}");
+    record(
+        "policies with several SIGTERM at system calls",
+        &format!("{} applies taken back, {} removals whole, leaving anything: 0", ends[0], ends[1]),
+    );
 }

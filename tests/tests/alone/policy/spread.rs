@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use udpath_rig::{Said, program};
+use udpath_rig::{Installed, Said, program};
 
 use super::Scene;
 
@@ -122,6 +122,7 @@ fn groups_are_spread_once_they_are_bound_also_without_systemd() {
 /// A `systemctl` that knows the scene's unit and counts what it is asked to read again.
 struct FakeSystemd {
     folder: tempfile::TempDir,
+    installed: Installed,
 }
 
 impl FakeSystemd {
@@ -139,7 +140,7 @@ impl FakeSystemd {
         fs::write(&path, script).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         fs::create_dir_all(Self::RUNS).unwrap();
-        Self { folder }
+        Self { folder, installed: Installed::new() }
     }
 
     fn run(&self, program: &Path, arguments: &[&str]) -> Said {
@@ -176,7 +177,9 @@ fn a_unit_gets_a_drop_in_that_spreads_after_each_start() {
     let state = scene.state.path().to_str().unwrap();
     let drop_in =
         PathBuf::from(format!("/etc/systemd/system/srv.service.d/udpath-spread-{}.conf", scene.port));
-    let policy = |arguments: &[&str]| systemd.run(&program(), &[&["policy"][..], arguments].concat());
+    let policy = |arguments: &[&str]| {
+        systemd.run(&systemd.installed.program(), &[&["policy"][..], arguments].concat())
+    };
     let said = policy(&["set", &name, "spread=by-cpu", "--state", state]);
     said.refused(2, "datagram (round-robin), least-loaded");
     let said = policy(&["set", &name, "spread=datagram", "--state", state]);

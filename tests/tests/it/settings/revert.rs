@@ -2,8 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
-use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 use udpath_rig::{TIMEOUT, awaited};
@@ -175,75 +173,4 @@ fn with_systemd_the_revert_outlives_the_cgroup_and_a_kill() {
     awaited("its unit to go", TIMEOUT, || systemd.units().is_empty().then_some(()));
     assert!(place.rps().ends_with('3'));
     place.run(&["undo"]).fine();
-}
-
-/// A signal that arrives during the first of many changes.
-#[test]
-fn a_signal_takes_an_apply_back_and_is_exit_4() {
-    udpath_lab::needs_root!();
-    // Enough queues that an apply is far from done when the signal arrives: four changes for each.
-    let place = Place::with_queues("signals", 96);
-    let look = "cd /sys/class/net/eth0; grep -H . queues/*/*ps_cpus queues/*/rps_flow_cnt threaded napi_defer_hard_irqs || true; ethtool -k eth0";
-    let before = place.shell(look).fine().out.clone();
-    let set = [
-        "eth0:channels/rx=95",
-        // Without it a veth has no NAPI that could be threaded.
-        "eth0:feature/rx-gro=on",
-        "eth0:napi/threaded=on",
-        "eth0:napi/defer-hard-irqs=2",
-        "eth0:rps/rx-*=0-1",
-        "eth0:rfs/rx-*=64",
-        "eth0:xps/tx-*=0",
-    ]
-    .map(|set| format!("--set {set}"))
-    .join(" ");
-    let (mut taken_back, mut round, wanted) = (0, 0, udpath_rig::campaign::rounds(6, 60));
-    // On a busy machine an apply may be done before the signal is sent: then another is tried.
-    while taken_back < wanted {
-        assert!(round < 10 * wanted, "of {round}, only {taken_back} were taken back");
-        let signal = [Signal::INT, Signal::TERM, Signal::HUP][round as usize % 3];
-        let state = place.state.path().join(round.to_string());
-        let mut command: Command = place.command("sh");
-        command.args(["-e", "-c", &format!("set -f; exec $U apply --state $S {set}")]);
-        command.env("U", udpath_rig::program()).env("S", &state);
-        let child = command
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        let entry = state.join("000001.journal");
-        // Signal after this many changes, depending on the round.
-        let into = 1 + round as usize / 3 % 4;
-        let deadline = Instant::now() + TIMEOUT;
-        // Without a pause, in which an apply would make progress.
-        while fs::read_to_string(&entry).unwrap_or_default().matches("\"intent\"").count() < into {
-            assert!(Instant::now() < deadline, "the apply does not begin");
-        }
-        // Two in a row are one request.
-        for signal in [signal, Signal::TERM] {
-            let _ = kill_process(Pid::from_child(&child), signal);
-        }
-        let said = udpath_rig::Said::from(child.wait_with_output().unwrap());
-        match said.code {
-            Some(4) => {
-                taken_back += 1;
-                assert!(
-                    said.err.contains("interrupted by SIG") && said.err.lines().count() == 1,
-                    "{}",
-                    said.err
-                );
-            }
-            // It finished before the signal arrived.
-            Some(0) => {
-                place.shell(&format!("$U undo --state {}", state.display())).fine();
-            }
-            code => panic!("{signal:?}: {code:?} {}", said.err),
-        }
-        assert_eq!(place.shell(look).fine().out, before, "{signal:?}");
-        round += 1;
-    }
-    udpath_rig::campaign::record(
-        "applies ended by a signal",
-        &format!("{round}, taken back or whole: {round}, of these taken back: {taken_back}"),
-    );
 }

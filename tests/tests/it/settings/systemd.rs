@@ -82,6 +82,27 @@ impl<'a> Systemd<'a> {
         Said::from(command.output().unwrap())
     }
 
+    /// Starts udpath as a unit of this name, which gets SIGTERM and SIGHUP when it is stopped.
+    pub(crate) fn start_unit(&self, unit: &str, arguments: &[String], state: &Path) {
+        let mut command = self.command("systemd-run");
+        command.args(["--quiet", "--service-type=exec", "-p", "SendSIGHUP=yes", &format!("--unit={unit}")]);
+        command.arg(program()).args(arguments).arg("--state").arg(state);
+        Said::from(command.output().unwrap()).fine();
+    }
+
+    /// Stops a unit. Returns the exit code of its process, or the signal that ended it; `None` if it is not loaded any more.
+    pub(crate) fn stop(&self, unit: &str) -> Option<i32> {
+        let control = |arguments: &[&str]| {
+            let output = self.command("systemctl").args(arguments).arg(unit).output().unwrap();
+            String::from_utf8(output.stdout).unwrap().trim().to_owned()
+        };
+        control(&["stop"]);
+        // A unit that ended with 0 is unloaded, and shows 0 as well.
+        let status = control(&["show", "-p", "ExecMainStatus", "--value"]).parse().ok();
+        control(&["reset-failed"]);
+        status
+    }
+
     /// Names of the units waiting to revert.
     pub(crate) fn units(&self) -> String {
         let mut command = self.command("systemctl");
