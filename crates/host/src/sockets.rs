@@ -11,7 +11,8 @@
 //! BPF iterator         as root, if sockets share a port   their order, and the program that selects
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::iter::successors;
 use std::net::IpAddr;
 
 use schemars::JsonSchema;
@@ -127,7 +128,8 @@ pub fn join(
     pids.dedup();
     let mounts = if pids.is_empty() { limits::Mounts::default() } else { limits::mounts(source, missing) };
     let owners = scan.seen.iter().filter(|seen| pids.binary_search(&seen.pid).is_ok());
-    let processes = owners.map(|seen| processes::read(source, &mounts, seen, missing)).collect();
+    let processes: Vec<_> = owners.map(|seen| processes::read(source, &mounts, seen, missing)).collect();
+    by_descent(&mut list, &processes);
     let unknown = list.iter().filter(|socket| socket.inode != 0 && socket.owners.is_empty()).count();
     if unknown > 0 {
         let hidden = scan.hidden;
@@ -148,6 +150,22 @@ pub fn join(
     let mut groups = groups(&mut list);
     order::read(source, &list, &mut groups, missing);
     Sockets { list, from: Some(from), processes, groups }
+}
+
+/// Orders each socket's owners: a process comes after the one that it has the socket from, which says whose it is. PIDs do not,
+/// since they begin again once they are used up.
+fn by_descent(list: &mut [Socket], processes: &[Process]) {
+    let started = |process: &Process| Some((process.pid, process.parent?));
+    let parents: HashMap<u32, u32> = processes.iter().filter_map(started).collect();
+    for socket in list.iter_mut().filter(|socket| socket.owners.len() > 1) {
+        let owners: HashSet<u32> = socket.owners.iter().map(|owner| owner.pid).collect();
+        // In a capture, which anyone may have written, processes may have started each other.
+        let ancestors = |pid| {
+            let all = successors(parents.get(&pid), |parent| parents.get(parent)).take(owners.len());
+            all.filter(|parent| owners.contains(parent)).count()
+        };
+        socket.owners.sort_by_cached_key(|owner| ancestors(owner.pid));
+    }
 }
 
 /// What two sockets must have in common to form a group (`udp_reuseport_add_sock`): port, address, interface, user, IPv6
@@ -222,6 +240,22 @@ pub(crate) mod tests {
         assert_eq!(list.iter().filter(|socket| socket.group == Some(0)).count(), 2);
         assert_eq!(list.iter().filter(|socket| socket.group.is_none()).count(), 4);
         assert_eq!((found[0].port, found[1].address.to_string().as_str()), (53, "::"));
+    }
+
+    #[test]
+    fn a_process_comes_after_the_one_that_it_has_a_socket_from() {
+        let of = |parents: &[(u32, Option<u32>)]| {
+            let owners = parents.iter().map(|(pid, _)| Owner { pid: *pid, fd: 3 }).collect();
+            let mut list = [Socket { owners, ..socket("0.0.0.0:53", 7, 0) }];
+            let process = |&(pid, parent)| Process { pid, parent, ..Process::default() };
+            by_descent(&mut list, &parents.iter().map(process).collect::<Vec<_>>());
+            list[0].owners.iter().map(|owner| owner.pid).collect::<Vec<_>>()
+        };
+        // Workers of a server that started when PIDs had nearly been used up, and one of a worker.
+        assert_eq!(of(&[(301, Some(32_760)), (302, Some(301)), (32_760, Some(1))]), [32_760, 301, 302]);
+        assert_eq!(of(&[(9, Some(1)), (812, Some(9)), (813, Some(9))]), [9, 812, 813]);
+        assert_eq!(of(&[(9, None), (812, Some(1))]), [9, 812]);
+        assert_eq!(of(&[(9, Some(812)), (812, Some(9)), (5, Some(9))]).len(), 3);
     }
 
     #[test]
