@@ -13,7 +13,7 @@ fn tracked_connections_are_named_and_counted() {
     // A rule that matches a connection's state makes the kernel track connections in this namespace.
     let rules = "table inet filter { chain input { type filter hook input priority 0; ct state established,new accept; }; }";
     Said::from(bed.command("server", "nft").arg(rules).output().unwrap()).fine();
-    let _server = bed.serve(&["echo", "--io", "shared", "--workers", "2", "--bind", &bind()]);
+    let _server = bed.serve(&["echo", "--io", "percpu", "--workers", "2", "--bind", &bind()]);
     let _load = in_the_kernel(&bed);
     let (profile, text) = said(&bed, "netfilter", "connection tracking");
     // At least as many as there are flows.
@@ -32,7 +32,8 @@ fn a_tcpdump_that_was_left_running_is_named() {
     udpath_lab::needs_root!();
     let _alone = alone();
     let bed = Bed::new("tapped", &LinkSpec::with_queues(2)).polled().first("client");
-    let _server = bed.serve(&["echo", "--io", "shared", "--workers", "2", "--bind", &bind()]);
+    // A socket for each CPU: the lock of one that all share would cost more than the copies, and be named instead.
+    let _server = bed.serve(&["echo", "--io", "percpu", "--workers", "2", "--bind", &bind()]);
     let mut tcpdump = bed.start("server", "tcpdump", &["-i", "eth0", "-w", "/dev/null", "udp"]);
     tcpdump.says("listening on eth0");
     let _load = in_the_kernel(&bed);
