@@ -20,6 +20,14 @@ awaited() {
         sleep 0.02
     done
 }
+# A step for each round of a campaign, NAME-1 and on. How many with a cause, and how many of its twin, is the test's to say.
+rounds() {
+    campaign=$1
+    last=$2
+    shift 2
+    for round in $(seq "$last"); do step "$campaign-$round" "$@"; done
+}
+read -r with without < /out/rounds
 # The host sends according to the current RSS table: first a few packets to each queue, since an IRQ moves with its
 # next interrupt; then, once the counters are read, the packets that are counted. The prediction for each is compared
 # with its actual path, until all are sent.
@@ -213,12 +221,12 @@ clock() {
 udpath serve echo --io reuseport --workers 1 --bind 127.0.0.1:7301 2> /tmp/server &
 server=$!
 awaited grep -q ready /tmp/server
-udpath load echo 127.0.0.1:7301 --flows 4 --inflight 1 -d 300s > /dev/null 2>&1 &
+udpath load echo 127.0.0.1:7301 --flows 4 --inflight 1 -d 2h > /dev/null 2>&1 &
 load=$!
 sleep 1
 step clocks cat /sys/devices/system/clocksource/clocksource0/available_clocksource
-step clock-slow clock acpi_pm
-step clock-fast clock tsc
+rounds clock-slow "$with" clock acpi_pm
+rounds clock-fast "$without" clock tsc
 kill $load $server && wait $load $server
 
 # Datagrams that wait count against the memory limit of their server's control group: long before its buffer is full, they are lost. It
@@ -240,8 +248,8 @@ limited() {
 }
 mkdir -p /tmp/groups && mount -t cgroup2 none /tmp/groups && echo +memory > /tmp/groups/cgroup.subtree_control &&
     mkdir /tmp/groups/server && echo 100000000 > /proc/sys/net/core/rmem_max
-step memory-limited limited 64M 10
-step memory-free limited max 1
+rounds memory-limited "$with" limited 64M 10
+rounds memory-free "$without" limited max 1
 umount /tmp/groups
 
 . /files/settings.sh
