@@ -36,10 +36,14 @@ steps=(receive report_values)
 takes_steps() { [[ " ${steps[*]} " == *" $1 "* ]]; }
 folder() { if takes_steps "$1"; then echo target/steps; else echo target; fi; }
 build() {
-    local folder=$1 flags="-Zsanitizer=$sanitizer -Cpasses=sancov-module --cfg fuzzing" kind
+    local folder=$1 flags="-Zsanitizer=$sanitizer -Cpasses=sancov-module --cfg fuzzing" kind target bins=()
     shift
+    # Those that are run: linking one takes as long as compiling a crate.
+    for target in "${targets[@]}"; do
+        [ "$(folder "$target")" != "$folder" ] || bins+=(--bin "$target")
+    done
     for kind in level=4 inline-8bit-counters pc-table "$@"; do flags+=" -Cllvm-args=-sanitizer-coverage-$kind"; done
-    RUSTFLAGS=$flags cargo build --release --quiet --locked --target "$triple" --target-dir "$folder"
+    RUSTFLAGS=$flags cargo build --release --quiet --locked "${bins[@]}" --target "$triple" --target-dir "$folder"
 }
 folders=$(for target in "${targets[@]}"; do folder "$target"; done)
 if grep -qx target <<< "$folders"; then build target trace-compares; fi
