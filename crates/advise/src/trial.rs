@@ -1,6 +1,6 @@
 //! One measured run of the load against one server, and the sum of many.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use udpath_lab::{Lab, Rps, confined, online_cpus};
@@ -26,6 +26,10 @@ const WARMUP: (Duration, Duration) = (Duration::from_millis(50), Duration::from_
 /// scheduling pause on a shared machine is not a loss.
 const TIMEOUT: Duration = Duration::from_millis(200);
 
+/// Trials whose flows drift, one after another, until their rung is refused. Fewer: a program that has one of the CPUs for the
+/// length of a trial fails the rung. More: a rung whose flows always drift is refused later.
+const DRIFTING: u32 = 3;
+
 /// The plan of every trial: the same for all rungs.
 pub(crate) fn plan(config: &Config, target: std::net::SocketAddr) -> Plan {
     let threads = config.workers.min(config.flows as usize).max(1);
@@ -41,8 +45,8 @@ pub(crate) fn plan(config: &Config, target: std::net::SocketAddr) -> Plan {
     }
 }
 
-/// Runs `plan` against `server` once. None if the server answered nothing, which is not an error. `watch` gets the
-/// progress a few times a second.
+/// Runs `plan` against `server`, once unless its flows drift. None if the server answered nothing, which is not an error. `watch`
+/// gets the progress a few times a second.
 pub(crate) fn run(
     lab: &Lab,
     engine: Engine,
@@ -53,6 +57,36 @@ pub(crate) fn run(
     stop: &AtomicBool,
 ) -> Result<Option<LoadResult>, Error> {
     set_receive_steering(lab, server)?;
+    // The sides of a duet are measured at the same time: one of them alone would be another measurement.
+    let trials = if server.cpus.is_some() { 1 } else { DRIFTING };
+    until_flows_stay(trials, stop, || once(lab, engine, plan, protocol, server, watch, stop))
+}
+
+/// Repeats a trial whose flows drift, unless the measurements shall end.
+fn until_flows_stay<T>(
+    trials: u32,
+    stop: &AtomicBool,
+    mut trial: impl FnMut() -> Result<T, Error>,
+) -> Result<T, Error> {
+    for _ in 1..trials {
+        match trial() {
+            Err(Error::Drifted { .. }) if !stop.load(Ordering::Relaxed) => {}
+            done => return done,
+        }
+    }
+    trial()
+}
+
+/// Runs `plan` against `server` once.
+fn once(
+    lab: &Lab,
+    engine: Engine,
+    plan: &Plan,
+    protocol: &dyn Protocol,
+    server: &ServerUnderTest,
+    watch: &mut (dyn FnMut(&Progress) + Send),
+    stop: &AtomicBool,
+) -> Result<Option<LoadResult>, Error> {
     let mut load = || udpath_load::run(plan, engine, protocol, watch, stop);
     let done = lab.machine(CLIENT)?.run(|| match &server.cpus {
         Some(cpus) => confined(cpus, load).map(|done| of_side(done, cpus)),
@@ -261,6 +295,23 @@ mod tests {
             "{error}"
         );
         assert!(error.blames("rfs") && !error.blames("percpu"));
+    }
+
+    #[test]
+    fn a_trial_whose_flows_drift_is_repeated() {
+        let trials = |drifting: u32, stopped: bool| {
+            let (mut made, stop) = (0, AtomicBool::new(stopped));
+            let done = until_flows_stay(3, &stop, || {
+                made += 1;
+                let drifted = || Error::Drifted { rung: "rfs".to_owned(), cpu: 0, cpus: 2 };
+                if made > drifting { Ok(made) } else { Err(drifted()) }
+            });
+            (done.ok(), made)
+        };
+        assert_eq!(trials(0, false), (Some(1), 1));
+        assert_eq!(trials(2, false), (Some(3), 3));
+        assert_eq!(trials(3, false), (None, 3));
+        assert_eq!(trials(1, true), (None, 1));
     }
 
     #[test]
