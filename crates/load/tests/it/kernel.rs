@@ -126,6 +126,10 @@ fn by_queue(bed: &Bed) -> Vec<u64> {
 fn flows_stay_on_their_queues_wherever_their_replies_come_from() {
     udpath_lab::needs_root!();
     let _turn = udpath_rig::alone();
+    judged("flows that stay on their queues", flows_stay);
+}
+
+fn flows_stay() {
     let bed = Bed::new("kernel-homes");
     let mut only = rustix::thread::CpuSet::new();
     only.set(1);
