@@ -301,7 +301,8 @@ impl Real {
         };
         let root = real.folder.path();
         let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/services").join(kind.name());
-        assert!(Command::new("cp").arg("-a").arg(fixture.join(".")).arg(root).status().unwrap().success());
+        // Not -a: what root alone may change must not belong to whoever has cloned the repository.
+        assert!(Command::new("cp").arg("-R").arg(fixture.join(".")).arg(root).status().unwrap().success());
         // What the files say about /etc holds in the copy.
         for path in files(&root.join("etc")) {
             let text = fs::read_to_string(&path).unwrap();
