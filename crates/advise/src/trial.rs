@@ -26,7 +26,7 @@ const WARMUP: (Duration, Duration) = (Duration::from_millis(50), Duration::from_
 /// scheduling pause on a shared machine is not a loss.
 const TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Trials whose flows drift, one after another, until their rung is refused. Fewer: a program that has one of the CPUs for the
+/// Trials in a row whose flows drift before their rung is refused. Fewer: a program that has one of the CPUs for the
 /// length of a trial fails the rung. More: a rung whose flows always drift is refused later.
 const DRIFTING: u32 = 3;
 
@@ -59,7 +59,23 @@ pub(crate) fn run(
     set_receive_steering(lab, server)?;
     // The sides of a duet are measured at the same time: one of them alone would be another measurement.
     let trials = if server.cpus.is_some() { 1 } else { DRIFTING };
-    until_flows_stay(trials, stop, || once(lab, engine, plan, protocol, server, watch, stop))
+    until_flows_stay(trials, stop, || {
+        let mut load = || udpath_load::run(plan, engine, protocol, watch, stop);
+        let done = lab.machine(CLIENT)?.run(|| match &server.cpus {
+            Some(cpus) => confined(cpus, load).map(|done| of_side(done, cpus)),
+            None => Ok(load()),
+        })?;
+        let on = || server.cpus.as_ref().map_or_else(String::new, |cpus| format!(" on CPUs {cpus}"));
+        let done =
+            done.map_err(|cause| udpath_lab::Error::System { what: format!("run the load{}", on()), cause })?;
+        match done {
+            Ok(result) => measured(result, &server.name).map(Some),
+            Err(udpath_load::Error::Cut { result, .. }) => measured(*result, &server.name).map(Some),
+            Err(udpath_load::Error::NoAnswer { .. }) => Ok(None),
+            Err(udpath_load::Error::Plan(error)) => Err(Error::Config(error.into())),
+            Err(cause) => Err(Error::Load { rung: server.name.clone(), cause }),
+        }
+    })
 }
 
 /// Repeats a trial whose flows drift, unless the measurements shall end.
@@ -75,33 +91,6 @@ fn until_flows_stay<T>(
         }
     }
     trial()
-}
-
-/// Runs `plan` against `server` once.
-fn once(
-    lab: &Lab,
-    engine: Engine,
-    plan: &Plan,
-    protocol: &dyn Protocol,
-    server: &ServerUnderTest,
-    watch: &mut (dyn FnMut(&Progress) + Send),
-    stop: &AtomicBool,
-) -> Result<Option<LoadResult>, Error> {
-    let mut load = || udpath_load::run(plan, engine, protocol, watch, stop);
-    let done = lab.machine(CLIENT)?.run(|| match &server.cpus {
-        Some(cpus) => confined(cpus, load).map(|done| of_side(done, cpus)),
-        None => Ok(load()),
-    })?;
-    let on = || server.cpus.as_ref().map_or_else(String::new, |cpus| format!(" on CPUs {cpus}"));
-    let done =
-        done.map_err(|cause| udpath_lab::Error::System { what: format!("run the load{}", on()), cause })?;
-    match done {
-        Ok(result) => measured(result, &server.name).map(Some),
-        Err(udpath_load::Error::Cut { result, .. }) => measured(*result, &server.name).map(Some),
-        Err(udpath_load::Error::NoAnswer { .. }) => Ok(None),
-        Err(udpath_load::Error::Plan(error)) => Err(Error::Config(error.into())),
-        Err(cause) => Err(Error::Load { rung: server.name.clone(), cause }),
-    }
 }
 
 /// A trial's result, unless its flows drifted: then it is not that of the rung.

@@ -19,6 +19,11 @@ use udpath_serve::Io;
 fn a_server_that_dies_fails_its_rung_alone() {
     udpath_lab::needs_root!();
     let _turn = udpath_rig::alone();
+    // While another program keeps a CPU busy, the flows at home there send too little, and rungs are refused as drifted.
+    udpath_rig::judged("a climb beside a server that dies", dying);
+}
+
+fn dying() {
     let own = std::env::current_exe().unwrap();
     let program = own.parent().and_then(Path::parent).unwrap().join("udpath");
     assert!(program.is_file(), "no {}: run `cargo build` first, or `make test`", program.display());
