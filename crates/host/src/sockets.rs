@@ -152,8 +152,8 @@ pub fn join(
     Sockets { list, from: Some(from), processes, groups }
 }
 
-/// Orders each socket's owners: a process comes after the one that it has the socket from, which says whose it is. PIDs do not,
-/// since they begin again once they are used up.
+/// Orders each socket's owners: a process comes after the one it inherited the socket from. The order of PIDs says nothing, since they
+/// wrap.
 fn by_descent(list: &mut [Socket], processes: &[Process]) {
     let started = |process: &Process| Some((process.pid, process.parent?));
     let parents: HashMap<u32, u32> = processes.iter().filter_map(started).collect();
@@ -243,7 +243,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_process_comes_after_the_one_that_it_has_a_socket_from() {
+    fn a_process_comes_after_the_one_it_inherited_a_socket_from() {
         let of = |parents: &[(u32, Option<u32>)]| {
             let owners = parents.iter().map(|(pid, _)| Owner { pid: *pid, fd: 3 }).collect();
             let mut list = [Socket { owners, ..socket("0.0.0.0:53", 7, 0) }];
@@ -251,7 +251,7 @@ pub(crate) mod tests {
             by_descent(&mut list, &parents.iter().map(process).collect::<Vec<_>>());
             list[0].owners.iter().map(|owner| owner.pid).collect::<Vec<_>>()
         };
-        // Workers of a server that started when PIDs had nearly been used up, and one of a worker.
+        // PIDs wrapped after the server had started; the second worker is a child of the first.
         assert_eq!(of(&[(301, Some(32_760)), (302, Some(301)), (32_760, Some(1))]), [32_760, 301, 302]);
         assert_eq!(of(&[(9, Some(1)), (812, Some(9)), (813, Some(9))]), [9, 812, 813]);
         assert_eq!(of(&[(9, None), (812, Some(1))]), [9, 812]);
