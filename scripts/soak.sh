@@ -3,10 +3,10 @@
 # AddressSanitizer and Miri, and writes their figures to benches/results/soak.txt, which is committed. Takes more than an hour on two cores; run nothing else.
 #
 #     scripts/soak.sh                                  everything
-#     scripts/soak.sh --test kill --test boots         only these test binaries: the other figures stay
+#     scripts/soak.sh --test kill --test boots         only these test binaries
 #     scripts/soak.sh --test alone accounting::        only these tests of one
 #
-# Each figure names the commit that it was measured with.
+# Each figure names the commit that it was measured with. Figures of earlier runs stay: a campaign that is run again adds a line.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -43,13 +43,9 @@ fi
 # The results of the last run are no change of what runs.
 commit=$(git rev-parse --short=12 HEAD)$(git diff --quiet HEAD -- . ":!$results" || echo ' with local changes')
 sed -i "s/\$/ [$commit]/" "$work/figures"
-# A run of some tests leaves the figures of the others.
-if [ $# -gt 0 ] && [ -f "$results" ]; then
-    sed '1,/^$/d' "$results" | awk -F': ' 'NR == FNR { new[$1]; next } !($1 in new)' "$work/figures" - > "$work/kept"
-    cat "$work/kept" >> "$work/figures"
-fi
+[ ! -f "$results" ] || sed '1,/^$/d' "$results" >> "$work/figures"
 {
-    echo "# make soak: the figures of every campaign, one per line, each with its commit."
+    echo "# make soak: the figures of every run of a campaign, one per line, each with its commit."
     echo "tests run last: ${*:-all}"
     echo "kernel: $(uname -sr)"
     echo "CPUs: $(nproc)"
