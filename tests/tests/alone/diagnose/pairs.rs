@@ -35,6 +35,9 @@ fn both(pair: [&'static Cause; 2]) -> Option<String> {
     let mut scene = Scene::new("pair", served, false);
     for cause in pair {
         (cause.before)(&mut scene);
+        if cause.id == "netfilter" {
+            ban(&scene);
+        }
     }
     // What costs CPU time shows only on a loaded server.
     scene.load(&FULL);
@@ -54,6 +57,14 @@ fn both(pair: [&'static Cause; 2]) -> Option<String> {
         let [one, other] = pair.map(|cause| cause.id);
         format!("{one} and {other}: found {found:?}: {json:#}")
     })
+}
+
+/// Sixteen rules before the one that tracks, as of a firewall: tracking alone is 7 % of a machine's CPU time, which a program beside it
+/// brings below the 5 % that a finding needs.
+fn ban(scene: &Scene) {
+    for host in 1..=16 {
+        scene.run("nft", &[&format!("insert rule inet t c ip saddr 198.51.100.{host} drop")]);
+    }
 }
 
 #[test]
