@@ -44,8 +44,8 @@ impl Nsd {
                  zonefile: zone\n"
             ),
         );
-        // The old processes, NSD has several, have to release the port before the new ones bind it. One that was asked to end right after
-        // its start may keep it for longer than boost waits for an answer; no other program has this configuration. Without the environment by which a test knows what it has
+        // The old processes, NSD has several, have to release the port before the new ones bind it. One that is stopped right after its
+        // start may hold it for longer than boost waits for an answer, and is killed; no other process has this configuration. Without the environment by which a test knows what it has
         // started: the server outlives the boost.
         put(
             "restart",
