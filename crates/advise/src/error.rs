@@ -68,7 +68,9 @@ pub enum Error {
         reason: String,
     },
     /// All traffic of the rung came to one CPU of several: that is the rate of one, not of the rung.
-    #[error("{rung} was not measured: the flows drifted to CPU {cpu} of {cpus}")]
+    #[error(
+        "{rung} was not measured: the flows drifted to CPU {cpu} of {cpus}; another program may keep the other CPUs busy"
+    )]
     Drifted {
         /// The rung.
         rung: String,
