@@ -1,7 +1,7 @@
-//! Compiles the C baseline that the runtime is measured against.
+//! Compiles the C baseline that the runtime is measured against, and tells the program how it was built itself.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn main() {
@@ -15,4 +15,11 @@ fn main() {
         .unwrap_or_else(|error| panic!("cannot run cc: {error}; `make setup` installs it"));
     assert!(done.success(), "cc could not compile bare_echo.c ({done})");
     println!("cargo::rustc-env=BARE_ECHO={}", program.display());
+    // OUT_DIR is target/PROFILE/build/PACKAGE/out; PROFILE itself says "release" of every profile that inherits it.
+    let profile =
+        program.ancestors().nth(4).and_then(Path::file_name).expect("OUT_DIR has a profile").to_owned();
+    println!("cargo::rustc-env=BENCH_PROFILE={}", profile.display());
+    let rustc = env::var_os("RUSTC").expect("cargo sets RUSTC");
+    let version = Command::new(&rustc).arg("--version").output().expect("rustc prints its version");
+    println!("cargo::rustc-env=BENCH_RUSTC={}", String::from_utf8_lossy(&version.stdout).trim());
 }

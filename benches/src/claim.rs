@@ -1,7 +1,14 @@
 //! A claim with its figure, its bound and its verdict.
 //!
-//! The bound is what was promised before the measurement. It is never fitted to a figure: a figure that misses it is
-//! printed as missed, and so are its conditions, if they were not met while it was measured.
+//! The bound is what was promised before the measurement. It is never fitted to a figure. The whole interval decides:
+//!
+//! ```text
+//!                 bound
+//!   ├──────┤        │                 missed: all of it on the wrong side
+//!              ├────┼───┤             not decided: the figure may be on either
+//!                   │     ├──────┤    held
+//! ```
+//! A figure whose conditions were not met while it was measured is missed.
 
 use udpath_advise::result::Ratio;
 
@@ -75,11 +82,32 @@ pub(crate) enum Bound {
     Shown,
 }
 
+impl Bound {
+    /// The verdict on a figure between `low` and `high`, which are equal if it has no interval. One that is no number meets no bound.
+    pub(crate) fn verdict(self, low: f64, high: f64) -> Verdict {
+        // Whether all of the interval meets it, and whether some does.
+        let (all, some) = match self {
+            Self::AtLeast(least) => (low >= least, high >= least),
+            Self::Below(most) => (high < most, low < most),
+            Self::Within(least, most) => (low >= least && high <= most, high >= least && low <= most),
+            Self::Shown => return Verdict::Shown,
+        };
+        match (all, some) {
+            _ if low.is_nan() || high.is_nan() => Verdict::Missed,
+            (true, _) => Verdict::Held,
+            (false, true) => Verdict::NotDecided,
+            (false, false) => Verdict::Missed,
+        }
+    }
+}
+
 /// The outcome of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Held,
     Missed,
+    /// The interval has the bound in it.
+    NotDecided,
     Shown,
 }
 
@@ -88,6 +116,7 @@ impl Verdict {
         match self {
             Self::Held => "held",
             Self::Missed => "MISSED",
+            Self::NotDecided => "not decided",
             Self::Shown => "",
         }
     }
@@ -135,14 +164,12 @@ impl Claim {
     }
 
     pub(crate) fn verdict(&self) -> Verdict {
-        // A figure that is no number meets no bound.
-        let holds = match self.bound {
-            Bound::AtLeast(least) => self.value >= least,
-            Bound::Below(most) => self.value < most,
-            Bound::Within(least, most) => (least..=most).contains(&self.value),
-            Bound::Shown => return Verdict::Shown,
-        };
-        if holds && self.unmet.is_none() { Verdict::Held } else { Verdict::Missed }
+        let (low, high) = self.interval.unwrap_or((self.value, self.value));
+        match self.bound.verdict(low, high) {
+            Verdict::Shown => Verdict::Shown,
+            _ if self.unmet.is_some() => Verdict::Missed,
+            verdict => verdict,
+        }
     }
 
     /// `1.52 (1.49-1.55)`, `85.2 ns; both ends 170 ns`, with the unmet condition.

@@ -1,11 +1,12 @@
 //! Measures every performance claim of udpath again on this machine.
 //!
 //! A claim is a ratio against a baseline in alternating runs (A B B A), an amount of memory or a rate, with the bound that was
-//! promised. `make bench` runs all and writes `benches/results/MACHINE-DATE.json`; `make bench BENCH=runtime` runs that one,
-//! or those whose name starts with that word, and replaces their figures in the machine's newest file. The last line counts the
-//! bounds that held and those that were missed.
+//! promised. `make bench` runs those of the headline's claims and writes `benches/results/MACHINE-DATE.json` after each; `make
+//! bench-all` runs all. Both go on where they were interrupted: what this machine has measured at this commit is not measured
+//! again. `make bench BENCH=runtime` measures that one, or those whose name starts with that word, in any case. The last line
+//! counts the bounds that held, were missed, and are not decided, and the file's figures that are stale.
 //!
-//! Exit codes: 0 every bound held; 1 some were missed, which is a result; 2 no such benchmark; 3 some could not run.
+//! Exit codes: 0 every bound held; 1 some did not, which is a result; 2 no such benchmark; 3 some could not run.
 //!
 //! | name | claim |
 //! |---|---|
@@ -81,6 +82,7 @@ mod safeguards;
 mod sink;
 mod snapshot;
 mod socket;
+mod sources;
 mod spread;
 mod start;
 mod steady;
@@ -94,76 +96,163 @@ mod versus;
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use crate::results::Results;
+use crate::sources::Sources;
 
 /// Measures its claims and adds each as soon as it is known.
-type Bench = fn(&mut Results) -> Result<()>;
+type Measure = fn(&mut Results) -> Result<()>;
 
-const BENCHES: &[(&str, Bench)] = &[
-    ("engine", engine::run),
-    ("runtime", runtime::run),
-    ("confine", confine::run),
-    ("safeguards", safeguards::run),
-    ("socket", socket::run),
-    ("generator", generator::run),
-    ("memory", memory::run),
-    ("profile", profile::run),
-    ("profile_size", profile_size::run),
-    ("snapshot", snapshot::run),
-    ("fleet", fleet::run),
-    ("fleet_load", fleet_load::run),
-    ("looking", looking::run),
-    ("processes", processes::run),
-    ("start", start::run),
-    ("ladder", ladder::run),
-    ("duet", duet::run),
-    ("exhaustive", exhaustive::run),
-    ("capacity", capacity::run),
-    ("epoch", epoch::run),
-    ("two_queue", two_queue::run),
-    ("steering", steering::run),
-    ("tracing", tracing::run),
-    ("ntp", ntp::run),
-    ("dns", dns::run),
-    ("radius", radius::run),
-    ("agreement", agreement::run),
-    ("dns_load", dns_load::run),
-    ("boost_servers", boost_servers::run),
-    ("multiply", multiply::run),
-    ("policy", policy::run),
-    ("sink", sink::run),
-    ("spread", spread::run),
-    ("testpmd_null", testpmd_null::run),
-    ("testpmd_xdp", testpmd_xdp::run),
+/// A benchmark.
+struct Bench {
+    name: &'static str,
+    run: Measure,
+    /// Groups of what it measures: crates, or files. Its figures are stale once these have changed (sources.rs). What it only
+    /// uses, such as the lab's links, is left out.
+    measures: &'static [&'static [&'static str]],
+    /// Part of `make bench`, which takes an hour at most; `make bench-all` runs the others as well.
+    headline: bool,
+}
+
+const fn bench(name: &'static str, run: Measure, measures: &'static [&'static [&'static str]]) -> Bench {
+    Bench { name, run, measures, headline: true }
+}
+
+impl Bench {
+    /// It takes minutes, for a claim that the first pages do not make.
+    const fn long(self) -> Self {
+        Self { headline: false, ..self }
+    }
+
+    fn sources(&self) -> Result<Sources> {
+        Sources::new(self.name, self.measures.iter().copied().flatten().copied())
+    }
+}
+
+/// The datapath of servers, and that of loads.
+const SERVE: &[&str] = &["serve", "protocols", "stack", "steer", "bpf"];
+const LOAD: &[&str] = &["load", "protocols", "stack", "steer", "bpf"];
+/// What looks at a machine again and again.
+const WATCHERS: &[&str] = &["host", "netlink", "files", "report"];
+
+const BENCHES: &[Bench] = &[
+    bench("engine", engine::run, &[LOAD]),
+    bench("runtime", runtime::run, &[SERVE, &["benches/bare_echo.c"]]),
+    bench("confine", confine::run, &[SERVE, &["crates/cli/src/confine.rs", "crates/cli/src/confine"]]),
+    bench("safeguards", safeguards::run, &[SERVE, LOAD]),
+    bench("socket", socket::run, &[LOAD]),
+    bench("generator", generator::run, &[LOAD]),
+    bench("memory", memory::run, &[SERVE, LOAD]),
+    bench("profile", profile::run, &[WATCHERS, &["profile", "bpf", "advise"]]).long(),
+    bench("profile_size", profile_size::run, &[&["profile", "bpf", "report"]]),
+    bench("snapshot", snapshot::run, &[&["host", "files"]]),
+    bench("fleet", fleet::run, &[&["fleet", "host", "advise", "report"]]),
+    bench("fleet_load", fleet_load::run, &[LOAD, &["fleet"]]).long(),
+    bench("looking", looking::run, &[WATCHERS]),
+    bench("processes", processes::run, &[WATCHERS]),
+    bench("start", start::run, &[&["cli"]]),
+    bench("ladder", ladder::run, &[SERVE, LOAD, &["lab"]]),
+    bench("duet", duet::run, &[SERVE, LOAD, &["lab"]]).long(),
+    bench("exhaustive", exhaustive::run, &[SERVE, LOAD, &["advise"]]).long(),
+    bench("capacity", capacity::run, &[SERVE, LOAD, &["model"]]).long(),
+    bench("epoch", epoch::run, &[&["stack"]]),
+    bench("two_queue", two_queue::run, &[&["stack", "experiment"]]),
+    bench("steering", steering::run, &[&["stack", "steer"]]),
+    bench("tracing", tracing::run, &[&["profile", "bpf"]]).long(),
+    bench("ntp", ntp::run, &[SERVE, LOAD]),
+    bench("dns", dns::run, &[SERVE, LOAD]),
+    bench("radius", radius::run, &[SERVE, LOAD]),
+    bench("agreement", agreement::run, &[LOAD]).long(),
+    bench("dns_load", dns_load::run, &[LOAD]),
+    bench("boost_servers", boost_servers::run, &[&["advise", "tune", "load"]]).long(),
+    bench("multiply", multiply::run, &[&["multiply"]]),
+    bench("policy", policy::run, &[&["tune", "bpf"]]).long(),
+    bench("sink", sink::run, &[SERVE]).long(),
+    bench("spread", spread::run, &[&["bpf"]]),
+    bench("testpmd_null", testpmd_null::run, &[SERVE]),
+    bench("testpmd_xdp", testpmd_xdp::run, &[SERVE]),
 ];
 
+/// What the arguments ask for.
+struct Wanted {
+    /// All benchmarks, not the headline's alone.
+    all: bool,
+    /// A benchmark, or the beginning of the names of some.
+    name: Option<String>,
+}
+
+impl Wanted {
+    fn read(arguments: impl Iterator<Item = String>) -> Result<Self> {
+        let mut wanted = Self { all: false, name: None };
+        for argument in arguments {
+            match argument.as_str() {
+                "--all" => wanted.all = true,
+                option if option.starts_with('-') => {
+                    bail!("unknown option '{option}'; expected --all or a name")
+                }
+                _ if wanted.name.is_some() => bail!("'{argument}' is a second name; expected one"),
+                _ => wanted.name = Some(argument),
+            }
+        }
+        Ok(wanted)
+    }
+
+    fn chosen(&self) -> Result<Vec<&'static Bench>> {
+        let Some(name) = &self.name else {
+            return Ok(BENCHES.iter().filter(|bench| self.all || bench.headline).collect());
+        };
+        let exact = BENCHES.iter().any(|bench| bench.name == name);
+        let matches = |bench: &&Bench| if exact { bench.name == name } else { bench.name.starts_with(name) };
+        let chosen: Vec<_> = BENCHES.iter().filter(matches).collect();
+        if chosen.is_empty() {
+            let known: Vec<_> = BENCHES.iter().map(|bench| bench.name).collect();
+            bail!("no benchmark begins with '{name}'; known are {}", known.join(", "));
+        }
+        Ok(chosen)
+    }
+}
+
 fn main() -> ExitCode {
-    let wanted = std::env::args().nth(1).unwrap_or_default();
-    let is_name = BENCHES.iter().any(|(name, _)| *name == wanted);
-    let matches = |name: &str| if is_name { name == wanted } else { name.starts_with(&wanted) };
-    let chosen: Vec<_> = BENCHES.iter().filter(|(name, _)| matches(name)).collect();
-    if chosen.is_empty() {
-        let known: Vec<_> = BENCHES.iter().map(|(name, _)| *name).collect();
-        eprintln!("no benchmark begins with '{wanted}'; known are {}", known.join(", "));
-        return ExitCode::from(2);
-    }
-    let mut results = Results::new();
-    for (name, bench) in &chosen {
-        results.run(name, bench);
-    }
-    match results.write(&BENCHES.iter().map(|(name, _)| *name).collect::<Vec<_>>()) {
-        Ok(path) => eprintln!("wrote {}; scripts/figures.sh copies it into README and docs", path.display()),
+    let wanted = Wanted::read(std::env::args().skip(1)).and_then(|wanted| Ok((wanted.chosen()?, wanted)));
+    let (chosen, wanted) = match wanted {
+        Ok(wanted) => wanted,
         Err(error) => {
             eprintln!("{error:#}");
-            return ExitCode::from(3);
+            return ExitCode::from(2);
+        }
+    };
+    match measure(&chosen, wanted.name.is_some()) {
+        Ok(results) => {
+            println!("{}", results.summary());
+            match (results.any_failed(), results.all_held()) {
+                (true, _) => ExitCode::from(3),
+                (false, false) => ExitCode::from(1),
+                (false, true) => ExitCode::SUCCESS,
+            }
+        }
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::from(3)
         }
     }
-    println!("{}", results.summary());
-    match (results.any_failed(), results.any_missed()) {
-        (true, _) => ExitCode::from(3),
-        (false, true) => ExitCode::from(1),
-        (false, false) => ExitCode::SUCCESS,
+}
+
+/// Runs those that have no figures of this commit yet, or all of them, and writes the file after each: a run that is interrupted goes
+/// on where it was.
+fn measure(chosen: &[&Bench], again: bool) -> Result<Results> {
+    let order: Vec<_> = BENCHES.iter().map(|bench| bench.name).collect();
+    let mut results = Results::new(&order)?;
+    for bench in chosen {
+        // Before it runs: what is measured is what was there then.
+        let sources = bench.sources()?;
+        if !again && results.has(bench.name, &sources) {
+            eprintln!("{}: measured at this commit", bench.name);
+            continue;
+        }
+        results.run(bench.name, sources, bench.run);
+        let path = results.write()?;
+        eprintln!("wrote {}; scripts/figures.sh copies it into README and docs", path.display());
     }
+    Ok(results)
 }

@@ -1,8 +1,15 @@
-//! The results of a run: printed as they come, counted at the end, and written to `benches/results`.
+//! The results of a run: printed as they come, counted at the end, and written to `benches/results` after each benchmark.
 //!
 //! The file is JSON with one figure per line, so that `scripts/figures.sh` can make the tables of the docs from it
-//! with the tools of every Debian machine. A run of some benchmarks replaces their figures in the machine's newest file;
-//! each figure says when and at which commit it was measured.
+//! with the tools of every Debian machine. A benchmark replaces its figures in the machine's newest file, and each figure says
+//! what it belongs to:
+//!
+//! | key | |
+//! |---|---|
+//! | `commit` | what was checked out; `with local changes` if that is not all that was measured |
+//! | `sources`, `paths` | hash and names of the benchmark's own sources and of the crates it measures (sources.rs) |
+//! | `kernel`, `rustc`, `profile` | of the machine, and of the build |
+//! | `started`, `ended` | when the benchmark ran, UTC |
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,69 +17,105 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::claim::{Bound, Claim, Verdict};
+use crate::sources::Sources;
 
 /// Version of the file's form.
-const SCHEMA: &str = "udpath.bench/1";
+const SCHEMA: &str = "udpath.bench/2";
 /// Where the files are, from the root of the repository.
 const FOLDER: &str = "benches/results";
 
-/// What a run has measured so far.
+/// What a run has measured so far, and what the machine's newest file had before.
 pub(crate) struct Results {
-    started: String,
     begin: Instant,
     ticks: Ticks,
     /// CPU time when the running benchmark started.
     since: Ticks,
-    figures: Vec<Value>,
-    seconds: Vec<(String, f64)>,
-    failed: Vec<(String, String)>,
-    held: usize,
-    missed: usize,
+    /// Names of all benchmarks, in the file's order.
+    order: Vec<&'static str>,
+    /// Of the running benchmark.
+    figures: Vec<Map<String, Value>>,
+    file: Contents,
+    date: String,
     commit: String,
+    any_failed: bool,
 }
 
 impl Results {
-    pub(crate) fn new() -> Self {
+    /// Begins with what the machine's newest file has.
+    ///
+    /// # Errors
+    /// That file cannot be read.
+    pub(crate) fn new(order: &[&'static str]) -> Result<Self> {
         let ticks = Ticks::now();
-        Self {
-            commit: commit(),
-            started: output("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"]),
+        let file = newest(&slug(&machine()))?
+            .map_or_else(|| Ok(Contents::default()), |path| Contents::read(&path))?;
+        Ok(Self {
             begin: Instant::now(),
             ticks,
             since: ticks,
+            order: order.to_vec(),
             figures: Vec::new(),
-            seconds: Vec::new(),
-            failed: Vec::new(),
-            held: 0,
-            missed: 0,
-        }
+            file,
+            date: output("date", &["-u", "+%F"]),
+            commit: commit(),
+            any_failed: false,
+        })
     }
 
-    /// A benchmark begins; its result is recorded when `run` has ended. One that fails does not stop the others.
-    pub(crate) fn run(&mut self, name: &str, run: impl FnOnce(&mut Self) -> Result<()>) {
+    /// Whether the file has this benchmark's figures of this commit and of this kernel.
+    pub(crate) fn has(&self, name: &str, sources: &Sources) -> bool {
+        let mut of_bench = self.file.figures.iter().filter(|figure| bench(figure) == Some(name)).peekable();
+        let kernel = kernel();
+        of_bench.peek().is_some()
+            && of_bench.all(|figure| {
+                figure["commit"] == self.commit.as_str()
+                    && figure["sources"] == sources.hash.as_str()
+                    && figure["kernel"] == kernel.as_str()
+            })
+    }
+
+    /// Runs a benchmark, whose figures replace those that the file has of it. One that fails does not stop the others.
+    pub(crate) fn run(&mut self, name: &str, sources: Sources, run: impl FnOnce(&mut Self) -> Result<()>) {
         eprintln!("{name} ...");
         self.since = Ticks::now();
-        let begin = Instant::now();
-        if let Err(error) = run(self) {
-            eprintln!("{name}: cannot run: {error:#}");
-            self.failed.push((name.to_owned(), format!("{error:#}")));
-        }
+        self.figures.clear();
+        let (begin, started) = (Instant::now(), now());
+        let failed = run(self).err();
         let seconds = begin.elapsed().as_secs_f64();
         eprintln!("{name}: {seconds:.0} s, {:.1} % stolen by the hypervisor", self.since.stolen());
-        self.seconds.push((name.to_owned(), seconds));
+        let stamp = json!({
+            "commit": self.commit,
+            "sources": sources.hash,
+            "paths": sources.paths,
+            "kernel": kernel(),
+            "rustc": env!("BENCH_RUSTC"),
+            "profile": env!("BENCH_PROFILE"),
+            "started": started,
+            "ended": now(),
+            "steal_percent": rounded(self.since.stolen()),
+        });
+        let mut ran = Contents {
+            figures: std::mem::take(&mut self.figures)
+                .into_iter()
+                .map(|figure| stamped(figure, &stamp))
+                .collect(),
+            benches: vec![json!({ "bench": name, "seconds": rounded(seconds) })],
+            failed: Vec::new(),
+        };
+        if let Some(error) = failed {
+            eprintln!("{name}: cannot run: {error:#}");
+            self.any_failed = true;
+            ran.failed.push(json!({ "bench": name, "error": format!("{error:#}") }));
+        }
+        self.file.replace(name, ran, &self.order);
     }
 
     /// Prints and keeps a claim.
     pub(crate) fn add(&mut self, claim: &Claim) {
         let verdict = claim.verdict();
-        match verdict {
-            Verdict::Held => self.held += 1,
-            Verdict::Missed => self.missed += 1,
-            Verdict::Shown => {}
-        }
         let (measured, required) = (claim.measured(), claim.required());
         println!("{:<66} {measured:<34} {required:<14} {}", claim.what, verdict.word());
         let bound = match claim.bound {
@@ -81,7 +124,7 @@ impl Results {
             Bound::Within(least, most) => json!({ "at_least": least, "at_most": most }),
             Bound::Shown => Value::Null,
         };
-        self.figures.push(json!({
+        let Value::Object(figure) = json!({
             "id": claim.id,
             "claim": claim.what,
             "measured": measured,
@@ -94,85 +137,90 @@ impl Results {
             "bound": bound,
             "unmet": claim.unmet,
             "moderation_us": claim.moderation,
-            "commit": self.commit,
-            "started": self.started,
-            "steal_percent": rounded(self.since.stolen()),
-        }));
+        }) else {
+            unreachable!("it is an object");
+        };
+        self.figures.push(figure);
     }
 
-    /// The last line of a run.
+    /// The last line of a run, of all that the file has.
     pub(crate) fn summary(&self) -> String {
-        let mut text = format!("{} bounds held, {} missed", self.held, self.missed);
-        if !self.failed.is_empty() {
-            let names: Vec<_> = self.failed.iter().map(|(name, _)| name.as_str()).collect();
-            text.push_str(&format!(", {} benchmarks could not run: {}", names.len(), names.join(", ")));
+        let count = |verdict| self.file.count(verdict);
+        let mut text = format!(
+            "{} held, {} missed, {} not decided, {} stale",
+            count(Verdict::Held),
+            count(Verdict::Missed),
+            count(Verdict::NotDecided),
+            self.file.figures.iter().filter(|figure| is_stale(figure)).count()
+        );
+        let failed: Vec<_> = self.file.failed.iter().filter_map(bench).collect();
+        if !failed.is_empty() {
+            text.push_str(&format!("; {} benchmarks could not run: {}", failed.len(), failed.join(", ")));
         }
         text
     }
 
-    pub(crate) fn any_failed(&self) -> bool {
-        !self.failed.is_empty()
+    pub(crate) const fn any_failed(&self) -> bool {
+        self.any_failed
     }
 
-    pub(crate) fn any_missed(&self) -> bool {
-        self.missed > 0
+    pub(crate) fn all_held(&self) -> bool {
+        self.file.count(Verdict::Missed) + self.file.count(Verdict::NotDecided) == 0
     }
 
-    /// Writes a file with the figures of `all` benchmarks: those that did not run keep what the machine's newest file says, if
-    /// it has one. Returns its path.
-    pub(crate) fn write(&self, all: &[&str]) -> Result<PathBuf> {
-        let date = self.started.split('T').next().unwrap_or_default();
-        let slug = slug(&machine());
-        let path = Path::new(FOLDER).join(format!("{slug}-{date}.json"));
-        let mut file =
-            Contents { figures: self.figures.clone(), benches: self.benches(), failed: self.failures() };
-        if let Some(before) = newest(&slug)?.filter(|_| self.seconds.len() < all.len()) {
-            let ran = |value: &Value| self.seconds.iter().any(|(name, _)| bench(value) == Some(name));
-            file.merge(Contents::read(&before)?, ran, all);
-        }
-        fs::write(&path, self.text(&file)).with_context(|| format!("cannot write {}", path.display()))?;
+    /// Writes the file of today. Returns its path.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn write(&self) -> Result<PathBuf> {
+        let path = Path::new(FOLDER).join(format!("{}-{}.json", slug(&machine()), self.date));
+        let new = path.with_extension("json.new");
+        fs::write(&new, self.text()).with_context(|| format!("cannot write {}", new.display()))?;
+        fs::rename(&new, &path).with_context(|| format!("cannot replace {}", path.display()))?;
         Ok(path)
     }
 
-    fn benches(&self) -> Vec<Value> {
-        let times = self.seconds.iter();
-        times.map(|(name, took)| json!({ "bench": name, "seconds": rounded(*took) })).collect()
-    }
-
-    fn failures(&self) -> Vec<Value> {
-        self.failed.iter().map(|(name, error)| json!({ "bench": name, "error": error })).collect()
-    }
-
-    fn text(&self, file: &Contents) -> String {
+    fn text(&self) -> String {
         let lines = |values: &[Value]| -> String {
             values.iter().map(|value| format!("    {value}")).collect::<Vec<_>>().join(",\n")
-        };
-        let verdicts = |verdict: Verdict| {
-            let word = verdict.word().to_lowercase();
-            file.figures.iter().filter(|figure| figure["verdict"] == word.as_str()).count()
         };
         let head = [
             ("schema", json!(SCHEMA)),
             ("commit", json!(self.commit)),
-            ("started", json!(self.started)),
+            ("ended", json!(now())),
             ("seconds", json!(self.begin.elapsed().as_secs())),
             ("machine", json!(machine())),
-            ("kernel", json!(output("uname", &["-sr"]))),
+            ("kernel", json!(kernel())),
             ("steal_percent", json!(rounded(self.ticks.stolen()))),
-            ("held", json!(verdicts(Verdict::Held))),
-            ("missed", json!(verdicts(Verdict::Missed))),
+            ("held", json!(self.file.count(Verdict::Held))),
+            ("missed", json!(self.file.count(Verdict::Missed))),
+            ("not_decided", json!(self.file.count(Verdict::NotDecided))),
         ];
         let head: String = head.iter().map(|(key, value)| format!("  \"{key}\": {value},\n")).collect();
         format!(
             "{{\n{head}  \"figures\": [\n{}\n  ],\n  \"benches\": [\n{}\n  ],\n  \"failed\": [\n{}\n  ]\n}}\n",
-            lines(&file.figures),
-            lines(&file.benches),
-            lines(&file.failed)
+            lines(&self.file.figures),
+            lines(&self.file.benches),
+            lines(&self.file.failed)
         )
     }
 }
 
+/// A figure with what it belongs to.
+fn stamped(mut figure: Map<String, Value>, stamp: &Value) -> Value {
+    figure.extend(stamp.as_object().into_iter().flatten().map(|(key, value)| (key.clone(), value.clone())));
+    Value::Object(figure)
+}
+
+/// Whether a figure's sources have changed since, or nobody knows.
+fn is_stale(figure: &Value) -> bool {
+    let clean = figure["commit"].as_str().is_some_and(|commit| !commit.contains(' '));
+    let now = figure["paths"].as_str().and_then(|paths| Sources::of_paths(paths).ok());
+    !clean || now.is_none_or(|now| figure["sources"] != now.hash.as_str())
+}
+
 /// The lists of a file: a figure, a benchmark's time and a failure per line.
+#[derive(Default)]
 struct Contents {
     figures: Vec<Value>,
     benches: Vec<Value>,
@@ -191,18 +239,23 @@ impl Contents {
         Ok(Self { figures: list("figures")?, benches: list("benches")?, failed: list("failed")? })
     }
 
-    /// Takes from `before` what benchmarks that did not run had measured. Sorts by benchmark, in the order of `all`.
-    fn merge(&mut self, before: Self, ran: impl Fn(&Value) -> bool, all: &[&str]) {
+    /// Replaces what there is of a benchmark. Sorts by benchmark, in the order given.
+    fn replace(&mut self, name: &str, ran: Self, order: &[&str]) {
         let lists = [
-            (&mut self.figures, before.figures),
-            (&mut self.benches, before.benches),
-            (&mut self.failed, before.failed),
+            (&mut self.figures, ran.figures),
+            (&mut self.benches, ran.benches),
+            (&mut self.failed, ran.failed),
         ];
-        for (now, before) in lists {
-            let kept: Vec<Value> = before.into_iter().filter(|value| !ran(value)).collect();
-            now.splice(0..0, kept);
-            now.sort_by_key(|value| all.iter().position(|name| bench(value) == Some(name)));
+        for (all, ran) in lists {
+            all.retain(|value| bench(value) != Some(name));
+            all.extend(ran);
+            all.sort_by_key(|value| order.iter().position(|known| bench(value) == Some(known)));
         }
+    }
+
+    fn count(&self, verdict: Verdict) -> usize {
+        let word = verdict.word().to_lowercase();
+        self.figures.iter().filter(|figure| figure["verdict"] == word.as_str()).count()
     }
 }
 
@@ -269,6 +322,16 @@ fn machine() -> String {
 fn slug(text: &str) -> String {
     let plain = text.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
     plain.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
+}
+
+/// `Linux 6.18.44`
+fn kernel() -> String {
+    output("uname", &["-sr"])
+}
+
+/// The time, UTC.
+fn now() -> String {
+    output("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"])
 }
 
 fn output(program: &str, arguments: &[&str]) -> String {

@@ -33,7 +33,7 @@ pub(crate) fn run(results: &mut Results) -> Result<()> {
     let steps = [
         (Step::BulkRelease, "released", "bulk accounting"),
         (Step::BusyLock, "busy_lock", "the same, a lock of the workers' own"),
-        (Step::TwoQueues, "bulk", "two queues, bulk accounting"),
+        (Step::TwoQueues, "two_queues", "two queues, bulk accounting"),
         (Step::Bursts, "bursts", "the same, a lock per burst"),
         (Step::Ring, "ring", "the same, a ring instead of the splice"),
     ];

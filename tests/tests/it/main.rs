@@ -36,5 +36,6 @@ mod target;
 mod top;
 mod tutorial;
 mod untrusted;
+mod verdicts;
 mod verify;
 mod xdp;
