@@ -3,7 +3,7 @@
 #   links        every relative link, and every link to a file of this repository, leads to a file that exists; #anchors to a heading
 #   book         pages in docs/ link to pages in docs/ only; docs/SUMMARY.md lists each of them once
 #   transcripts  a block that shows a shell prompt has a marker for scripts/transcripts.sh
-#   figures      the blocks of scripts/figures.sh are those of the newest results of make bench
+#   figures      the blocks of scripts/figures.sh are those of the newest results of make bench, and none is stale for too long
 #   experiments  the pages that `make experiment-docs` writes name the digest of the committed result
 #   tests        a test that a page names as `path/file.rs::name` exists; each row of a section "Promises" or "Attackers" names one
 #   words        no word that hides who does what (see CONTRIBUTING.md, English)
@@ -150,20 +150,32 @@ check() {
     done
     summary
     experiments
-    ROOT=. "$figures" --check || complain "figures of README.md or docs/ differ from the results of make bench"
+    ROOT=. "$figures" --check || complain "figures of README.md or docs/ differ from the results of make bench, or are too old"
     return $status
 }
 
 # Each of these trees has one error, and the check must find it.
 prove() {
-    local work text
+    local work text commit
     work=$(mktemp -d)
     trap 'rm -rf "$work"' RETURN
     mkdir -p "$work/docs" "$work/benches/results"
-    printf '  "%s": "%s",\n' started 2026-01-01T00:00:00Z machine m kernel k commit c steal_percent 0 > "$work/benches/results/m.json"
-    printf '    {"claim":"x","id":"a.b","measured":"1","required":"< 2","verdict":"held","commit":"c","started":"2026-01-01T00:00:00Z","steal_percent":0.0}\n' >> "$work/benches/results/m.json"
+    # A figure of long ago, whose benchmark has not changed since.
+    printf 'fn a() {}\n' > "$work/bench.rs"
+    git -C "$work" init -q
+    git -C "$work" add bench.rs
+    git -C "$work" -c user.name=a -c user.email=a@example.org commit -q -m a
+    commit=$(git -C "$work" rev-parse --short=12 HEAD)
+    figure() {
+        printf '    {"claim":"x","commit":"%s","id":"%s","measured":"1","paths":"bench.rs","required":"< 2","sources":"%s","started":"2026-01-01T00:00:00Z","steal_percent":0.0,"verdict":"held"}\n' \
+            "$1" "$2" "$(git -C "$work" ls-files -s -- bench.rs | git hash-object --stdin | cut -c 1-12)"
+    }
     sound() {
         rm -f "$work/SECURITY.md" "$work/docs/production-safety.md" "$work/docs/unlisted.md"
+        printf 'fn a() {}\n' > "$work/bench.rs"
+        git -C "$work" add bench.rs
+        printf '  "%s": "%s",\n' machine m kernel k > "$work/benches/results/m.json"
+        figure "$commit" a.b >> "$work/benches/results/m.json"
         printf '# Good page\n[here](docs/page.md#a-heading)\n<!-- figures a.b -->\n<!-- end figures -->\n' > "$work/README.md"
         ROOT=$work "$figures" 2>/dev/null
         printf 'fn good() {}\n' > "$work/test.rs"
@@ -178,6 +190,7 @@ prove() {
     while IFS='|' read -r file text; do
         sound
         printf -- "$text" >> "$work/$file"
+        git -C "$work" add bench.rs
         if "$script" "$work" 2>/dev/null; then
             echo "check-docs: does not find the fault in: $file: $text" >&2
             return 1
@@ -202,6 +215,8 @@ docs/page.md|The user is told.\n
 docs/SUMMARY.md|- [again](page.md)\n
 docs/unlisted.md|# Unlisted\n
 benches/results/experiments.json|{"another":"result"}\n
+bench.rs|fn changed() {}\n
+benches/results/m.json|    {"claim":"x","commit":"0123456789ab","id":"c.d","measured":"1","paths":"bench.rs","required":"< 2","sources":"0","started":"2026-01-01T00:00:00Z","verdict":"held"}\n
 FAULTS
 }
 
