@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Checks six rules that no compiler checks: unsafe code only in modules named sys; no file over 600 lines (most stay
+# Checks seven rules that no compiler checks: unsafe code only in modules named sys; no file over 600 lines (most stay
 # under 400); replaced names do not return; tests compare documents with their schemas; only the sink writes to stdout
-# and stderr; and no shell runs text of others.
+# and stderr; no shell runs text of others; and the hosted CI runs .ci/run, and nothing else, on each supported Debian.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 status=0
@@ -60,6 +60,18 @@ fi
 if git grep -nE 'Command::new\("[^"]*\b(ba|da)?sh"|\b(ba|da)?sh", *"-c"' -- 'crates/*/src/*.rs' \
     | grep -vE '^crates/tune/src/(services/(restart|confined)|changed/tests)\.rs'; then
     echo "no shell for text of others: pass arguments, as crates/tune/src/services/restart.rs does" >&2
+    status=1
+fi
+# What a workflow did by itself would be checked there only.
+workflow=.github/workflows/ci.yml
+for line in 'debian: \["12", "13", "sid"\]' 'image: debian:\$\{\{ matrix.debian \}\}' '- run: \.ci/run'; do
+    if ! grep -qE "^ *$line\$" "$workflow"; then
+        echo "$workflow has no line '$line'" >&2
+        status=1
+    fi
+done
+if grep -nE '\b(cargo|make|scripts/)' "$workflow" | grep -vE '^[0-9]+:#|\.cargo/bin'; then
+    echo "$workflow: what CI does belongs into .ci/run" >&2
     status=1
 fi
 exit $status
