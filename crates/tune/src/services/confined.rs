@@ -1,7 +1,7 @@
 //! A program that is run with a server's rights, on files that are not in place yet.
 //!
 //! ```text
-//!  setpriv --pdeathsig KILL       ends with this process
+//!  setpriv --pdeathsig KILL       ends with this process; a session of its own, no terminal, none of our descriptors
 //!   └─ unshare                    namespaces of its own: mounts, processes, network, IPC
 //!       └─ sh (process 1)         the new files, mounted over the old ones; when it ends, the kernel kills all that is left
 //!           └─ setpriv            the server's user and groups, no capability, none to be had
@@ -12,20 +12,26 @@
 //! A server's configuration may name modules and scripts, which its checker loads. They can do here what the server's user can
 //! do anyway, and less: nothing over the network, to no other process, and not for longer than the limit.
 
-use std::io::{self, Read, Write};
+use std::io::{self, PipeReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::ioctl_fionbio;
 use udpath_files::owners::only_root;
 
 use super::credentials::Credentials;
 
+mod sys;
+
 /// Where root's programs are.
 const FOLDERS: [&str; 6] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/sbin", "/usr/local/bin"];
-/// Pause between two looks at the program.
-const POLL: Duration = Duration::from_millis(20);
+/// Pause between two looks at the program, nanoseconds.
+const POLL: i64 = 20_000_000;
+/// Most bytes read after it has ended. Lower: its last words are missing: a pipe has 64 KiB. Higher: who has been given its
+/// pipe, and is none of it, holds up its end for longer.
+const AFTER_ITS_END: usize = 1 << 16;
 /// Most bytes that are kept of what it wrote: its last words.
 const WORDS: usize = 600;
 /// The exit code of the script if the files could not be put in place.
@@ -106,33 +112,17 @@ impl Confined<'_> {
     /// It could not be started, or the files could not be put in place.
     pub(super) fn run(&self, limit: Duration) -> io::Result<(Option<ExitStatus>, String)> {
         let mut command = self.command()?;
-        let (mut output, writer) = io::pipe()?;
+        sys::inherit_nothing(&mut command);
+        let (output, writer) = io::pipe()?;
+        // What it sends elsewhere may keep the pipe open after its end: nothing waits for the pipe alone.
+        ioctl_fionbio(&output, true)?;
         command.stdout(writer.try_clone()?).stderr(writer).stdin(Stdio::piped());
         let mut child = command.spawn()?;
-        // The write end is the child's alone from here on: all is read once all of it has ended.
+        // The write end is the child's alone from here on.
         drop(command);
-        let go = child.stdin.take();
-        let read = move || {
-            let mut go = go;
-            let (mut last, mut some) = (Vec::new(), [0; 4096]);
-            loop {
-                let count = match output.read(&mut some) {
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                    Ok(0) | Err(_) => return last,
-                    Ok(count) => count,
-                };
-                last.extend_from_slice(&some[..count]);
-                last.drain(..last.len().saturating_sub(WORDS));
-                // Its first line: it is ready.
-                if let Some(mut go) = go.take() {
-                    // If it has ended, its status says why.
-                    let _ = go.write_all(b"go\n");
-                }
-            }
-        };
-        let reading = thread::Builder::new().name("checker's words".to_owned()).spawn(read)?;
-        let status = wait(&mut child, limit)?;
-        let words = words(&reading.join().unwrap_or_default());
+        let mut words = Words { go: child.stdin.take(), output, last: Vec::new() };
+        let status = words.until_it_ends(&mut child, limit)?;
+        let words = words.last();
         if status.is_some_and(|status| status.code() == Some(UNPREPARED)) {
             return Err(io::Error::other(format!("the new files cannot be put in place for it: {words}")));
         }
@@ -158,19 +148,67 @@ impl Confined<'_> {
     }
 }
 
-/// Waits until it ends, or kills it.
-fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
-    let until = Instant::now() + limit;
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
+/// What it writes.
+struct Words {
+    /// Where it waits for a line, until its first words are there: it is ready.
+    go: Option<ChildStdin>,
+    output: PipeReader,
+    last: Vec<u8>,
+}
+
+impl Words {
+    /// Reads until the child ends, or kills it at the limit: then [`None`].
+    fn until_it_ends(&mut self, child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
+        let until = Instant::now() + limit;
+        loop {
+            if let Some(status) = child.try_wait()? {
+                // All of it has ended with its first process, so that all is in the pipe.
+                let mut read = 0;
+                while let Some(count) = self.read()?.filter(|_| read < AFTER_ITS_END) {
+                    read += count;
+                }
+                return Ok(Some(status));
+            }
+            if Instant::now() >= until {
+                child.kill()?;
+                child.wait()?;
+                return Ok(None);
+            }
+            let wait = Timespec { tv_sec: 0, tv_nsec: POLL };
+            let ready = match poll(&mut [PollFd::new(&self.output, PollFlags::IN)], Some(&wait)) {
+                Ok(ready) => ready > 0,
+                Err(rustix::io::Errno::INTR) => false,
+                Err(error) => return Err(error.into()),
+            };
+            if ready && self.read()?.is_none() {
+                // It has closed its output.
+                std::thread::sleep(Duration::from_nanos(POLL.cast_unsigned()));
+            }
         }
-        if Instant::now() >= until {
-            child.kill()?;
-            child.wait()?;
-            return Ok(None);
+    }
+
+    /// The bytes that there were; [`None`] if there were none.
+    fn read(&mut self) -> io::Result<Option<usize>> {
+        let mut some = [0; 4096];
+        let count = match self.output.read(&mut some) {
+            Ok(0) => return Ok(None),
+            Ok(count) => count,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        self.last.extend_from_slice(&some[..count]);
+        self.last.drain(..self.last.len().saturating_sub(WORDS));
+        if let Some(mut go) = self.go.take() {
+            // If it has ended, its status says why.
+            let _ = go.write_all(b"go\n");
         }
-        thread::sleep(POLL);
+        Ok(Some(count))
+    }
+
+    fn last(&self) -> String {
+        words(&self.last)
     }
 }
 
