@@ -51,6 +51,8 @@ pub struct Prepared {
 /// A server of a request, and what is wanted of it.
 struct Wanted {
     service: Service,
+    /// It was named, not found by its port.
+    named: bool,
     proposals: Vec<Proposal>,
     instances: Option<usize>,
 }
@@ -156,10 +158,16 @@ impl Prepared {
             for service in found {
                 let at =
                     services.iter().position(|known| known.service.pid == service.pid).unwrap_or_else(|| {
-                        services.push(Wanted { service, proposals: Vec::new(), instances: None });
+                        services.push(Wanted {
+                            service,
+                            named: false,
+                            proposals: Vec::new(),
+                            instances: None,
+                        });
                         services.len() - 1
                     });
-                let Wanted { service, proposals, instances } = &mut services[at];
+                let Wanted { service, named, proposals, instances } = &mut services[at];
+                *named |= matches!(request.target, Target::Process(_));
                 match &request.knob {
                     Some((knob, value)) if knob == INSTANCES => *instances = Some(service.count(value)?),
                     Some((knob, value)) => match service.propose(knob, value) {
@@ -183,9 +191,10 @@ impl Prepared {
         }
         let prepared = |wanted: Wanted| {
             let prepared = wanted.service.prepare(wanted.proposals, command)?;
-            Ok(Self { instances: wanted.instances, ..prepared })
+            Ok((wanted.named, Self { instances: wanted.instances, ..prepared }))
         };
-        services.into_iter().map(prepared).collect()
+        let prepared: Result<Vec<_>, ServiceError> = services.into_iter().map(prepared).collect();
+        Ok(without_strangers(prepared?))
     }
 
     /// The same in so many instances.
@@ -320,6 +329,27 @@ impl Prepared {
             Err(why) => Err(why),
         }
     }
+}
+
+/// Without the servers whose files root does not change, if there are others of the port: any user can start one at another
+/// address. What is left names them.
+fn without_strangers(prepared: Vec<(bool, Prepared)>) -> Vec<Prepared> {
+    let (mut kept, mut strangers) = (Vec::new(), Vec::new());
+    for (named, one) in prepared {
+        match one.service.writable(&one.files) {
+            Err(why) if !named => strangers.push((one, why)),
+            _ => kept.push(one),
+        }
+    }
+    if kept.is_empty() {
+        return strangers.into_iter().map(|(one, _)| one).collect();
+    }
+    for (Prepared { service, .. }, why) in strangers {
+        let at = service.address.map_or_else(String::new, |address| format!("{address} belongs to "));
+        let other = format!("{at}{}: {why}", service.title());
+        kept.iter_mut().for_each(|one| one.service.others.push(other.clone()));
+    }
+    kept
 }
 
 /// Whether the caller has allowed what a plan does to servers.

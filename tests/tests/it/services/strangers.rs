@@ -2,6 +2,7 @@
 //! nothing of theirs runs as root, and nothing of theirs keeps root waiting.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,7 +11,7 @@ use rustix::process::Signal;
 use udpath_lab::Lab;
 use udpath_rig::{Ended, TIMEOUT, awaited, client_and_server};
 
-use super::{ROOTS, ended};
+use super::{Nsd, ROOTS, ended};
 use crate::inside::{start, udpath};
 
 /// A user that has no account.
@@ -317,6 +318,136 @@ fn what_a_servers_user_has_a_checker_do_is_done_as_that_user() {
     ended(&radius.apply().finish(), 3, "others than root can change it");
     assert!(!radius.place.theirs("ran").exists());
     assert_eq!(radius.config(), before);
+}
+
+/// A terminal is a way to type what root then does; a descriptor is open for what the user could not open.
+#[test]
+fn a_checker_has_no_terminal_and_no_descriptor_of_the_caller() {
+    udpath_lab::needs_root!();
+    let radius = Radius::start("strange-terminal", 0);
+    let (typed, kept) = (radius.place.root("typed"), radius.place.root("kept"));
+    // TIOCSTI is 0x5412 (asm-generic/ioctls.h).
+    radius.begin(&format!(
+        r#"my $has = ''; if (open(my $t, '+>', '/dev/tty')) {{ $has = 'a terminal'; print $t "\\e[2J";
+           for my $c (split //, " echo > {}\\n") {{ ioctl($t, 0x5412, my $x = $c) }} }}
+           if (open(my $k, '>>&=', 9)) {{ syswrite $k, 'more' }}
+           open(my $f, '>', '{}'); print $f $has, join(' ', grep {{ m!kept|/dev/pts|tty! }} map {{ readlink "/proc/self/fd/$_" }} 3 .. 99);
+           close $f;"#,
+        typed.display(),
+        radius.place.theirs("ran").display(),
+    ));
+    fs::write(&kept, "root's").unwrap();
+    // A shell of root's on a terminal, which holds a file as a script holds a lock.
+    let pid = radius.server.id();
+    let line = format!(
+        "exec 9>>{}; nsenter --mount=/proc/{pid}/ns/mnt -- {} apply --set service:pid/{pid}:max_servers=4 --state {} {}",
+        kept.display(),
+        udpath_rig::program().display(),
+        radius.place.root("state").display(),
+        ALLOWED.join(" "),
+    );
+    let mut command = radius.place.lab.machine("server").unwrap().command("script");
+    command.args(["--quiet", "--return", "--command", "sh -i", "/dev/null"]);
+    let mut shell = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut keys = shell.stdin.take().unwrap();
+    writeln!(keys, "{line}; exit").unwrap();
+    let mut said = String::new();
+    shell.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    shell.wait().unwrap();
+    let ran =
+        fs::read_to_string(radius.place.theirs("ran")).unwrap_or_else(|error| panic!("{error}: {said}"));
+    assert_eq!(ran, "", "{said}");
+    assert!(!typed.exists(), "{said}");
+    assert_eq!(fs::read_to_string(&kept).unwrap(), "root's");
+    assert!(!said.contains('\u{1b}'), "{said:?}");
+}
+
+/// Who is given the checker's output keeps it open for as long as it likes.
+#[test]
+fn an_apply_waits_for_its_checker_and_for_nobody_that_has_its_output() {
+    udpath_lab::needs_root!();
+    let radius = Radius::start("strange-output", 0);
+    let socket = radius.place.theirs("socket").display().to_string();
+    let python = |text: &str| text.replace("SOCKET", &socket);
+    let holds = python(
+        "import socket, time; s = socket.socket(socket.AF_UNIX); s.bind('SOCKET'); s.listen(); print(flush=True); \
+         held = socket.recv_fds(s.accept()[0], 1, 2); print(len(held[1]), flush=True); time.sleep(300)",
+    );
+    let mut holder = Command::new("setpriv");
+    holder.args([&format!("--reuid={USER}"), &format!("--regid={USER}"), "--clear-groups", "--"]);
+    holder.args(["/usr/bin/python3", "-c", &holds]);
+    let mut holder = holder.stdout(Stdio::piped()).spawn().unwrap();
+    let mut held = BufReader::new(holder.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(held.next().as_deref(), Some(""), "it listens");
+    let sends = python(
+        "import socket; s = socket.socket(socket.AF_UNIX); s.connect('SOCKET'); socket.send_fds(s, [b'x'], [1, 2])",
+    );
+    radius.begin(&format!(r#"system('/usr/bin/python3', '-c', "{sends}");"#));
+    // Within its deadline, which is shorter than the sleep.
+    ended(&radius.apply().finish(), 4, "did not restart freeradius");
+    assert_eq!(held.next().as_deref(), Some("2"), "the checker's output is held");
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+}
+
+/// Any user can start a program of a known server's name at another address of its port.
+#[test]
+fn who_has_the_port_elsewhere_does_not_keep_root_from_changing_a_server() {
+    udpath_lab::needs_root!();
+    let nsd = Nsd::start("strange-port");
+    let theirs = tempfile::tempdir().unwrap();
+    fs::set_permissions(theirs.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let (program, config) = (theirs.path().join("nsd"), theirs.path().join("nsd.conf"));
+    assert!(Command::new("cp").args(["-L", "/usr/bin/python3"]).arg(&program).status().unwrap().success());
+    fs::write(&config, "server:\n  server-count: 1\n").unwrap();
+    for path in [theirs.path(), &program, &config] {
+        chown(path, Some(USER), Some(USER)).unwrap();
+    }
+    let serves = "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('127.0.0.3', 5300)); \
+                  print(flush=True)\nwhile True: s.recv(99)";
+    let mut command = nsd.lab.machine("server").unwrap().command("setpriv");
+    command.args([&format!("--reuid={USER}"), &format!("--regid={USER}"), "--clear-groups", "--"]);
+    command.arg(&program).args(["-c", serves]).arg("-c").arg(&config).env("PYTHONHOME", "/usr");
+    let mut fake = Fake(command.stdout(Stdio::piped()).spawn().unwrap());
+    let mut ready = String::new();
+    BufReader::new(fake.0.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+    let plan = nsd.run(&["plan", "--set", "service:5300:server-count=2"]);
+    assert_eq!(plan.code(), Some(0), "{}", plan.err);
+    assert!(plan.out.contains("127.0.0.3:5300 belongs to"), "{} {}", plan.out, plan.err);
+    let restart = nsd.restart();
+    let apply = [
+        "apply",
+        "--set",
+        "service:5300:server-count=2",
+        "--restart",
+        &restart,
+        "--allow",
+        "config",
+        "--allow",
+        "restart",
+    ];
+    let applied = nsd.run(&apply);
+    assert_eq!(applied.code(), Some(0), "{}", applied.err);
+    assert!(fs::read_to_string(nsd.drop_in()).unwrap().contains("server-count: 2"));
+    assert_eq!(fs::read_to_string(&config).unwrap(), "server:\n  server-count: 1\n");
+    ended(&nsd.run(&["undo"]), 0, "");
+    // By its own name it is refused, as before.
+    let theirs = format!("service:pid/{}:server-count=2", fake.0.id());
+    ended(
+        &nsd.run(&[
+            "apply",
+            "--set",
+            &theirs,
+            "--restart",
+            "true",
+            "--allow",
+            "config",
+            "--allow",
+            "restart",
+        ]),
+        3,
+        "can be read but not changed",
+    );
 }
 
 #[test]
