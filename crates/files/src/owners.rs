@@ -10,6 +10,8 @@ use std::path::{Component, Path, PathBuf};
 const WRITABLE: u32 = 0o022;
 /// Names in a folder with this bit can be replaced only by their owners.
 const STICKY: u32 = 0o1000;
+/// Bit of write access for users who are neither the owner nor of the group.
+const OTHERS_WRITE: u32 = 0o002;
 
 /// The part of a path that somebody other than root can change.
 #[derive(Debug)]
@@ -141,6 +143,16 @@ pub fn only_mine(path: &Path) -> Result<(), Changeable> {
 /// As [`only_mine`].
 pub(crate) fn only_mine_within(path: &Path) -> Result<(), Changeable> {
     mine(path, 1)
+}
+
+/// Why others can make files in a folder, whose path has no links. To a user its group is no other: with a umask of 002 it is the user's
+/// own. To root it is.
+#[must_use]
+pub fn shared(folder: &Path) -> Option<Changeable> {
+    let why = only_mine(folder).err()?;
+    let own = std::fs::symlink_metadata(folder)
+        .is_ok_and(|about| is_trusted(about.uid()) && about.mode() & OTHERS_WRITE == 0);
+    (rustix::process::geteuid().is_root() || !own).then_some(why)
 }
 
 /// `depth`: how many folders the path is above the one that is this user's own.

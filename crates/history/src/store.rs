@@ -125,6 +125,9 @@ impl Store {
 
     /// Opens the file at `real`, whose path has no links: the library follows none that appears there later.
     fn open(path: &Path, real: &Path, flags: OpenFlags) -> Result<Self, StoreError> {
+        if let Some(why) = shared(real) {
+            return Err(StoreError::NotAFile { path: path.into(), why });
+        }
         let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
         let open = || {
             let connection = Connection::open_with_flags(real, flags)?;
@@ -352,6 +355,17 @@ fn real(path: &Path) -> Result<Option<PathBuf>, StoreError> {
         Err(error) if error.raw_os_error().is_some() => Ok(Some(path.to_owned())),
         Err(error) => Err(StoreError::NotAFile { path: path.into(), why: error.to_string() }),
     }
+}
+
+/// Whether others can make files beside it. The library takes those named after the database, such as its journal, for its own,
+/// writes what they have into it, and waits at a pipe.
+fn shared(real: &Path) -> Option<String> {
+    let folder = real.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // One that cannot be found cannot be opened either, which says more.
+    let why = udpath_files::owners::shared(&folder.canonicalize().ok()?)?;
+    Some(format!(
+        "is where others can put a journal beside it ({why}); choose a folder that they cannot change"
+    ))
 }
 
 fn packed(bytes: &[u8]) -> io::Result<Vec<u8>> {

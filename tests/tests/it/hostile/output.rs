@@ -57,3 +57,22 @@ fn links_of_another_user_are_not_followed() {
     assert!(fs::metadata(scene.at("root/h.db")).unwrap().is_file());
     assert_eq!(fs::read_to_string(scene.at("root/secret")).unwrap(), "secret\n");
 }
+
+/// SQLite reads a journal beside a database back into it, and waits at a pipe of that name.
+#[test]
+fn a_history_where_others_can_put_a_journal_is_refused() {
+    udpath_lab::needs_root!();
+    let scene = Scene::new();
+    let (result, store) = (fixture("load-1.json"), scene.at("mine.db"));
+    scene
+        .run(&["history", "add", &result, "--store", &store])
+        .refused(2, "others can put a journal beside it");
+    // One that was there before, of root's own.
+    scene.run(&["history", "add", &result, "--store", &scene.at("root/h.db")]).fine();
+    scene.shell("mv $D/root/h.db $D/mine.db; $A mkfifo $D/mine.db-journal").fine();
+    let before = scene.look();
+    for arguments in [&["history", "add", &result, "--store", &store][..], &["history", "--store", &store]] {
+        scene.run(arguments).refused(2, "others can put a journal beside it");
+    }
+    assert_eq!(scene.look(), before);
+}
