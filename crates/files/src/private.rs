@@ -148,6 +148,15 @@ impl Private {
         Listing::new(openat(&self.folder, ".", flags, Mode::empty())?)?.all(limit)
     }
 
+    /// The names in a folder, whoever may change it: to say what it is, not to use anything of it.
+    ///
+    /// # Errors
+    /// It cannot be listed, or has more than `limit` names.
+    pub fn names_of_any(path: &Path, limit: usize) -> io::Result<Vec<OsString>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Listing::new(openat(CWD, path, flags, Mode::empty())?)?.all(limit)
+    }
+
     /// A file of this user or root in it, open for reading.
     ///
     /// # Errors

@@ -127,11 +127,21 @@ impl Journal {
         }
     }
 
+    /// Whether the folder has a journal's files and no others, whoever may change it.
+    fn looks_like_one(&self) -> bool {
+        Private::names_of_any(&self.directory, MAX_NAMES)
+            .is_ok_and(|names| !names.is_empty() && names.iter().all(|name| Name::of(name).is_some()))
+    }
+
     fn not_private(&self, why: NotPrivate) -> JournalError {
         let path = self.directory.clone();
         match why {
             NotPrivate::System(cause) => JournalError::system("open the journal", &path, cause),
             NotPrivate::Link => JournalError::NotOne { path, why: "it is a symbolic link".to_owned() },
+            // Who follows advice about a folder of others, such as /tmp, takes it from them.
+            NotPrivate::Changeable(changeable) if !self.looks_like_one() => {
+                JournalError::NotOne { path, why: changeable.to_string() }
+            }
             NotPrivate::Changeable(changeable) => {
                 let user = rustix::process::geteuid().as_raw();
                 let own = std::path::absolute(&path).is_ok_and(|own| own == changeable.part);

@@ -61,6 +61,8 @@ fn a_folder_that_is_no_journal_is_not_changed() {
         ("theirs", "belongs to user 65534"),
         ("theirs/below", "belongs to user 65534"),
         ("open", "belongs to user 65534"),
+        // A folder of everybody's, such as /tmp.
+        ("", "is not a journal: "),
         ("link", "is a symbolic link of user 65534"),
         ("link/below", "is a symbolic link of user 65534"),
     ] {
@@ -87,6 +89,8 @@ fn a_folder_that_is_no_journal_is_not_changed() {
                 "{verb:?} {folder}: {}",
                 said.err
             );
+            // Who did that to /tmp would lock everybody out.
+            assert!(!said.err.contains("chmod"), "{verb:?} {folder}: {}", said.err);
             assert_eq!(scene.look(), before, "{verb:?} {folder}");
         }
     }
