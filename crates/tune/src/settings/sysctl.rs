@@ -69,10 +69,11 @@ fn errno(setting: &Setting, _: &str, errno: i32) -> Option<&'static str> {
 
 fn lowers_security(setting: &Setting, from: Option<&Value>, to: &Value) -> Option<&'static str> {
     let Setting::Sysctl(path) = setting else { return None };
-    if known::known(path).is_some() {
-        return None;
+    if known::known(path).is_none() {
+        return judged(path, from, to);
     }
-    judged(path, from, to)
+    let words = |value: &Value| if let Value::Words(text) = value { Some(text.clone()) } else { None };
+    known::takes_away(path, from.and_then(words).as_deref(), &words(to).unwrap_or_default())
 }
 
 /// Of a sysctl that is not known to be harmless: one of these protections may be raised without consent.
@@ -87,7 +88,13 @@ fn judged(path: &str, from: Option<&Value>, to: &Value) -> Option<&'static str> 
     let of_interface = path.starts_with("net/ipv4/conf/") || path.starts_with("net/ipv6/conf/");
     let (weaker, why) = match (path, last) {
         (_, "rp_filter") if of_interface => {
-            (to == 0 && from != 0, "packets with forged source addresses are accepted")
+            // 1 asks for the way the packet came, 2 for any way: 2 is the weaker one (ip-sysctl.rst).
+            let strength = |value: i64| match value {
+                0 => 0,
+                2 => 1,
+                _ => 2,
+            };
+            (strength(to) < strength(from), "packets with forged source addresses are accepted")
         }
         (_, "accept_local") if of_interface => {
             (higher, "packets that claim to come from this machine itself are accepted")
@@ -149,7 +156,12 @@ mod tests {
             name.parse::<Setting>().unwrap().lowers_security(Some(&words(from)), &words(to)).is_some()
         };
         assert!(lowers("sysctl:net.ipv4.conf.all.rp_filter", "1", "0"));
+        assert!(lowers("sysctl:net.ipv4.conf.all.rp_filter", "1", "2"));
+        assert!(lowers("sysctl:net.ipv4.conf.all.rp_filter", "2", "0"));
+        assert!(!lowers("sysctl:net.ipv4.conf.all.rp_filter", "2", "1"));
         assert!(!lowers("sysctl:net.ipv4.conf.all.rp_filter", "0", "1"));
+        assert!(lowers("sysctl:net.ipv4.ip_local_port_range", "32768 60999", "40000 40000"));
+        assert!(!lowers("sysctl:net.ipv4.ip_local_port_range", "32768 60999", "1024 65535"));
         assert!(!lowers("sysctl:net.ipv4.conf.all.rp_filter", "0", "0"));
         assert!(lowers("sysctl:net/ipv4/conf/eth0.1/accept_local", "0", "1"));
         assert!(lowers("sysctl:kernel.kptr_restrict", "2", "1"));

@@ -1,5 +1,5 @@
 //! The sysctls that are known to be harmless, with the values that each accepts: they make traffic slower or faster, and
-//! let nobody reach more than before. All others need consent.
+//! let nobody reach more than before. All others need consent, and so does a value of these that cuts traffic off.
 
 use crate::bytes::{bytes, count};
 
@@ -79,19 +79,50 @@ const KNOWN: &[(&str, Accepts)] = &[
     ("net/netfilter/nf_conntrack_max", Number(1, INT)),
 ];
 
+/// Those of them that are harmless only one way: what a smaller value takes away, for everybody on the machine.
+const NOT_DOWN: &[(&str, &str)] = &[
+    ("net/ipv4/ip_default_ttl", "packets that may pass fewer routers do not reach distant hosts"),
+    (
+        "net/ipv4/ip_local_port_range",
+        "with fewer source ports, replies are easier to forge: a resolver's cache can be poisoned",
+    ),
+    ("net/ipv4/ipfrag_high_thresh", "fragments that do not fit are dropped"),
+    ("net/ipv4/neigh/*/gc_thresh3", "neighbours that do not fit cannot be reached"),
+    ("net/ipv4/udp_mem", "datagrams of all programs that do not fit are dropped"),
+    ("net/ipv6/ip6frag_high_thresh", "fragments that do not fit are dropped"),
+    ("net/ipv6/neigh/*/gc_thresh3", "neighbours that do not fit cannot be reached"),
+    ("net/netfilter/nf_conntrack_max", "packets of connections that do not fit are dropped"),
+];
+
 /// What a known sysctl accepts; [`None`] for all others.
 pub(super) fn known(path: &str) -> Option<Accepts> {
-    let same = |pattern: &str| {
-        let (mut parts, mut wanted) = (path.split('/'), pattern.split('/'));
-        loop {
-            match (parts.next(), wanted.next()) {
-                (None, None) => return true,
-                (Some(part), Some(want)) if part == want || want == "*" => {}
-                _ => return false,
-            }
-        }
+    KNOWN.iter().find(|(pattern, _)| is_of(path, pattern)).map(|(_, accepts)| *accepts)
+}
+
+/// What a change of a known sysctl takes away. `from`: [`None`] if nobody knows what there is.
+pub(super) fn takes_away(path: &str, from: Option<&str>, to: &str) -> Option<&'static str> {
+    let (_, what) = NOT_DOWN.iter().find(|(pattern, _)| is_of(path, pattern))?;
+    let numbers = |text: &str| text.split([' ', '\t']).map(count).collect::<Option<Vec<u64>>>();
+    let kept = match (from.and_then(numbers), numbers(to)) {
+        (Some(from), Some(to)) => match (known(path), from.as_slice(), to.as_slice()) {
+            (Some(Ports), [first, last], [new_first, new_last]) => new_first <= first && new_last >= last,
+            (_, from, to) => from.len() == to.len() && from.iter().zip(to).all(|(from, to)| to >= from),
+        },
+        _ => false,
     };
-    KNOWN.iter().find(|(pattern, _)| same(pattern)).map(|(_, accepts)| *accepts)
+    (!kept).then_some(*what)
+}
+
+/// Whether a path is of a pattern, in which `*` is one part.
+fn is_of(path: &str, pattern: &str) -> bool {
+    let (mut parts, mut wanted) = (path.split('/'), pattern.split('/'));
+    loop {
+        match (parts.next(), wanted.next()) {
+            (None, None) => return true,
+            (Some(part), Some(want)) if part == want || want == "*" => {}
+            _ => return false,
+        }
+    }
 }
 
 impl Accepts {
@@ -142,6 +173,29 @@ mod tests {
             ["net/ipv4/neigh/gc_thresh3", "net/ipv4/neigh/a/b/gc_thresh3", "net/core", "net/core/rmem_max/x"]
         {
             assert!(known(other).is_none(), "{other}");
+        }
+    }
+
+    #[test]
+    fn less_is_not_harmless_where_traffic_is_cut_off() {
+        for (path, from, less, more) in [
+            ("net/ipv4/ip_default_ttl", "64", "63", "255"),
+            ("net/ipv4/ip_local_port_range", "32768 60999", "32769 60999", "32768 61000"),
+            ("net/ipv4/ip_local_port_range", "32768\t60999", "10000 60998", "1024 65535"),
+            ("net/ipv4/udp_mem", "1 2 3", "1 2 2", "1 2 4"),
+            ("net/ipv4/udp_mem", "1\t2\t3", "0 5 6", "2 2 3"),
+            ("net/ipv6/neigh/default/gc_thresh3", "1024", "1023", "1024"),
+            ("net/netfilter/nf_conntrack_max", "262144", "1", "262145"),
+            ("net/ipv6/ip6frag_high_thresh", "4194304", "4194303", "5242880"),
+        ] {
+            assert!(takes_away(path, Some(from), less).is_some(), "{path} {less}");
+            assert_eq!(takes_away(path, Some(from), more), None, "{path} {more}");
+            assert_eq!(takes_away(path, Some(from), from), None, "{path} {from}");
+            assert!(takes_away(path, None, more).is_some(), "{path}: nobody knows from what");
+        }
+        assert_eq!(takes_away("net/core/rmem_max", Some("2"), "1"), None);
+        for (pattern, _) in NOT_DOWN {
+            assert!(known(&pattern.replace('*', "eth0")).is_some(), "{pattern}");
         }
     }
 }
