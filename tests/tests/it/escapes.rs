@@ -100,7 +100,8 @@ fn names_of_processes_are_shown_and_not_obeyed() {
     let service = port.to_string();
     let process = format!("pid/{}", named.0.id());
     // Among the sockets of other tests, the first shows the busiest only.
-    let cases: [&[&str]; 7] = [
+    let cases: [&[&str]; 8] = [
+        &["export", "--once", "--sockets", "10000"],
         &["show"],
         &["show", "--all"],
         &["show", &service],

@@ -8,6 +8,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Unit;
+use udpath_host::visible;
 
 /// Labels of a series.
 pub(super) type Labels = Vec<(&'static str, String)>;
@@ -59,11 +60,12 @@ impl Family {
         };
         let mut metric = encoder.encode_descriptor(self.name, self.help, self.unit.as_ref(), kind)?;
         for (labels, number) in &self.series {
+            let labels = shown(labels);
             if self.kind == Kind::Info {
                 // Its labels are its value.
-                return Info::new(labels.clone()).encode(metric);
+                return Info::new(labels).encode(metric);
             }
-            let one = metric.encode_family(labels)?;
+            let one = metric.encode_family(&labels)?;
             match (self.kind, *number) {
                 (Kind::Counter, Number::Int(count)) => ConstCounter::new(count).encode(one)?,
                 (Kind::Counter, Number::Float(value)) => ConstCounter::new(value).encode(one)?,
@@ -73,4 +75,9 @@ impl Family {
         }
         Ok(())
     }
+}
+
+/// Labels without what a terminal would obey: names of interfaces belong to others, and `udpath export --once` prints them.
+fn shown(labels: &Labels) -> Labels {
+    labels.iter().map(|(name, text)| (*name, visible::line(text))).collect()
 }
