@@ -6,7 +6,7 @@
 //!                                         └─ process has ended ──▸ our own path, if the inode there is the same
 //! ```
 //! Symbols are read from memory, and who may change a file could shorten it meanwhile, which ends a program that has it mapped
-//! (SIGBUS). Only a file that root alone can change is mapped; any other is copied first, up to a limit: [`Content`].
+//! (SIGBUS). Only a file that root alone can change is mapped; any other is copied first, up to a limit for each and one for all: [`Content`].
 //!
 //! A path is valid only under its root: a container's `/usr/sbin/named` is not the host's, and it disappears with the
 //! container's last process. A file of another root that was not opened in time has no names, rather than those of an
@@ -29,6 +29,10 @@ pub const MOST_HELD: usize = 256;
 /// Largest file that is copied for its symbols, bytes. The largest programs have some 100 MiB. Lower: they have no names.
 /// Higher: a container's file takes more memory, while its symbols are read.
 const MAX_COPY: u64 = 256 << 20;
+
+/// Bytes copied in all. A machine with ten containers has some 300 MiB of programs and libraries. Lower: the rest has no names.
+/// Higher: who maps many large files makes a profile end seconds later, gigabytes of copies later.
+pub(super) const MAX_COPIES: u64 = 512 << 20;
 
 /// A mapping of a file, as reported by the kernel.
 #[derive(Debug, Clone, Copy)]
@@ -114,25 +118,25 @@ impl Files {
         self.own == Some(other)
     }
 
-    /// A file's bytes now, for a reader that maps them.
-    pub(super) fn content(&self, number: usize) -> Option<Content> {
+    /// A file's bytes now, for a reader that maps them. `room`: bytes that may still be copied.
+    pub(super) fn content(&self, number: usize, room: &mut u64) -> Option<Content> {
         let File { path, under, pid, held } = self.list.get(number)?;
         if let Some(held) = held {
-            return Content::copy(held);
+            return Content::copy(held, room);
         }
         if !is_path(path) {
             return None;
         }
         match under {
-            Under::Root(root) if self.own == Some(*root) => Content::of(path),
+            Under::Root(root) if self.own == Some(*root) => Content::of(path, room),
             // Unless the process has ended and another one has its pid.
             Under::Root(theirs) if root(&pid.to_string()) == Some(*theirs) => {
-                Content::copy(&beneath(*pid, path).ok()?)
+                Content::copy(&beneath(*pid, path).ok()?, room)
             }
             Under::Root(_) => None,
-            Under::Unknown(inode) => {
-                fs::metadata(path).is_ok_and(|about| about.ino() == *inode).then(|| Content::of(path))?
-            }
+            Under::Unknown(inode) => fs::metadata(path)
+                .is_ok_and(|about| about.ino() == *inode)
+                .then(|| Content::of(path, room))?,
         }
     }
 
@@ -154,35 +158,36 @@ pub(super) enum Content {
 
 impl Content {
     /// Of a file of ours.
-    fn of(path: &str) -> Option<Self> {
+    fn of(path: &str, room: &mut u64) -> Option<Self> {
         match owners::only_root(Path::new(path)) {
             Ok(real) => udpath_files::is_regular(&real).then_some(Self::File(real)),
-            Err(_) => Self::copied(udpath_files::open(Path::new(path)).ok()?).ok(),
+            Err(_) => Self::copied(udpath_files::open(Path::new(path)).ok()?, room).ok(),
         }
     }
 
     /// Of an open file, which was opened without reading.
-    fn copy(found: &OwnedFd) -> Option<Self> {
+    fn copy(found: &OwnedFd, room: &mut u64) -> Option<Self> {
         if !is_regular(found) {
             return None;
         }
         let path = format!("/proc/self/fd/{}", found.as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        Self::copied(openat(CWD, path, flags, Mode::empty()).ok()?.into()).ok()
+        Self::copied(openat(CWD, path, flags, Mode::empty()).ok()?.into(), room).ok()
     }
 
     /// A copy of a regular file.
     ///
     /// # Errors
     /// It cannot be read, or is too long.
-    fn copied(file: fs::File) -> io::Result<Self> {
-        if file.metadata()?.len() > MAX_COPY {
+    fn copied(file: fs::File, room: &mut u64) -> io::Result<Self> {
+        let most = MAX_COPY.min(*room);
+        if file.metadata()?.len() > most {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         let copy = memfd_create("udpath-symbols", MemfdFlags::CLOEXEC)?;
         let mut into = fs::File::from(copy);
         // It may have grown since.
-        io::copy(&mut file.take(MAX_COPY), &mut into)?;
+        *room -= io::copy(&mut file.take(most), &mut into)?;
         Ok(Self::Copy(into.into()))
     }
 
@@ -229,6 +234,25 @@ mod tests {
         Place { start: 0, end: 4096, inode, path }
     }
 
+    fn room() -> u64 {
+        MAX_COPIES
+    }
+
+    #[test]
+    fn files_are_copied_while_there_is_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut files = Files::default();
+        let numbers = ["a", "b", "c"].map(|name| {
+            let path = folder.path().join(name);
+            fs::write(&path, [7; 100]).unwrap();
+            let inode = fs::metadata(&path).unwrap().ino();
+            files.number(1 << 30, place(path.to_str().unwrap(), inode))
+        });
+        let mut room = 250;
+        let copied = numbers.map(|number| files.content(number, &mut room).is_some());
+        assert_eq!((copied, room), ([true, true, false], 50));
+    }
+
     #[test]
     fn a_file_under_our_own_root_is_one_for_all_processes() {
         let mut files = Files::default();
@@ -240,11 +264,11 @@ mod tests {
         assert_eq!(files.number(other, place("/bin/sh", 7)), number);
         drop(child.stdin.take());
         child.wait().unwrap();
-        assert!(files.content(number).is_some());
+        assert!(files.content(number, &mut room()).is_some());
         assert_eq!((files.name(number).as_str(), files.held), ("sh", 0));
         for strange in ["[vdso]", "//anon", "anon_inode:[perf_event]", "/no/such/file", "/proc"] {
             let number = files.number(own, place(strange, 7));
-            assert!(files.content(number).is_none(), "{strange}");
+            assert!(files.content(number, &mut room()).is_none(), "{strange}");
         }
     }
 
@@ -256,7 +280,9 @@ mod tests {
         let inode = fs::metadata("/bin/sh").unwrap().ino();
         let same = files.number(ended, place("/bin/sh", inode));
         let strangers = files.number(ended, place("/bin/sh", inode + 1));
-        assert!(files.content(same).is_some() && files.content(strangers).is_none());
+        assert!(
+            files.content(same, &mut room()).is_some() && files.content(strangers, &mut room()).is_none()
+        );
         let gone = files.number(ended, place("/usr/bin/x (deleted)", 3));
         assert_eq!(files.name(gone), "x");
     }
@@ -272,21 +298,24 @@ mod tests {
         let mut files = Files::default();
         // Of a process that has ended: the path is enough, and the folder is not root's alone.
         let number = files.number(1 << 30, place(path.to_str().unwrap(), inode));
-        let content = files.content(number).unwrap();
+        let content = files.content(number, &mut room()).unwrap();
         assert!(matches!(content, Content::Copy(_)));
         fs::File::options().write(true).open(&path).unwrap().set_len(1).unwrap();
         assert_eq!(read(&content), whole);
         // Nor does one that says it is huge take memory.
         fs::File::options().write(true).open(&path).unwrap().set_len(MAX_COPY + 1).unwrap();
-        assert!(files.content(number).is_none());
+        assert!(files.content(number, &mut room()).is_none());
         // What a process maps, whatever its path leads to by now.
         fs::copy("/bin/sh", &path).unwrap();
         let held = openat(CWD, &path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
         fs::remove_file(&path).unwrap();
-        assert_eq!(read(&Content::copy(&held).unwrap()), whole);
+        assert_eq!(read(&Content::copy(&held, &mut room()).unwrap()), whole);
         let fifo = folder.path().join("fifo");
         rustix::fs::mknodat(CWD, &fifo, rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
         let held = openat(CWD, &fifo, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
-        assert!(Content::copy(&held).is_none() && Content::of(fifo.to_str().unwrap()).is_none());
+        assert!(
+            Content::copy(&held, &mut room()).is_none()
+                && Content::of(fifo.to_str().unwrap(), &mut room()).is_none()
+        );
     }
 }

@@ -7,13 +7,14 @@
 //! Files are found as the process sees them, including those in containers: `file.rs`. DWARF is not read: a symbol
 //! table resolves a function in microseconds, debug information in seconds.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{Input, Symbolizer};
 
 use super::code::{Change, Code, Mapping, find};
-use super::file::{Files, Place};
+use super::file::{Files, MAX_COPIES, Place};
 use crate::perf::Mapped;
 use udpath_files::kernel;
 
@@ -140,9 +141,13 @@ impl Programs {
         for at in places.keys() {
             by_file.entry(at.file).or_default().push(at.offset);
         }
+        // The code with the most addresses first: what there is no room for has no names.
+        let mut by_file: Vec<_> = by_file.into_iter().collect();
+        by_file.sort_unstable_by_key(|(file, offsets)| (Reverse(offsets.len()), *file));
+        let mut room = MAX_COPIES;
         for (file, offsets) in by_file {
             // Kept open until its symbols are read.
-            let Some(content) = self.files.content(file) else { continue };
+            let Some(content) = self.files.content(file, &mut room) else { continue };
             // One per file: its cache of a large file is not needed for the next.
             let symbolizer = Symbolizer::builder().enable_auto_reload(false).build();
             let mut elf = Elf::new(content.path());
