@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{Error, Server, Socket, Thread, ThreadId, find};
 use crate::sockets::Socket as Listed;
@@ -24,6 +24,9 @@ use crate::{Source, processes, sockets};
 const LOOKS: u32 = 200;
 /// Minimum number of samples: another thread may wait for the same socket, and may have been busy before.
 const LEAST: u32 = 10;
+/// Longest time of more than the minimum of samples. Shorter: of some hundred threads, one that seldom waits is missed. Longer: any
+/// user's program with thousands of threads makes a look take as many seconds.
+const MAX_TIME: Duration = Duration::from_secs(3);
 /// Pause between two samples: longer than a burst of datagrams, too short for users to notice.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -204,8 +207,9 @@ pub(super) fn keep(server: &mut Server, wanted: impl Fn(&Socket) -> bool) {
 /// # Errors
 /// A socket without a waiting thread.
 pub fn waiting(server: &Server) -> Result<Waiting, Error> {
-    let mut found = Waiting::new();
-    for look in 1..=LOOKS {
+    let (mut found, begin, mut looks) = (Waiting::new(), Instant::now(), 0);
+    while looks < LOOKS && (looks < LEAST || begin.elapsed() < MAX_TIME) {
+        looks += 1;
         for Thread { id, .. } in &server.threads {
             for inode in waits_for(id.pid, id.tid) {
                 if server.sockets.iter().any(|socket| socket.id.inode == inode) {
@@ -213,13 +217,13 @@ pub fn waiting(server: &Server) -> Result<Waiting, Error> {
                 }
             }
         }
-        if look >= LEAST && found.len() == server.sockets.len() {
+        if looks >= LEAST && found.len() == server.sockets.len() {
             return Ok(found);
         }
         std::thread::sleep(PAUSE);
     }
     let lonely = server.sockets.iter().find(|socket| !found.contains_key(&socket.id.inode));
-    lonely.map_or(Ok(found), |socket| Err(Error::NobodyWaits { socket: socket.to_string(), looks: LOOKS }))
+    lonely.map_or(Ok(found), |socket| Err(Error::NobodyWaits { socket: socket.to_string(), looks }))
 }
 
 /// Inodes of the sockets that a thread is waiting for now; empty while it runs.
