@@ -51,7 +51,11 @@ test:
 	$(STEP) "check of set-up" $(FRESH_ROOT) scripts/check-setup.sh
 	bash scripts/test.sh; status=$$?; scripts/times.sh show; exit $$status
 
-check: setup lint rustdoc deny unit
+check: setup lint habits rustdoc deny unit
+
+.PHONY: habits
+habits:
+	bash scripts/check-habits.sh
 
 loom:
 	RUSTFLAGS="--cfg loom" cargo test -p udpath-stack --profile loom --test loom --target-dir target/loom --locked
