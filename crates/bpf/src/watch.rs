@@ -35,7 +35,8 @@ type Key = [u32; WORDS];
 pub struct Watch {
     object: Ebpf,
     over: SharedArray,
-    _socket: OwnedFd,
+    #[cfg_attr(not(test), expect(dead_code, reason = "open as long as it watches"))]
+    socket: OwnedFd,
 }
 
 /// One path, and how many packets took it.
@@ -85,7 +86,7 @@ impl Watch {
         filter.attach(&socket).map_err(|error| refused(attach::system_error(&error)))?;
         // Bind last: a packet that arrived before the filter was set would stay in the socket.
         sys::bind_packet_socket(&socket, index).map_err(refused)?;
-        Ok(Self { object, over, _socket: socket })
+        Ok(Self { object, over, socket })
     }
 
     /// The paths seen so far, in no particular order.
@@ -171,6 +172,9 @@ mod tests {
                 assert_eq!(of.sum::<u64>(), packets, "{ways:?}");
             }
             assert_eq!(watch.passed_over().no_room, 0);
+            // It saw them, and accepted none.
+            let taken = rustix::net::recv(&watch.socket, &mut [0; 64], rustix::net::RecvFlags::DONTWAIT);
+            assert_eq!(taken.unwrap_err(), rustix::io::Errno::AGAIN);
         }
     }
 

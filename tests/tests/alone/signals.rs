@@ -14,7 +14,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use udpath_rig::{Cgroup, Ended, Host, Run, Running, TIMEOUT, alone, awaited, campaign, named, program};
+use udpath_rig::{
+    Cgroup, Ended, Host, Run, Running, TIMEOUT, alone, awaited, campaign, client_and_server, named, program,
+};
 
 /// Prints its pid, which its labs' names contain, and becomes the program.
 const NAMED: &str = r#"echo "pid $$" >&2; exec "$@""#;
@@ -329,4 +331,74 @@ fn a_second_request_still_removes_the_lab_and_a_third_names_it() {
     let swept = Run::new(&["lab", "down", "--stale"]).finish();
     assert_eq!((swept.code(), swept.err.as_str()), (Some(0), ""));
     host.is_as_before(&[ended.pid]);
+}
+
+/// An apply is taken back or complete, and an undo that has begun goes to its end: by each way, at moments from before their first
+/// change to after their last.
+#[test]
+fn an_apply_and_its_undo() {
+    const QUEUES: u32 = 16;
+    udpath_lab::needs_root!();
+    let _alone = alone();
+    let lab = client_and_server("ended", QUEUES);
+    let server = lab.machine("server").unwrap();
+    let interface = server.towards("client").unwrap().name().to_owned();
+    let masks = || {
+        let mut cat = server.command("sh");
+        cat.args(["-c", &format!("cat /sys/class/net/{interface}/queues/rx-*/rps_cpus")]);
+        let masks = String::from_utf8(cat.output().unwrap().stdout).unwrap();
+        assert_eq!(masks.lines().count(), QUEUES as usize, "{masks}");
+        masks
+    };
+    let before = masks();
+    let sets: Vec<String> = (0..QUEUES).map(|queue| format!("{interface}:rps/rx-{queue}=1")).collect();
+    let state = tempfile::tempdir().unwrap();
+    let at = ["--state", state.path().to_str().unwrap(), "--netns", server.namespace()];
+    let apply: Vec<&str> =
+        ["apply"].into_iter().chain(sets.iter().flat_map(|set| ["--set", set.as_str()])).chain(at).collect();
+    let undo: Vec<&str> = ["undo"].into_iter().chain(at).collect();
+    let whole = |arguments: &[&str]| Run::new(arguments).finish();
+    let done = |ended: &Ended| assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    done(&whole(&apply));
+    let all = masks();
+    assert_ne!(all, before, "the apply changes what is there");
+    let since = Instant::now();
+    done(&whole(&undo));
+    // Moments are spread over what one of them takes here.
+    let span = since.elapsed().mul_f64(1.2);
+    assert_eq!(masks(), before);
+
+    let rounds = campaign::rounds(3, 50);
+    let (mut taken_back, mut begun) = (0, 0);
+    for way in WAYS {
+        for round in 0..rounds {
+            let moment = span.mul_f64((f64::from(round) + 0.5) / f64::from(rounds));
+            let ended = way.end(&apply, moment);
+            let now = masks();
+            let case = format!("{way:?} after {moment:?}: {:?} {}{}", ended.code(), ended.out, ended.err);
+            assert!(now == all || now == before, "half applied: {now} {case}");
+            assert!(!ended.err.contains("panicked") && !ended.err.contains("at once"), "{case}");
+            taken_back += u32::from(ended.err.contains("interrupted by"));
+            if now == before {
+                let left = whole(&undo);
+                assert!(left.err.contains("nothing to undo"), "{case}: {}", left.err);
+                done(&whole(&apply));
+            }
+            let ended = way.end(&undo, moment);
+            let case = format!("{way:?} after {moment:?}: {:?} {}{}", ended.code(), ended.out, ended.err);
+            let now = masks();
+            assert!(now == before || now == all, "half undone: {now} {case}");
+            if now == before {
+                begun += 1;
+            } else {
+                done(&whole(&undo));
+            }
+            assert_eq!(masks(), before, "{case}");
+        }
+    }
+    assert!(taken_back > 0 && begun > 0, "no signal came in time");
+    campaign::record(
+        "applies and undos ended by timeout, ^C in a pipeline, a service's stop",
+        &format!("{} each, taken back {taken_back}, undone {begun}, half done: 0", rounds * 3),
+    );
 }

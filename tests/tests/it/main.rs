@@ -17,6 +17,7 @@ mod history;
 mod hostile;
 mod inside;
 mod load_lab;
+mod looking;
 mod mix;
 mod ntp;
 mod otlp;
