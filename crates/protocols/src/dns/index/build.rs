@@ -10,7 +10,7 @@ use super::super::name;
 use super::super::records::{Record, Records, boundaries, key_of, target, wire_of};
 use super::super::wire::{rcode, rtype};
 use super::super::zone::{Faults, ZoneError};
-use super::compose::{Composer, Part, Question};
+use super::compose::{Composer, Part, Question, TooLong};
 use super::resolve::{Names, Target};
 use super::{Index, OTHER_TYPES, Slot, ZoneEntry, node_flag, slot_of};
 
@@ -367,13 +367,12 @@ impl Builder<'_> {
 
     fn finish(&mut self, name: usize, rtype: u16) {
         self.entries.push((rtype, self.sections.len()));
-        if self.composer.finish(&mut self.sections).is_ok() {
-            return;
-        }
+        let Err(TooLong { len, most }) = self.composer.finish(&mut self.sections) else { return };
         let (records, all) = (&self.names.records, self.names.records_of(name));
         let first = all.iter().find(|record| record.rtype == rtype).unwrap_or(&all[0]);
         let reason = format!(
-            "{}: an answer for {} does not fit a message of 64 KiB: remove records",
+            "{}: an answer for {} does not fit a message of 64 KiB: its records have {len} bytes, and {most} are left \
+             beside the question and EDNS: remove records",
             records.place(first),
             records.name(first)
         );

@@ -1,5 +1,7 @@
 //! Composes one section: records with names compressed against the question and each other (RFC 1035, 4.1.4).
 
+use super::super::answer::OPT;
+use super::super::cookie::OPTION;
 use super::super::name;
 use super::super::records::{Record, Records, names_in};
 use super::super::wire::{HEADER, class, rcode};
@@ -31,7 +33,12 @@ pub(super) enum Part {
 
 /// An answer that does not fit a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct TooLong;
+pub(super) struct TooLong {
+    /// Bytes of its records.
+    pub(super) len: usize,
+    /// As many as may be.
+    pub(super) most: usize,
+}
 
 /// A section under composition. Its buffers are used again.
 #[derive(Debug)]
@@ -181,9 +188,11 @@ impl Composer {
 
     /// Appends the section to the arena. [`super::Index::section`] reads it.
     pub(super) fn finish(&self, arena: &mut Vec<u8>) -> Result<(), TooLong> {
-        // With the longest name, an OPT record and a cookie it must still be a message.
-        if self.body.len() > usize::from(u16::MAX) - HEADER - name::MAX_NAME - 4 - 64 {
-            return Err(TooLong);
+        // With the question, an OPT record and a cookie it must still be a message. The question's name may be any where it is not the node's.
+        let before = if self.question == Question::Exact { self.base } else { HEADER + name::MAX_NAME + 4 };
+        let (len, most) = (self.body.len(), usize::from(u16::MAX) - before - OPT - OPTION);
+        if len > most {
+            return Err(TooLong { len, most });
         }
         let required = self.optional.unwrap_or(self.body.len());
         let before = arena.len();
