@@ -13,7 +13,6 @@
 //! it, as in NSD and Knot.
 
 use std::path::PathBuf;
-use std::str::FromStr as _;
 
 use domain::base::iana::Rtype;
 
@@ -179,6 +178,12 @@ impl State {
             _ => fields::names(rtype),
         };
         for (at, token) in data.iter().enumerate() {
+            if !generic && token.quoted && token.text.is_empty() && !fields::may_be_empty(rtype, at) {
+                return Err(format!(
+                    "{}: `\"\"` where a value belongs: write it, or remove the record",
+                    types::name(rtype)
+                ));
+            }
             lines.push(b' ');
             let number = if generic {
                 None
@@ -272,8 +277,8 @@ fn is_class(token: &Token<'_>) -> bool {
 
 fn rtype_of(token: &Token<'_>) -> Result<Rtype, String> {
     let text = token.shown();
-    match Rtype::from_str(&text) {
-        Ok(rtype) if !token.quoted => Ok(rtype),
+    match types::named(&text) {
+        Some(rtype) if !token.quoted => Ok(rtype),
         _ => Err(format!(
             "unknown type {text}: types without a name here are written TYPE65280 \\# LENGTH HEX"
         )),

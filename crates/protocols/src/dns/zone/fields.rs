@@ -18,6 +18,18 @@ pub(super) fn names(rtype: Rtype) -> &'static [usize] {
     }
 }
 
+/// Whether the text at a place may be empty: not where a number, a name, or data in base 64 or hexadecimal digits stand, of which a reader
+/// would make a zero or nothing.
+pub(super) fn may_be_empty(rtype: Rtype, at: usize) -> bool {
+    match rtype {
+        Rtype::TXT => true,
+        Rtype::HINFO => at < 2,
+        Rtype::NAPTR => (2..5).contains(&at),
+        Rtype::CAA => at == 2,
+        _ => false,
+    }
+}
+
 /// The places of times, which may have units (`1h30m`).
 pub(super) fn times(rtype: Rtype) -> &'static [usize] {
     match rtype {

@@ -16,7 +16,7 @@ use super::entry::{Said, State};
 use super::faults::{Costs, Fault, KEPT};
 use super::generate::Template;
 use super::text::{Scanner, Token};
-use super::{ZoneError, data, read};
+use super::{ZoneError, data, read, types};
 
 /// Deepest `$INCLUDE`. Higher: a file that includes itself is read more often before the error. Lower: valid nesting may be refused.
 const MAX_INCLUDE: usize = 8;
@@ -295,7 +295,8 @@ fn reason(error: &str, line: &[u8]) -> String {
     match generic {
         Some(number) => {
             format!(
-                "type {rtype} is read in the generic form only: write `TYPE{} \\# LENGTH HEX`",
+                "type {} is read in the generic form only: write `TYPE{} \\# LENGTH HEX`",
+                types::name(number),
                 number.to_int()
             )
         }

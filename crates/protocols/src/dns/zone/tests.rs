@@ -5,6 +5,7 @@ use super::super::wire::rtype;
 
 use super::*;
 
+mod malformed;
 mod peers;
 
 fn loaded(text: &str) -> Result<Records, String> {
@@ -34,7 +35,7 @@ fn records_have_owner_type_ttl_data_and_line() {
 #[test]
 fn all_types_are_taken() {
     let text = "$ORIGIN x.\n@ 1 SOA . . 1 1 1 1 1\na MX 5 b\na TXT \"two\" strings\na SRV 1 2 3 b\n\
-                a CAA 0 issue \"ca\"\na TLSA 3 1 1 00ff\na SSHFP 1 1 00ff\na NAPTR 1 2 \"u\" \"s\" \"\" .\n\
+                a CAA 0 issue \"ca\"\na TLSA 3 1 1 00ff\na SSHFP 1 9 00ff\na NAPTR 1 2 \"u\" \"s\" \"\" .\n\
                 a DS 1 8 9 00ff\na DNSKEY 256 3 8 AAAA\na HTTPS 1 . alpn=h2\na TYPE4711 \\# 2 abcd\n";
     let records = loaded(text).unwrap();
     let types: Vec<u16> = records.list.iter().map(|record| record.rtype).collect();
@@ -117,7 +118,7 @@ fn of_bind(folder: &Path, file: &str, origin: &str) -> Vec<String> {
 }
 
 /// Whether BIND is installed; where everything is required it has to be.
-fn bind_is_here() -> bool {
+pub(super) fn bind_is_here() -> bool {
     let here = std::process::Command::new("named-compilezone").arg("-v").output().is_ok();
     assert!(
         here || std::env::var_os("UDPATH_REQUIRE_ALL").is_none(),
@@ -247,7 +248,7 @@ fn data_that_its_type_does_not_allow_are_refused_with_all_their_lines() {
 }
 
 /// The data of one record by BIND, in hexadecimal digits; `None` if BIND refuses it.
-fn data_of_bind(record: &str) -> Option<String> {
+pub(super) fn data_of_bind(record: &str) -> Option<String> {
     let mut command = std::process::Command::new("named-rrchecker");
     command.args(["-u", "-o", "x."]).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
     let mut checker = command.stderr(std::process::Stdio::null()).spawn().unwrap();
@@ -273,13 +274,20 @@ fn types_that_are_read_here_are_those_of_bind() {
         "PX 10 a b.c.",
         "PX 10 a",
         "X25 311061700956",
+        "X25 123",
+        "X25 abcde",
         "X25",
         "ISDN \"150862028003217\" 004",
         "ISDN",
+        "ISDN a b c",
+        "ISDN a",
         "SPF \"v=spf1 -all\" x",
         "GPOS -32.6882 116.8652 10.0",
         "EUI48 00-00-5e-00-53-2a",
         "EUI48 00-00-5e-00-53",
+        "EUI48 0-0-5e-0-53-2a",
+        "EUI48 0-0-5e-0-53-",
+        "EUI64 0-0-5e-0-53-2a-1-2",
         "EUI64 00-00-5e-ef-10-00-00-2a",
         "NID 10 0014:4fff:ff20:ee64",
         "NID 10 0014:4fff:ff20",
@@ -308,6 +316,42 @@ fn types_that_are_read_here_are_those_of_bind() {
         "LOC 90 0 1 N 180 W 0",
         "LOC 1 60 N 1 E 0",
         "LOC 1 N 1 E",
+        "LOC 1 1 1.05 N 1 W +5m",
+        "CSYNC 66 3 A NS AAAA",
+        "CSYNC 66 3 NSAP-PTR TYPE1234 AAAA A A",
+        "CSYNC 66 3",
+        "CSYNC 4294967296 3 A",
+        "CSYNC 66 3 FROB",
+        "CSYNC 66",
+        "WKS 192.0.2.1 TCP 25 smtp domain",
+        "WKS 192.0.2.1 17",
+        "WKS 192.0.2.1 udp 53 7",
+        "WKS 192.0.2.1 tcp 65536",
+        "WKS 192.0.2.1",
+        "WKS 192.0.2 tcp 1",
+        "HIP 2 200100107B1A74DF365639CC39F1D578 AwEAAbdx rvs rvs2.y.",
+        "HIP 2 200100107B1A74DF365639CC39F1D578 AwEAAbdx",
+        "HIP 2 200100107B1A74DF365639CC39F1D578",
+        "HIP 2 xy AwEAAbdx",
+        "AMTRELAY 10 0 1 192.0.2.1",
+        "AMTRELAY 10 1 3 a",
+        "AMTRELAY 10 0 0 .",
+        "AMTRELAY 10 0 0",
+        "AMTRELAY 10 0 2 2001:db8::1",
+        "AMTRELAY 10 2 0 .",
+        "AMTRELAY 10 0 4 00",
+        "AMTRELAY 10 0 1 2001:db8::1",
+        "NSAP-PTR a",
+        "NSAP-PTR",
+        "EID 00ff",
+        "EID",
+        "NIMLOC 00 ff",
+        "RESINFO qnamemin exterr=15-17",
+        "WALLET BTC x",
+        "TA 1 8 9 00ff",
+        "TA 1 8 1 00ff",
+        "DHCID \"\"",
+        "KEY 49152 3 8 AQID",
         "LOC 1 N 1 E 42849672.95m 90000000m",
         "LOC 1 2 3.1234 N 1 E 0",
         "APL 1:192.168.32.0/21 !1:192.168.38.0/28 2:2001:db8::/32",
@@ -345,6 +389,29 @@ fn types_that_are_read_here_are_those_of_bind() {
         "SVCB 1 b no-default-alpn=x alpn=h2",
         "SVCB 1 b key65399=hello key9=abc",
         "SVCB 1 b key65536=a",
+        "SVCB 1 b key65535=a",
+        "SVCB 1 b ech=",
+        "SVCB 1 b ech",
+        "SVCB 1 b key5=",
+        "SVCB 1 b key0=a",
+        r"SVCB 1 b key0=\000\003 port=1",
+        r"SVCB 1 b key0=\000\003",
+        r"SVCB 1 b key0=\000\003\000\001 port=1 alpn=h2",
+        "SVCB 1 b key0",
+        "SVCB 1 b key1=h2",
+        r"SVCB 1 b key1=\002h2",
+        r"SVCB 1 b key1=\000",
+        "SVCB 1 b key2",
+        r"SVCB 1 b key2 key1=\002h2",
+        r"SVCB 1 b key2=x key1=\002h2",
+        "SVCB 1 b key3=ab",
+        "SVCB 1 b key3=1",
+        "SVCB 1 b key3",
+        "SVCB 1 b key4=abcd",
+        "SVCB 1 b key4=abc",
+        "SVCB 1 b key4",
+        "SVCB 1 b key6=abc",
+        "SVCB 1 b key6=abcdefghabcdefgh",
         "SVCB 1 b key009=a",
         "SVCB 1 b nonsense=a",
         "SVCB 1 b alpn=\"h2\"port=1",
@@ -373,10 +440,11 @@ fn types_that_are_read_here_are_those_of_bind() {
 
 #[test]
 fn a_type_without_text_here_is_told_how_to_be_written() {
-    let error = loaded(&format!("$ORIGIN x.\n{SOA}l 60 HIP 2 200100107B1A74DF365639CC39F1D578 AwEAAbdx\n"))
-        .map(|_| ())
-        .unwrap_err();
-    assert!(error.contains("write `TYPE55 \\# LENGTH HEX`"), "{error}");
+    let error = loaded(&format!("$ORIGIN x.\n{SOA}l 60 A6 0 2001:db8::1\n")).map(|_| ()).unwrap_err();
+    assert!(
+        error.contains("type A6 is read in the generic form only: write `TYPE38 \\# LENGTH HEX`"),
+        "{error}"
+    );
 }
 
 #[test]

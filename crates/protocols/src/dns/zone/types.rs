@@ -4,6 +4,7 @@
 //! AFSDB 1 db       [U16, Name]        ─▸ wire form of the data; `entry` writes it as `\# LENGTH HEX`
 //! ```
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::str::FromStr;
 
@@ -14,15 +15,20 @@ use domain::utils::{base16, base64};
 use super::fields;
 use super::text::Token;
 
+mod bitmap;
+mod hosts;
 mod location;
 mod params;
 mod prefixes;
+
+pub(super) use self::params::are_right as are_params;
 
 /// A field of a type's text.
 #[derive(Clone, Copy)]
 enum Field {
     U8,
     U16,
+    U32,
     /// A DNSSEC algorithm, number or mnemonic.
     Algorithm,
     /// A certificate's type, number or mnemonic (RFC 4398, 2.1).
@@ -33,6 +39,8 @@ enum Field {
     String,
     /// One character string or more, to the end.
     Strings,
+    /// A character string that need not be there, at the end.
+    LastString,
     /// A text without a length, in one word (RFC 7553).
     Text,
     Ipv4,
@@ -52,21 +60,36 @@ enum Field {
     Prefixes,
     /// Service parameters (RFC 9460).
     Params,
+    /// Types by their names (RFC 7477).
+    Types,
+    /// An address and its services (RFC 1035).
+    Services,
+    /// A multicast relay (RFC 8777).
+    Relay,
+    /// A host's identity (RFC 8005).
+    Identity,
 }
 
 /// The fields of a type that is read here.
 fn fields_of(rtype: Rtype) -> Option<&'static [Field]> {
     use Field::{
-        Algorithm, Base64, Certificate, Eui, Hex, Ipv4, Location, Locator, Name, Nsap, Params, Prefixes,
-        String, Strings, Text, U8, U16,
+        Algorithm, Base64, Certificate, Eui, Hex, Identity, Ipv4, LastString, Location, Locator, Name, Nsap,
+        Params, Prefixes, Relay, Services, String, Strings, Text, Types, U8, U16, U32,
     };
 
     Some(match rtype {
         Rtype::AFSDB | Rtype::RT | Rtype::KX | Rtype::LP => &[U16, Name],
         Rtype::PX => &[U16, Name, Name],
         Rtype::TALINK => &[Name, Name],
+        Rtype::NSAPPTR => &[Name],
         Rtype::X25 => &[String],
-        Rtype::ISDN | Rtype::SPF | Rtype::NINFO | Rtype::AVC => &[Strings],
+        Rtype::ISDN => &[String, LastString],
+        Rtype::SPF | Rtype::NINFO | Rtype::AVC | Rtype::RESINFO | Rtype::WALLET => &[Strings],
+        Rtype::WKS => &[Services],
+        Rtype::AMTRELAY => &[Relay],
+        Rtype::HIP => &[Identity],
+        Rtype::CSYNC => &[U32, U16, Types],
+        Rtype::EID | Rtype::NIMLOC => &[Hex],
         Rtype::GPOS => &[String, String, String],
         Rtype::EUI48 => &[Eui(6)],
         Rtype::EUI64 => &[Eui(8)],
@@ -76,7 +99,7 @@ fn fields_of(rtype: Rtype) -> Option<&'static [Field]> {
         Rtype::CERT => &[Certificate, U16, Algorithm, Base64],
         Rtype::DHCID => &[Base64],
         Rtype::SMIMEA => &[U8, U8, U8, Hex],
-        Rtype::DLV => &[U16, Algorithm, U8, Hex],
+        Rtype::DLV | Rtype::TA => &[U16, Algorithm, U8, Hex],
         Rtype::KEY | Rtype::RKEY => &[U16, U8, Algorithm, Base64],
         Rtype::NSAP => &[Nsap],
         Rtype::LOC => &[Location],
@@ -84,6 +107,16 @@ fn fields_of(rtype: Rtype) -> Option<&'static [Field]> {
         Rtype::SVCB | Rtype::HTTPS => &[U16, Name, Params],
         _ => return None,
     })
+}
+
+/// The type as it is written in files. `domain` leaves out a hyphen.
+pub(super) fn name(rtype: Rtype) -> String {
+    if rtype == Rtype::NSAPPTR { "NSAP-PTR".to_owned() } else { rtype.to_string() }
+}
+
+/// The type of this name.
+pub(super) fn named(text: &str) -> Option<Rtype> {
+    if text.eq_ignore_ascii_case("NSAP-PTR") { Some(Rtype::NSAPPTR) } else { text.parse().ok() }
 }
 
 /// Whether the text of this type is read here.
@@ -106,12 +139,12 @@ pub(super) fn wire(
         rest = field.append(rest, &absolute, &mut wire).map_err(|expected| {
             let found =
                 rest.first().map_or_else(|| "the end".to_owned(), |token| format!("`{}`", token.shown()));
-            format!("{rtype}: expected {expected}, found {found}")
+            format!("{}: expected {expected}, found {found}", name(rtype))
         })?;
     }
     match rest.first() {
         None => Ok(wire),
-        Some(extra) => Err(format!("{rtype}: `{}` is too much: remove it", extra.shown())),
+        Some(extra) => Err(format!("{}: `{}` is too much: remove it", name(rtype), extra.shown())),
     }
 }
 
@@ -123,11 +156,16 @@ impl Field {
         absolute: &impl Fn(&Token<'_>) -> Result<Vec<u8>, String>,
         wire: &mut Vec<u8>,
     ) -> Result<&'a [Token<'t>], String> {
-        if let Self::Strings | Self::Base64 | Self::Hex | Self::Location | Self::Prefixes | Self::Params =
-            self
-        {
-            self.append_all(tokens, wire)?;
+        let to_name = |token: &Token<'_>| {
+            let name = absolute(token)?;
+            let name = std::str::from_utf8(&name).ok().and_then(|name| Name::<Vec<u8>>::from_str(name).ok());
+            name.map(Name::into_octets).ok_or_else(|| Self::Name.expected())
+        };
+        if self.append_all(tokens, &to_name, wire)? {
             return Ok(&[]);
+        }
+        if matches!(self, Self::LastString) && tokens.is_empty() {
+            return Ok(tokens);
         }
         let (token, rest) = tokens.split_first().ok_or_else(|| self.expected())?;
         let text = token.shown();
@@ -135,19 +173,15 @@ impl Field {
         match self {
             Self::U8 => wire.push(number(&text).ok_or_else(wrong)?),
             Self::U16 => wire.extend(number::<u16>(&text).ok_or_else(wrong)?.to_be_bytes()),
+            Self::U32 => wire.extend(number::<u32>(&text).ok_or_else(wrong)?.to_be_bytes()),
             Self::Algorithm => {
                 wire.push(number(&text).or_else(|| fields::algorithm_number(token.text)).ok_or_else(wrong)?);
             }
             Self::Certificate => {
                 wire.extend(number(&text).or_else(|| certificate(&text)).ok_or_else(wrong)?.to_be_bytes());
             }
-            Self::Name => {
-                let name = absolute(token)?;
-                let name =
-                    std::str::from_utf8(&name).ok().and_then(|name| Name::<Vec<u8>>::from_str(name).ok());
-                wire.extend_from_slice(name.ok_or_else(wrong)?.as_slice());
-            }
-            Self::String => append_string(token, wire).ok_or_else(wrong)?,
+            Self::Name => wire.extend(to_name(token)?),
+            Self::String | Self::LastString => append_string(token, wire).ok_or_else(wrong)?,
             Self::Text => {
                 wire.extend(unescaped(token.text).ok_or_else(wrong)?);
             }
@@ -172,12 +206,18 @@ impl Field {
                 wire.extend_from_slice(&Some(bytes).filter(|bytes| !bytes.is_empty()).ok_or_else(wrong)?);
             }
             Self::Strings | Self::Base64 | Self::Hex | Self::Location | Self::Prefixes | Self::Params => {}
+            Self::Types | Self::Services | Self::Relay | Self::Identity => {}
         }
         Ok(rest)
     }
 
-    /// Appends a field of all tokens to the end.
-    fn append_all(self, tokens: &[Token<'_>], wire: &mut Vec<u8>) -> Result<(), String> {
+    /// Appends a field of all tokens to the end; `false` if it is another one.
+    fn append_all(
+        self,
+        tokens: &[Token<'_>],
+        to_name: hosts::ToName<'_>,
+        wire: &mut Vec<u8>,
+    ) -> Result<bool, String> {
         let wrong = || self.expected();
         let joined = || tokens.iter().map(Token::shown).collect::<String>();
         let some = |bytes: Vec<u8>| Some(bytes).filter(|bytes| !bytes.is_empty()).ok_or_else(wrong);
@@ -194,14 +234,23 @@ impl Field {
                     wire.extend(prefixes::wire(&token.shown()).ok_or_else(wrong)?);
                 }
             }
-            _ => {
+            Self::Types => {
+                let types: Option<BTreeSet<u16>> =
+                    tokens.iter().map(|token| named(&token.shown()).map(Rtype::to_int)).collect();
+                wire.extend(bitmap::wire(&types.ok_or_else(wrong)?));
+            }
+            Self::Services => wire.extend(hosts::services(tokens)?),
+            Self::Relay => wire.extend(hosts::relay(tokens, to_name)?),
+            Self::Identity => wire.extend(hosts::identity(tokens, to_name)?),
+            Self::Strings => {
                 if tokens.is_empty() {
                     return Err(wrong());
                 }
                 tokens.iter().try_for_each(|token| append_string(token, wire)).ok_or_else(wrong)?;
             }
+            _ => return Ok(false),
         }
-        Ok(())
+        Ok(true)
     }
 
     /// What belongs there, for a message.
@@ -209,10 +258,11 @@ impl Field {
         let what = match self {
             Self::U8 => "a number from 0 to 255",
             Self::U16 => "a number from 0 to 65535",
+            Self::U32 => "a number from 0 to 4294967295",
             Self::Algorithm => "an algorithm such as 8 or RSASHA256",
             Self::Certificate => "a certificate's type such as 1 or PKIX",
             Self::Name => "a name",
-            Self::String | Self::Strings => "a text of at most 255 bytes",
+            Self::String | Self::Strings | Self::LastString => "a text of at most 255 bytes",
             Self::Text => "a text",
             Self::Ipv4 => "an IPv4 address",
             Self::Eui(6) => "six bytes such as 00-00-5e-00-53-2a",
@@ -224,6 +274,10 @@ impl Field {
             Self::Location => "a location such as 52 22 23.000 N 4 53 32.000 E -2.00m",
             Self::Prefixes => "prefixes such as 1:192.0.2.0/24 or !2:2001:db8::/32",
             Self::Params => "parameters such as alpn=h2,h3 port=443",
+            Self::Types => "types such as A NS AAAA",
+            Self::Services => "an address, a protocol and ports",
+            Self::Relay => "a relay",
+            Self::Identity => "an identity",
         };
         what.to_owned()
     }
@@ -235,7 +289,8 @@ fn number<T: FromStr>(text: &str) -> Option<T> {
 }
 
 fn hex_byte(text: &str) -> Option<u8> {
-    let digits = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    // One digit is enough for BIND and NSD.
+    let digits = matches!(text.len(), 1 | 2) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     digits.then(|| u8::from_str_radix(text, 16).ok()).flatten()
 }
 

@@ -76,7 +76,10 @@ fn decimals(text: &str, most: usize) -> Option<u64> {
 /// Metres with up to two decimals, and perhaps an `m`, in centimetres.
 fn centimetres(text: &str) -> Option<i64> {
     let text = text.strip_suffix(['m', 'M']).unwrap_or(text);
-    let (negative, text) = text.strip_prefix('-').map_or((false, text), |text| (true, text));
+    let (negative, text) = match text.strip_prefix('-') {
+        Some(text) => (true, text),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let sum = i64::from(digits(whole)?) * 100 + i64::try_from(decimals(part, 2)?).ok()?;
     Some(if negative { -sum } else { sum })

@@ -11,6 +11,7 @@ use std::str::FromStr;
 
 use domain::utils::base64;
 
+use super::super::data::special::are_protocols;
 use super::super::text::Token;
 use super::{number, unescaped};
 
@@ -52,6 +53,7 @@ pub(super) fn wire(tokens: &[Token<'_>]) -> Result<Vec<u8>, String> {
             value.map(|text| unescaped(text).ok_or_else(|| format!("{shown}: an escape that is none")));
         let value = value.transpose()?;
         let data = if named { data(key, value) } else { Some(value.unwrap_or_default()) };
+        let data = data.filter(|data| is_value(key, data));
         let data = data.ok_or_else(|| format!("{shown}: not such a value"))?;
         if params.insert(key, data).is_some() {
             return Err(format!("{shown}: the key is there twice"));
@@ -76,8 +78,7 @@ fn key_of(text: &[u8]) -> Option<(u16, bool)> {
         return Some((u16::try_from(at).ok()?, true));
     }
     let digits = text.strip_prefix("key").filter(|digits| *digits == "0" || !digits.starts_with('0'))?;
-    // 65,535 is no key (RFC 9460, 14.3.2).
-    number(digits).filter(|key| *key != u16::MAX).map(|key| (key, false))
+    number(digits).map(|key| (key, false))
 }
 
 /// The value of a key that is known, in wire form.
@@ -105,10 +106,48 @@ fn data(key: u16, value: Option<Vec<u8>>) -> Option<Vec<u8>> {
         NO_DEFAULT_ALPN | 8 => value.is_none_or(|value| value.is_empty()).then(Vec::new),
         3 => Some(number::<u16>(std::str::from_utf8(&value?).ok()?)?.to_be_bytes().to_vec()),
         4 => addresses(&text(value)?, |address: Ipv4Addr| address.octets().to_vec()),
-        5 => base64::decode(std::str::from_utf8(&text(value)?).ok()?).ok(),
+        // Empty too, as BIND, NSD and Knot take it.
+        5 => base64::decode(std::str::from_utf8(&value.unwrap_or_default()).ok()?).ok(),
         6 => addresses(&text(value)?, |address: Ipv6Addr| address.octets().to_vec()),
         _ => text(value).filter(|path| std::str::from_utf8(path).is_ok()),
     }
+}
+
+/// Whether they are the value of this key in wire form (RFC 9460, 7 and 8; RFC 9461; RFC 9540), however it was written.
+fn is_value(key: u16, data: &[u8]) -> bool {
+    match key {
+        MANDATORY => {
+            let (keys, rest) = data.as_chunks::<2>();
+            // In order, none twice, and not itself.
+            rest.is_empty()
+                && keys.first().is_some_and(|key| *key != [0, 0])
+                && keys.is_sorted_by(|a, b| a < b)
+        }
+        ALPN => are_protocols(data),
+        NO_DEFAULT_ALPN | 8 => data.is_empty(),
+        3 => data.len() == 2,
+        4 => !data.is_empty() && data.len().is_multiple_of(4),
+        6 => !data.is_empty() && data.len().is_multiple_of(16),
+        7 => !data.is_empty() && std::str::from_utf8(data).is_ok(),
+        _ => true,
+    }
+}
+
+/// Whether these are parameters in wire form: keys in order, each with its value, and all that must be there.
+pub(in super::super) fn are_right(mut data: &[u8]) -> bool {
+    let mut params = BTreeMap::new();
+    while let Some(([k0, k1, l0, l1], rest)) = data.split_first_chunk::<4>() {
+        let key = u16::from_be_bytes([*k0, *k1]);
+        let Some((value, after)) = rest.split_at_checked(usize::from(u16::from_be_bytes([*l0, *l1]))) else {
+            return false;
+        };
+        if params.last_key_value().is_some_and(|(last, _)| *last >= key) || !is_value(key, value) {
+            return false;
+        }
+        params.insert(key, value.to_vec());
+        data = after;
+    }
+    data.is_empty() && complete(&params).is_ok()
 }
 
 fn addresses<A: FromStr>(text: &[u8], octets: impl Fn(A) -> Vec<u8>) -> Option<Vec<u8>> {
