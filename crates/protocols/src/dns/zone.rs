@@ -109,17 +109,17 @@ fn one(
     };
     let zone = u16::try_from(records.zones.len()).map_err(|_| ZoneError::TooMany(records.zones.len()))?;
     let mut loader = Loader::new(records, zone);
-    loader.scan(file, &text, State::new(origin), 0)?;
+    loader.scan(file, &text, State::new(origin))?;
     let found = loader.finish();
-    for (file, Fault { line, reason, costs }) in found.faults {
+    for (file, Fault { line, reason, costs, records: count }) in found.faults {
         let file = records.files.get(usize::from(file)).map_or(Path::new(""), PathBuf::as_path);
         let text = format!("{}:{line}: {reason}", file.display());
         match costs {
-            Costs::Record => faults.record(source, text),
+            Costs::Record => faults.records(source, count, text),
             Costs::Zone => faults.say(source, text),
         }
     }
-    faults.and_more(found.more);
+    faults.and_more(found.more, found.more_records);
     let Some(soa) = found.soa else {
         let reason = "no SOA record: a zone has one, and its owner is the zone's name";
         faults.say(source, format!("{}: {reason}", file.display()));
@@ -154,11 +154,13 @@ fn key_of_text(text: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The option's value `NAME=FILE`: the zone's name, which is the file's first origin, and the file. A file whose own name has such a
-/// form is taken as one.
+/// form is taken as one. Of several `=` it is the one before a file that exists, else the first.
 fn named(option: &Path) -> (Option<Vec<u8>>, PathBuf) {
-    let text = option.to_str().and_then(|text| text.split_once('='));
-    match text {
-        Some((name, file)) if is_name(name) && !option.exists() => {
+    let text = option.to_str().filter(|_| !option.exists()).unwrap_or_default();
+    let mut splits = text.match_indices('=').map(|(at, _)| (&text[..at], &text[at + 1..]));
+    let first = splits.clone().find(|(name, _)| is_name(name));
+    match splits.find(|(name, file)| is_name(name) && Path::new(file).exists()).or(first) {
+        Some((name, file)) => {
             let mut origin = name.trim_end_matches('.').as_bytes().to_vec();
             origin.push(b'.');
             (Some(origin), file.into())
@@ -167,9 +169,9 @@ fn named(option: &Path) -> (Option<Vec<u8>>, PathBuf) {
     }
 }
 
-/// Whether it may be a zone's name: no path.
+/// Whether it may be a zone's name, which may have a slash (RFC 2317, 4), and no absolute path. A path from `.` or `..` has an empty label.
 fn is_name(text: &str) -> bool {
-    !text.is_empty() && !text.contains('/') && text.parse::<domain::base::Name<Vec<u8>>>().is_ok()
+    !text.is_empty() && !text.starts_with('/') && text.parse::<domain::base::Name<Vec<u8>>>().is_ok()
 }
 
 /// Reads a regular file piece by piece: it is in memory once. Anything else, such as a FIFO that never has a writer, is refused

@@ -9,8 +9,9 @@
 //! and names without `@`. What the data of each type may be remains its matter.
 //!
 //! A record without a TTL has that of `$TTL`, else of the record before it (RFC 1035, 5.1; RFC 2308, 4). If neither is there, an SOA's
-//! minimum becomes that of `$TTL` (as in BIND); before an SOA it is an hour (as in NSD). An included file begins with the includer's origin, owner and TTLs, and what it changes ends with
-//! it, as in NSD and Knot.
+//! minimum becomes that of `$TTL` (as in BIND); before an SOA it is an hour (as in NSD). An included file begins with the includer's
+//! origin, owner and TTLs. Its `$TTL` holds after it too, as in BIND and NSD 4.6 (not in Knot); its origin, its owners and the TTLs of its
+//! records do not. Without any `$TTL` the three differ in what follows: BIND has the TTL of the included file's last record, NSD an hour.
 
 use std::path::PathBuf;
 
@@ -61,6 +62,25 @@ impl State {
     /// At the beginning of a file that is included here.
     pub(super) fn inside(&self, origin: Option<Vec<u8>>) -> Self {
         Self { origin: origin.or_else(|| self.origin.clone()), ..self.clone() }
+    }
+
+    /// After the file that ended with `inner`.
+    pub(super) fn after(&mut self, inner: Self) {
+        self.default_ttl = inner.default_ttl;
+    }
+
+    /// Reads a record that `$GENERATE` made: its owner is never a directive, and not that of the lines that follow, as in BIND.
+    pub(super) fn generated(
+        &mut self,
+        place: Place,
+        tokens: &[Token<'_>],
+        lines: &mut Vec<u8>,
+    ) -> Result<(), Fault> {
+        let Some((first, rest)) = tokens.split_first() else {
+            return Err(Fault::of_record(place.line, "a record without an owner"));
+        };
+        let owner = self.absolute(first).map_err(|reason| Fault::of_record(place.line, reason))?;
+        self.record(place, &owner, rest, lines)
     }
 
     /// Reads an entry; a record is appended to `lines` as one line.
@@ -151,6 +171,8 @@ impl State {
         }
         let ttl = limited(ttl.or(self.default_ttl).or(self.last_ttl).unwrap_or(DEFAULT_TTL));
         let start = lines.len();
+        // `domain` would take it for a directive.
+        lines.extend(owner.starts_with(b"$").then_some(b'\\'));
         lines.extend_from_slice(owner);
         lines.extend_from_slice(format!(" {ttl} IN {rtype}").as_bytes());
         self.last_ttl = Some(ttl);

@@ -21,6 +21,8 @@ pub(super) struct Fault {
     pub(super) reason: String,
     /// What is left out.
     pub(super) costs: Costs,
+    /// How many records that are, if it is no zone.
+    pub(super) records: usize,
 }
 
 /// What is left out for a fault.
@@ -32,11 +34,22 @@ pub(super) enum Costs {
 
 impl Fault {
     pub(super) fn of_record(line: u32, reason: impl Into<String>) -> Self {
-        Self { line, reason: reason.into(), costs: Costs::Record }
+        Self { line, reason: reason.into(), costs: Costs::Record, records: 1 }
     }
 
     pub(super) fn of_zone(line: u32, reason: impl Into<String>) -> Self {
-        Self { line, reason: reason.into(), costs: Costs::Zone }
+        Self { line, reason: reason.into(), costs: Costs::Zone, records: 0 }
+    }
+}
+
+impl Fault {
+    /// Counts what another one costs too; what costs more is what is said.
+    pub(super) fn and(&mut self, mut other: Self) {
+        let records = self.records + other.records;
+        if other.costs > self.costs {
+            std::mem::swap(self, &mut other);
+        }
+        self.records = records;
     }
 }
 
@@ -53,7 +66,12 @@ pub(in super::super) struct Faults {
 impl Faults {
     /// Adds a record that is left out. `text`: where, what is wrong, and what would be right.
     pub(in super::super) fn record(&mut self, source: u16, text: impl fmt::Display) {
-        self.records += 1;
+        self.records(source, 1, text);
+    }
+
+    /// Adds so many records that are left out for one reason.
+    pub(super) fn records(&mut self, source: u16, count: usize, text: impl fmt::Display) {
+        self.records += count;
         self.say(source, text);
     }
 
@@ -69,8 +87,9 @@ impl Faults {
         self.said.add(&text);
     }
 
-    /// More faults than were kept.
-    pub(super) fn and_more(&mut self, count: usize) {
+    /// More faults than were kept, and how many records are left out for them.
+    pub(super) fn and_more(&mut self, count: usize, records: usize) {
+        self.records += records;
         self.said.add_unnamed(count);
     }
 

@@ -3,7 +3,7 @@
 //! Lines wait until there are some 64 KiB of them, or another file begins: one reader takes many. After a line that it does not
 //! understand a new one begins with the next, so that every fault is found.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use domain::base::iana::{Class, Rtype};
 use domain::base::name::ToName;
@@ -18,8 +18,11 @@ use super::generate::Template;
 use super::text::{Scanner, Token};
 use super::{ZoneError, data, read, types};
 
-/// Deepest `$INCLUDE`. Higher: a file that includes itself is read more often before the error. Lower: valid nesting may be refused.
-const MAX_INCLUDE: usize = 8;
+/// Most files inside each other by `$INCLUDE`: generated zones have a few. Lower: valid nesting is refused; higher: nothing is gained, and
+/// the stack of a thread must hold it. A file that includes itself is refused at once.
+const MAX_INCLUDE: usize = 50;
+/// A file that is empty, though it is no regular one: what a generator writes where there is nothing to include.
+const NOTHING: &str = "/dev/null";
 /// Bytes of records read at once. Fewer: more readers are made; more: more memory beside the file.
 const LINES: usize = 1 << 16;
 
@@ -40,8 +43,11 @@ pub(super) struct Loader<'a> {
     signed: bool,
     /// By file and line.
     faults: Vec<(u16, Fault)>,
-    /// Beyond those, and the most that one of them costs.
+    /// Files that are being read, the zone's own first.
+    open: Vec<PathBuf>,
+    /// Beyond those, the records left out for them, and the most that one of them costs.
     more_faults: usize,
+    more_records: usize,
     unkept: Option<Costs>,
 }
 
@@ -60,22 +66,19 @@ impl<'a> Loader<'a> {
             data: Vec::new(),
             signed: false,
             faults: Vec::new(),
+            open: Vec::new(),
             more_faults: 0,
+            more_records: 0,
             unkept: None,
         }
     }
 
-    /// Takes all records of a file and of those it includes.
-    pub(super) fn scan(
-        &mut self,
-        path: &Path,
-        text: &[u8],
-        mut state: State,
-        depth: usize,
-    ) -> Result<(), ZoneError> {
+    /// Takes all records of a file and of those it includes; returns what holds at its end.
+    pub(super) fn scan(&mut self, path: &Path, text: &[u8], mut state: State) -> Result<State, ZoneError> {
         let files = self.records.files.len();
         let file = u16::try_from(files).map_err(|_| ZoneError::TooMany(files))?;
         self.records.files.push(path.to_owned());
+        self.open.push(path.to_owned());
         let mut scanner = Scanner::new(text, 1);
         let mut tokens = Vec::new();
         while let Some(entry) = scanner.next(&mut tokens) {
@@ -94,20 +97,12 @@ impl<'a> Loader<'a> {
                 Ok(Said::Include { file: name, origin }) => {
                     self.flush(file)?;
                     let included = path.parent().unwrap_or(Path::new("")).join(name);
-                    if depth == MAX_INCLUDE {
-                        let reason = format!(
-                            "$INCLUDE of {}: more than {MAX_INCLUDE} files inside each other",
-                            included.display()
-                        );
-                        self.fault(file, Fault::of_zone(place.line, reason));
-                        continue;
-                    }
-                    let inner = state.inside(origin);
-                    match read(&included) {
-                        Ok(text) => self.scan(&included, &text, inner, depth + 1)?,
-                        Err(error) => {
-                            self.fault(file, Fault::of_zone(place.line, format!("$INCLUDE: {error}")));
+                    match self.included(&included) {
+                        Ok(text) => {
+                            let inner = self.scan(&included, &text, state.inside(origin))?;
+                            state.after(inner);
                         }
+                        Err(reason) => self.fault(file, Fault::of_zone(place.line, reason)),
                     }
                 }
                 Err(fault) => self.fault(file, fault),
@@ -116,7 +111,31 @@ impl<'a> Loader<'a> {
                 self.flush(file)?;
             }
         }
-        self.flush(file)
+        self.open.pop();
+        self.flush(file)?;
+        Ok(state)
+    }
+
+    /// The text of a file to be included.
+    fn included(&self, path: &Path) -> Result<Vec<u8>, String> {
+        let shown = path.display();
+        if path == Path::new(NOTHING) {
+            return Ok(Vec::new());
+        }
+        if self.open.iter().any(|open| is_same(open, path)) {
+            return Err(format!(
+                "$INCLUDE of {shown}: the file is being read already, and would include itself: remove the line"
+            ));
+        }
+        if self.open.len() > MAX_INCLUDE {
+            return Err(format!(
+                "$INCLUDE of {shown}: more than {MAX_INCLUDE} files inside each other: write some as one"
+            ));
+        }
+        if self.records.files.len() >= usize::from(u16::MAX) {
+            return Err(format!("$INCLUDE of {shown}: more than 65,535 files: write some as one"));
+        }
+        read(path).map_err(|error| format!("$INCLUDE: {error}"))
     }
 
     /// The records of a `$GENERATE`.
@@ -130,30 +149,33 @@ impl<'a> Loader<'a> {
         let template = match Template::new(tokens) {
             Ok(template) => template,
             Err(reason) => {
-                self.fault(file, Fault::of_record(line, reason));
+                // How many records are missing cannot be said.
+                self.fault(file, Fault::of_zone(line, reason));
                 return Ok(());
             }
         };
+        let mut wrong = None::<Fault>;
         for number in template.numbers() {
             let text = template.text(number);
             let mut tokens = Vec::new();
             let start = self.lines.len();
             let read = match Scanner::new(&text, line).next(&mut tokens) {
-                Some(Ok(place)) => state.read(place, &tokens, &mut self.lines),
+                Some(Ok(place)) => state.generated(place, &tokens, &mut self.lines),
                 Some(Err(fault)) => Err(fault),
-                None => Ok(Said::Nothing),
+                None => Err(Fault::of_record(line, "a record without an owner")),
             };
-            match read {
-                Ok(_) => self.places.push((start, line)),
-                Err(fault) => {
-                    self.fault(file, fault);
-                    // The others would be wrong in the same way.
-                    break;
-                }
+            match (read, &mut wrong) {
+                (Ok(()), _) => self.places.push((start, line)),
+                // Most often all are wrong in the same way: said once, and all are counted.
+                (Err(fault), Some(first)) => first.and(fault),
+                (Err(fault), none) => *none = Some(fault),
             }
             if self.lines.len() > LINES {
                 self.flush(file)?;
             }
+        }
+        if let Some(fault) = wrong {
+            self.fault(file, fault);
         }
         Ok(())
     }
@@ -195,6 +217,7 @@ impl<'a> Loader<'a> {
             self.faults.push((file, fault));
         } else {
             self.more_faults += 1;
+            self.more_records += fault.records;
             self.unkept = self.unkept.max(Some(fault.costs));
         }
     }
@@ -269,7 +292,16 @@ impl<'a> Loader<'a> {
             costs: self.faults.iter().map(|(_, fault)| fault.costs).max().max(self.unkept),
             faults: self.faults,
             more: self.more_faults,
+            more_records: self.more_records,
         }
+    }
+}
+
+/// Whether two paths name one file.
+fn is_same(a: &Path, b: &Path) -> bool {
+    match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => false,
     }
 }
 
@@ -281,6 +313,8 @@ pub(super) struct Found {
     pub(super) faults: Vec<(u16, Fault)>,
     /// Faults beyond those.
     pub(super) more: usize,
+    /// Records left out for those.
+    pub(super) more_records: usize,
     /// The most that a fault costs.
     pub(super) costs: Option<Costs>,
 }
