@@ -89,6 +89,7 @@ pub(super) fn load(files: &[PathBuf]) -> Result<(Records, Faults), ZoneError> {
     }
     records.sort();
     conflicts::leave_out(&mut records, &mut faults);
+    conflicts::leave_out_hidden(&mut records, &mut faults);
     Ok((records, faults))
 }
 

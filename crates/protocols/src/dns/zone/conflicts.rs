@@ -1,6 +1,6 @@
 //! Records that cannot stand together: of several that exclude each other the first stays, of a CNAME record and others the others.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::records::{Record, Records};
 use super::super::wire::rtype;
@@ -28,6 +28,32 @@ pub(super) fn leave_out(records: &mut Records, faults: &mut Faults) {
     if !out.is_empty() {
         let is_out = |record: &Record| out.iter().any(|other| other.is(record));
         records.list.retain(|record| !is_out(record));
+    }
+}
+
+/// Leaves out what is below a DNAME record of its zone, which answers for all names there: BIND loads it and never sends it, NSD and Knot
+/// refuse the zone.
+pub(super) fn leave_out_hidden(records: &mut Records, faults: &mut Faults) {
+    // The last of each zone: names below it follow it in the order of the list.
+    let mut trees: BTreeMap<u16, Record> = BTreeMap::new();
+    let mut out: BTreeSet<usize> = BTreeSet::new();
+    for (at, record) in records.list.iter().enumerate() {
+        let tree = trees.get(&record.zone).filter(|tree| {
+            records.is_below(record, tree) && records.key(record).len() > records.key(tree).len()
+        });
+        if let Some(tree) = tree {
+            out.insert(at);
+            let (place, name, above) = (records.place(record), records.name(record), records.name(tree));
+            let reason = "has a DNAME record, which answers for all names below it: remove one of them";
+            faults
+                .record(records.source(record), format!("{place}: {name} is below {above}, which {reason}"));
+        } else if record.rtype == rtype::DNAME {
+            trees.insert(record.zone, *record);
+        }
+    }
+    if !out.is_empty() {
+        let mut at = 0..;
+        records.list.retain(|_| at.next().is_none_or(|at| !out.contains(&at)));
     }
 }
 

@@ -102,6 +102,21 @@ fn a_zone_may_have_a_slash_in_its_name_and_keeps_its_letters() {
     }
 }
 
+#[test]
+fn records_below_a_dname_are_left_out_with_a_word() {
+    let text = format!("{X}x DNAME y.\na.x A 192.0.2.1\nb.a.x A 192.0.2.2\nxx A 192.0.2.3\nx A 192.0.2.4\n");
+    let (records, faults, left_out) = with_faults(&[&text]);
+    assert_eq!(records.len(), 4, "{records:?}");
+    assert_eq!(left_out.as_deref(), Some("2 records"));
+    let word =
+        "FILE0:4: a.x.x. is below x.x., which has a DNAME record, which answers for all names below it";
+    assert!(faults[0].starts_with(word), "{faults:?}");
+    // A zone of its own there has its names.
+    let (records, faults, _) =
+        with_faults(&[&format!("{X}x DNAME y.\n"), "x.x. 1 IN SOA . . 1 1 1 1 1\na.x.x. 1 IN TXT t\n"]);
+    assert_eq!((records.len(), faults.len()), (4, 0), "{faults:?}");
+}
+
 /// As long as it may be: what is left beside the header, the question and EDNS.
 #[test]
 fn a_set_as_long_as_a_message_is_served() {
