@@ -19,7 +19,7 @@ const NAMED_PORTS: usize = 5;
 pub(super) enum CaptureError {
     #[error("{}", with_source(.0))]
     Read(#[from] Error),
-    #[error("none of its {} frames is a whole unicast UDP datagram with a payload{}: {left_out}", left_out.frames, to(.port))]
+    #[error("{}", none(.left_out, *.port))]
     None { left_out: LeftOut, port: Option<u16> },
     #[error("it has datagrams to several ports ({0}): choose one with --port")]
     Ports(String),
@@ -31,8 +31,14 @@ fn with_source(error: &Error) -> String {
     error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
 }
 
-fn to(port: &Option<u16>) -> String {
-    port.map_or_else(String::new, |port| format!(" to port {port}"))
+fn none(left_out: &LeftOut, port: Option<u16>) -> String {
+    let frames = left_out.frames;
+    if frames == 0 {
+        // A damaged one has an error of its own.
+        return "it has no packets".to_owned();
+    }
+    let to = port.map_or_else(String::new, |port| format!(" to port {port}"));
+    format!("none of its {frames} frames is a whole unicast UDP datagram with a payload{to}: {left_out}")
 }
 
 /// The frames of a capture that have no payload to send.

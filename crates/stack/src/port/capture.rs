@@ -58,6 +58,7 @@
 mod error;
 mod frames;
 mod read;
+mod sections;
 mod write;
 
 use std::io::{self, Read, Write};

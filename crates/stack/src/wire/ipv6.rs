@@ -14,6 +14,18 @@ use super::{Refusal, be16, set16};
 /// Length of the header, bytes.
 pub const LEN: usize = 40;
 
+/// Kinds of extension headers: options for every router.
+pub(super) const HOP_BY_HOP: u8 = 0;
+/// Where to pass.
+pub(super) const ROUTING: u8 = 43;
+/// Which part of a packet it is.
+pub(super) const FRAGMENT: u8 = 44;
+/// Options for the receiver.
+pub(super) const DESTINATION_OPTIONS: u8 = 60;
+
+/// The reserved bits in a fragment header's field of offset and flag.
+pub(super) const FRAGMENT_RESERVED: u16 = 6;
+
 view! {
     /// A packet's header and payload, in place. The payload ends where the header says: padding is cut off.
     LEN
@@ -196,10 +208,12 @@ impl Repr {
 /// The refusal for a next header that is an extension header (IANA's list), if it is one.
 pub(super) const fn extension(next_header: u8, payload_len: u16) -> Option<Refusal> {
     match next_header {
-        0 if payload_len == 0 => Some(Refusal::Ipv6Jumbogram),
-        44 => Some(Refusal::Fragment),
-        // Hop-by-hop, routing, ESP, AH, destination options, mobility, HIP, shim6, and the two for experiments.
-        0 | 43 | 50 | 51 | 60 | 135 | 139 | 140 | 253 | 254 => Some(Refusal::Ipv6Extension),
+        HOP_BY_HOP if payload_len == 0 => Some(Refusal::Ipv6Jumbogram),
+        FRAGMENT => Some(Refusal::Fragment),
+        // And ESP, AH, mobility, HIP, shim6, and the two for experiments.
+        HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS | 50 | 51 | 135 | 139 | 140 | 253 | 254 => {
+            Some(Refusal::Ipv6Extension)
+        }
         _ => None,
     }
 }

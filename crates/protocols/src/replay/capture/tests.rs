@@ -215,8 +215,8 @@ fn frames_without_a_payload_are_counted_by_reason() {
     assert_eq!(ids, [7, 8, 9]);
     assert_eq!(
         left_out.unwrap(),
-        "of the capture's 10 frames, not sent: 1 destination_multicast, 1 fragment, 1 not_ip, 1 not_udp, \
-         1 udp_truncated, 1 without a payload, 1 to other ports"
+        "of the capture's 10 frames, not sent: 1 destination_multicast, 1 fragment, 1 ip_truncated, 1 not_ip, 1 not_udp, \
+         1 without a payload, 1 to other ports"
     );
     let error = read(&pcap(1, &frames[..3])).unwrap_err();
     assert!(error.ends_with("to port 53: 1 fragment, 1 not_ip, 1 not_udp"), "{error}");
@@ -235,4 +235,111 @@ fn a_compressed_capture_is_called_so() {
         let error = read(&[magic, &[0; 40]].concat()).unwrap_err();
         assert!(error.contains(way), "{error}");
     }
+}
+
+/// A packet block of each kind that tools have written: enhanced (6), simple (3), and the obsolete one (2), which is the size of
+/// the enhanced one with 16 bits of drops in the number of the interface.
+fn packet_block(kind: u32, big_endian: bool, interface: u16, frame: &[u8]) -> Vec<u8> {
+    let len = frame.len() as u32;
+    let number = |number: u32| if big_endian { number.to_be_bytes() } else { number.to_le_bytes() };
+    let body = match kind {
+        3 => [&number(len)[..], frame].concat(),
+        2 => {
+            let half = |number: u16| if big_endian { number.to_be_bytes() } else { number.to_le_bytes() };
+            let rest = [0, 0, len, len].map(number).concat();
+            [&half(interface)[..], &half(7), &rest, frame].concat()
+        }
+        _ => [&[u32::from(interface), 0, 0, len, len].map(number).concat()[..], frame].concat(),
+    };
+    let padded = [&body[..], &[0; 3][..(4 - body.len() % 4) % 4]].concat();
+    let total = number(12 + padded.len() as u32);
+    [&number(kind)[..], &total, &padded, &total].concat()
+}
+
+/// A section with an Ethernet interface of this snapshot length, and another one.
+fn section(big_endian: bool, snaplen: u32) -> Vec<u8> {
+    let number = |number: u32| if big_endian { number.to_be_bytes() } else { number.to_le_bytes() };
+    let half = |number: u16| if big_endian { number.to_be_bytes() } else { number.to_le_bytes() };
+    let block = |kind: u32, body: &[u8]| {
+        let total = number(12 + body.len() as u32);
+        [&number(kind)[..], &total, body, &total].concat()
+    };
+    let header = [&number(0x1a2b_3c4d)[..], &half(1), &half(0), &[0xff; 8]].concat();
+    let interface = [&half(1)[..], &half(0), &number(snaplen)].concat();
+    [block(0x0a0d_0d0a, &header), block(1, &interface), block(1, &interface)].concat()
+}
+
+#[test]
+fn every_packet_block_of_pcapng_is_read() {
+    let frames = frames(&links()[0]);
+    for big_endian in [false, true] {
+        for kinds in [&[2][..], &[3], &[6], &[6, 2], &[2, 3, 6]] {
+            let mut bytes = section(big_endian, 0);
+            for (number, frame) in frames.iter().enumerate() {
+                bytes.extend(packet_block(kinds[number % kinds.len()], big_endian, 1, frame));
+            }
+            let (ids, left_out) = read(&bytes).unwrap();
+            assert_eq!((ids, left_out), ((0..COUNT as u8).collect(), None), "{kinds:?} {big_endian}");
+            assert_eq!(of_tcpdump(1, &bytes), COUNT as usize, "{kinds:?} {big_endian}");
+        }
+        // The snapshot length cuts the simple ones, which do not say so.
+        let mut bytes = section(big_endian, 60);
+        bytes.extend(packet_block(6, big_endian, 0, &frames[0]));
+        bytes.extend(packet_block(3, big_endian, 0, &frames[1][..60]));
+        let (ids, left_out) = read(&bytes).unwrap();
+        let left_out = left_out.unwrap();
+        assert_eq!((ids, &*left_out), (vec![0], "of the capture's 2 frames, not sent: 1 ip_truncated"));
+        // Interface 9 is nowhere; the captured length is more than the block has.
+        let mut damaged = packet_block(2, big_endian, 1, &frames[1]);
+        damaged[if big_endian { 23 } else { 20 }] = 200;
+        for wrong in [packet_block(2, big_endian, 9, &frames[1]), damaged] {
+            let bytes =
+                [&section(big_endian, 0)[..], &packet_block(2, big_endian, 0, &frames[0]), &wrong].concat();
+            let (ids, left_out) = read(&bytes).unwrap();
+            assert_eq!(ids, [0]);
+            assert!(left_out.unwrap().contains("what follows: FILE is damaged at byte "));
+        }
+    }
+}
+
+#[test]
+fn lengths_that_contradict_each_other_are_counted_by_reason() {
+    let mut frames = frames(&links()[0]);
+    let ip = |frame: &mut Vec<u8>, len: u16| frame[16..18].copy_from_slice(&len.to_be_bytes());
+    ip(&mut frames[0], 0);
+    ip(&mut frames[1], 19);
+    ip(&mut frames[2], 25);
+    ip(&mut frames[3], 60);
+    ip(&mut frames[4], 9000);
+    frames[5][39] = 7;
+    frames[6][39] = 0;
+    frames[7][39] += 1;
+    frames[8].extend([0; 9]);
+    let (ids, left_out) = read(&pcap(1, &frames)).unwrap();
+    // Bytes behind the packet are padding.
+    assert_eq!(ids, [8, 9]);
+    assert_eq!(
+        left_out.unwrap(),
+        "of the capture's 10 frames, not sent: 1 ip_truncated, 2 ipv4_length, 2 udp_length_long, 1 udp_length_short, \
+         1 udp_length_zero, 1 udp_truncated"
+    );
+}
+
+#[test]
+fn a_capture_without_packets_and_a_cut_header_are_called_so() {
+    assert_eq!(read(&pcap(1, &[])).unwrap_err(), "it has no packets");
+    assert_eq!(read(&section(false, 0)).unwrap_err(), "it has no packets");
+    assert_eq!(read(&section(false, 0)[..28]).unwrap_err(), "it has no packets");
+    assert_eq!(read(&[]).unwrap_err(), "FILE is empty: not even the header of a capture");
+    for (bytes, len) in
+        [(pcap(1, &[]), 20), (pcap(1, &[]), 4), (section(true, 0), 12), (section(false, 0), 27)]
+    {
+        let error = read(&bytes[..len]).unwrap_err();
+        let expected = format!(
+            "FILE is truncated: a capture of which only the first {len} bytes are there, less than its header"
+        );
+        assert_eq!(error, expected);
+    }
+    let error = read(b"not at all a capture, but a text").unwrap_err();
+    assert_eq!(error, "FILE is not a capture: neither a pcap nor a pcapng header");
 }

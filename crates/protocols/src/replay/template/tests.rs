@@ -111,7 +111,7 @@ fn each_fault_is_named() {
         assert!(error.starts_with(expected), "{error}");
     }
     let empty = capture(&[]);
-    assert!(load(&empty, &[]).unwrap_err().contains("none of its 0 frames"));
+    assert!(load(&empty, &[]).unwrap_err().contains("it has no packets"));
     std::fs::write(&empty, b"no capture").unwrap();
     assert!(load(&empty, &[]).unwrap_err().contains("is not a capture"));
     let none = ReplayLoad::from_options(7, &Options::default()).unwrap_err();

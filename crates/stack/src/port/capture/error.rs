@@ -38,6 +38,22 @@ pub enum Error {
         /// The file.
         name: String,
     },
+    /// Nothing at all.
+    #[error("{name} is empty: not even the header of a capture")]
+    NoBytes {
+        /// The file.
+        name: String,
+    },
+    /// The file ends within its header.
+    #[error(
+        "{name} is truncated: a capture of which only the first {len} bytes are there, less than its header"
+    )]
+    CutHeader {
+        /// The file.
+        name: String,
+        /// Its length.
+        len: usize,
+    },
     /// A compressed file.
     #[error("{name} is compressed: decompress it first: {tool} -c {name} > FILE")]
     Compressed {

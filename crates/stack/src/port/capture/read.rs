@@ -10,16 +10,14 @@
 use std::io::{self, Read};
 
 use pcap_parser::nom;
-use pcap_parser::pcapng::{
-    Block, InterfaceDescriptionBlock, OptionCode, parse_block_be, parse_block_le, parse_sectionheaderblock,
-};
-use pcap_parser::traits::PcapNGPacketBlock;
+use pcap_parser::pcapng::parse_sectionheaderblock;
 use pcap_parser::{
-    LegacyPcapBlock, PcapError, PcapNGOption, parse_pcap_frame, parse_pcap_frame_be,
-    parse_pcap_frame_modified, parse_pcap_header,
+    LegacyPcapBlock, PcapError, parse_pcap_frame, parse_pcap_frame_be, parse_pcap_frame_modified,
+    parse_pcap_header,
 };
 
 use super::error::Error;
+use super::sections::{Section, pcapng_block};
 
 /// Initial size of the buffer, bytes: one system call reads a few dozen full-size frames. Smaller: more system calls.
 /// Larger: more memory for small captures.
@@ -35,6 +33,17 @@ const LINK_TYPE: u32 = 0xffff;
 
 pub(super) const ETHERNET: u32 = 1;
 
+/// How captures begin: pcap in both byte orders, with microseconds, nanoseconds or Kuznetzov's records, and pcapng.
+const MAGIC: &[[u8; 4]] = &[
+    [0xa1, 0xb2, 0xc3, 0xd4],
+    [0xd4, 0xc3, 0xb2, 0xa1],
+    [0xa1, 0xb2, 0x3c, 0x4d],
+    [0x4d, 0x3c, 0xb2, 0xa1],
+    [0xa1, 0xb2, 0xcd, 0x34],
+    [0x34, 0xcd, 0xb2, 0xa1],
+    [0x0a, 0x0d, 0x0d, 0x0a],
+];
+
 /// How compressed files begin, and what decompresses them.
 const COMPRESSED: &[(&[u8], &str)] = &[
     (b"\x1f\x8b", "gunzip"),
@@ -43,9 +52,6 @@ const COMPRESSED: &[(&[u8], &str)] = &[
     (b"BZh", "bunzip2"),
     (b"\x04\x22\x4d\x18", "unlz4"),
 ];
-
-/// The block type that starts a section, the same in both byte orders; the block itself says which one it uses.
-const SECTION_HEADER: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
 const NANOSECONDS: u128 = 1_000_000_000;
 
@@ -64,7 +70,7 @@ pub(super) struct Record<'a> {
     /// As listed at tcpdump.org/linktypes.html.
     pub(super) link: u32,
     /// How long it was on the wire.
-    original: u32,
+    pub(super) original: u32,
     /// Nanoseconds since 1970.
     pub(super) time: u64,
 }
@@ -100,25 +106,8 @@ enum Format {
 
 type ParseRecord = fn(&[u8]) -> nom::IResult<&[u8], LegacyPcapBlock<'_>, PcapError<&[u8]>>;
 
-/// What the blocks since the last section header say about those that follow.
-#[derive(Default)]
-struct Section {
-    big_endian: bool,
-    interfaces: Vec<Interface>,
-}
-
-#[derive(Clone, Copy)]
-struct Interface {
-    link: u32,
-    /// Snapshot length; 0: unlimited.
-    snaplen: u32,
-    /// Resolution of its timestamps, units per second; and their offset, seconds.
-    units: u128,
-    offset: i64,
-}
-
 /// The result of parsing at the start of the buffer.
-enum Look<T> {
+pub(super) enum Look<T> {
     /// Parsed this from this many bytes.
     Found(usize, T),
     /// More bytes are needed.
@@ -260,6 +249,10 @@ impl Source {
         let start = &self.buffer[self.start..self.end];
         match COMPRESSED.iter().find(|(magic, _)| start.starts_with(magic)) {
             Some((_, tool)) => Error::Compressed { name: self.name.clone(), tool },
+            None if start.is_empty() => Error::NoBytes { name: self.name.clone() },
+            None if MAGIC.iter().any(|magic| start.starts_with(magic)) => {
+                Error::CutHeader { name: self.name.clone(), len: self.end }
+            }
             None => Error::NotACapture { name: self.name.clone() },
         }
     }
@@ -319,86 +312,8 @@ fn pcap_record(
     }
 }
 
-fn pcapng_block(
-    bytes: &[u8],
-    links: Links,
-    section: &mut Section,
-    take: &mut impl FnMut(Record<'_>),
-) -> Look<()> {
-    // The parser subtracts the 12 bytes around a block's body from its length before it has validated the length.
-    if let Some((kind, rest)) = bytes.split_first_chunk::<4>()
-        && let Some(len) = rest.first_chunk()
-        && *kind != SECTION_HEADER
-        && (if section.big_endian { u32::from_be_bytes(*len) } else { u32::from_le_bytes(*len) }) < 12
-    {
-        return Look::Damaged("the block's length is less than 12");
-    }
-    let parsed = if section.big_endian { parse_block_be(bytes) } else { parse_block_le(bytes) };
-    let (rest, block) = match parsed {
-        Ok(parsed) => parsed,
-        Err(nom::Err::Incomplete(_)) => return Look::Short,
-        Err(_) => return Look::Damaged("the block's lengths contradict each other"),
-    };
-    match block {
-        Block::SectionHeader(header) => {
-            *section = Section { big_endian: header.big_endian(), interfaces: Vec::new() };
-        }
-        Block::InterfaceDescription(description) => {
-            let link = description.linktype.0 as u32;
-            if links == Links::Ethernet && link != ETHERNET {
-                return Look::OtherLink(link);
-            }
-            let Some(interface) = interface(&description, section.big_endian) else {
-                return Look::Damaged("its timestamp resolution does not fit 64 bits");
-            };
-            section.interfaces.push(interface);
-        }
-        Block::EnhancedPacket(packet) => {
-            let Some(interface) = section.interfaces.get(packet.if_id as usize) else {
-                return Look::Damaged("the frame refers to an interface without a description");
-            };
-            let time = u128::from(packet.ts_high) << 32 | u128::from(packet.ts_low);
-            let seconds = i128::from(interface.offset) + (time / interface.units) as i128;
-            let time = nanoseconds(seconds, time % interface.units, interface.units);
-            take(Record {
-                bytes: packet.packet_data(),
-                link: interface.link,
-                original: packet.origlen,
-                time,
-            });
-        }
-        Block::SimplePacket(packet) => {
-            let Some(interface) = section.interfaces.first() else {
-                return Look::Damaged("the frame refers to an interface without a description");
-            };
-            // Its length is implied: the minimum of the original length, the snapshot length, and the block's data.
-            let mut data = packet.packet_data();
-            if interface.snaplen > 0 {
-                data = &data[..data.len().min(interface.snaplen as usize)];
-            }
-            take(Record { bytes: data, link: interface.link, original: packet.origlen, time: 0 });
-        }
-        _ => {}
-    }
-    Look::Found(bytes.len() - rest.len(), ())
-}
-
-/// The timestamp resolution and offset of an interface. `None`: invalid.
-fn interface(description: &InterfaceDescriptionBlock<'_>, big_endian: bool) -> Option<Interface> {
-    let value = |code| description.options.iter().find(|option| option.code == code).map(PcapNGOption::value);
-    // A power of ten or, if the highest bit is set, of two; the default is microseconds.
-    let resolution = value(OptionCode::IfTsresol).and_then(<[u8]>::first).copied().unwrap_or(6);
-    let (base, exponent) = if resolution & 0x80 == 0 { (10, resolution) } else { (2, resolution & 0x7f) };
-    let units = u64::checked_pow(base, exponent.into())?.into();
-    let offset = value(OptionCode::IfTsoffset)
-        .and_then(<[u8]>::first_chunk)
-        .map_or(0, |bytes| if big_endian { i64::from_be_bytes(*bytes) } else { i64::from_le_bytes(*bytes) });
-    let link = description.linktype.0 as u32;
-    Some(Interface { link, snaplen: description.snaplen, units, offset })
-}
-
 /// Converts seconds and `rest` units to nanoseconds, clamped to what fits.
-fn nanoseconds(seconds: i128, rest: u128, units: u128) -> u64 {
+pub(super) fn nanoseconds(seconds: i128, rest: u128, units: u128) -> u64 {
     let time = seconds * NANOSECONDS as i128 + (rest * NANOSECONDS / units) as i128;
     time.clamp(0, u64::MAX.into()) as u64
 }
