@@ -1,4 +1,5 @@
-//! Queries from a file as dnsperf reads them: a name and a type per line, `;` and `#` begin a comment.
+//! Queries from a file as dnsperf 2.10 reads them: a name and a type per line, `;` and `#` begin a comment. What follows the type is
+//! not looked at, but for a class, which is always IN.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
@@ -11,6 +12,9 @@ use crate::misfits::Misfits;
 /// Longest line, bytes: a name of 255 bytes, each written as `\DDD`, with a type and a comment. Longer lines are not read to
 /// their end, so that no file fills the memory.
 const MAX_LINE: usize = 4096;
+
+/// Classes that are not sent. dnsperf takes no notice of them either, but sends another query than is written.
+const OTHER_CLASSES: [&[u8]; 4] = [b"CH", b"CHAOS", b"HS", b"HESIOD"];
 
 /// Why a file's queries cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -25,8 +29,13 @@ pub(super) enum FileError {
     NoType { line: usize },
     #[error("line {line}: unknown type {name}: write a type such as A or AAAA, or TYPE and its number")]
     Type { line: usize, name: String },
-    #[error("line {line}: `{rest}` behind the type: write one query per line, as `NAME TYPE`")]
-    Rest { line: usize, rest: String },
+    #[error(
+        "line {line}: {name} is no question of a load over UDP: transfers need TCP, and OPT, TSIG and TKEY stand elsewhere in a \
+             message; TYPE and its number send it all the same"
+    )]
+    NoQuestion { line: usize, name: String },
+    #[error("line {line}: class {class}: all queries are of class IN: leave the line out, or the class")]
+    Class { line: usize, class: String },
     #[error("line {line}: more than {MAX_QUERIES} queries")]
     TooMany { line: usize },
     #[error("no queries in the file: write one per line, as `NAME TYPE`")]
@@ -68,10 +77,13 @@ fn query(text: &[u8], line: usize, wire: &mut Vec<u8>) -> Result<Option<u16>, Fi
     name::write(of_name, wire).map_err(|error| FileError::Name { line, error })?;
     let of_type = words.next().filter(|word| !is_comment(word)).ok_or(FileError::NoType { line })?;
     let shown = |word: &[u8]| String::from_utf8_lossy(word).escape_debug().to_string();
-    let rtype = std::str::from_utf8(of_type).ok().and_then(types::number);
-    let rtype = rtype.ok_or_else(|| FileError::Type { line, name: shown(of_type) })?;
-    match words.next().filter(|word| !is_comment(word)) {
-        Some(rest) => Err(FileError::Rest { line, rest: shown(rest) }),
+    let of_type_text = std::str::from_utf8(of_type).unwrap_or_default();
+    if types::no_question(of_type_text) {
+        return Err(FileError::NoQuestion { line, name: shown(of_type) });
+    }
+    let rtype = types::number(of_type_text).ok_or_else(|| FileError::Type { line, name: shown(of_type) })?;
+    match words.next().filter(|word| OTHER_CLASSES.iter().any(|class| word.eq_ignore_ascii_case(class))) {
+        Some(class) => Err(FileError::Class { line, class: shown(class) }),
         None => Ok(Some(rtype)),
     }
 }
@@ -98,14 +110,18 @@ mod tests {
     #[test]
     fn all_bad_lines_are_listed_and_the_others_are_queries() {
         let mut composer = Composer::new(Edns::default());
-        let misfits = parse(&b"a A\nb\nc AXFR\nd MX\ne A IN\n"[..], &mut composer).unwrap();
+        let misfits = parse(&b"a A\nb\nc AXFR\nd MX\ne A CH\n"[..], &mut composer).unwrap();
         assert_eq!(composer.count(), 2);
         let hint = misfits.hint(2, "queries").unwrap();
         assert!(
             hint.starts_with("3 lines left out, 2 queries used: line 2: no type behind the name"),
             "{hint}"
         );
-        assert!(hint.contains("; line 3: unknown type AXFR") && hint.contains("; line 5: `IN`"), "{hint}");
+        assert!(
+            hint.contains("; line 3: AXFR is no question")
+                && hint.contains("; line 5: class CH: all queries"),
+            "{hint}"
+        );
         let many = "x\n".repeat(100);
         let text = parse(many.as_bytes(), &mut composer).unwrap().to_string();
         assert!(
@@ -127,16 +143,29 @@ mod tests {
         assert_eq!(queries.get(3), queries.get(0), "from the first again");
     }
 
+    /// As dnsperf 2.10 does.
+    #[test]
+    fn what_follows_the_type_is_not_looked_at() {
+        let queries = parsed(b"a A IN\na A in 300 x\na A some words ; more\na A \xff\na A\n").unwrap();
+        assert_eq!(queries.count(), 5);
+        assert!((1..5).all(|number| queries.get(number) == queries.get(0)));
+        assert_eq!(parsed(b"a TYPE252\nb TYPE41").unwrap().count(), 2);
+    }
+
     #[test]
     fn bad_lines_are_named() {
         let long = [&b"a A\n"[..], &vec![b'a'; MAX_LINE + 1]].concat();
         for (text, expected) in [
             (&b"a A\nb\n"[..], "line 2: no type behind the name"),
             (b"a ; A", "line 1: no type behind the name"),
-            (b"a AXFR", "line 1: unknown type AXFR"),
+            (b"a AXFR", "line 1: AXFR is no question of a load over UDP: transfers need TCP"),
+            (b"a ixfr", "line 1: ixfr is no question"),
+            (b"a OPT", "line 1: OPT is no question"),
+            (b"a TSIG", "line 1: TSIG is no question"),
+            (b"a TKEY", "line 1: TKEY is no question"),
             (b"a \xff\n", "line 1: unknown type \u{fffd}"),
             (b"a..b A", "line 1: the name has an empty label"),
-            (b"\n\na A IN", "line 3: `IN` behind the type"),
+            (b"\n\na A chaos", "line 3: class chaos: all queries are of class IN"),
             (&long, "line 2 has more than 4096 bytes"),
             (b"", "no queries in the file"),
             (b"; nothing\n\n", "no queries in the file"),

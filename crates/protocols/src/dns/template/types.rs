@@ -97,6 +97,15 @@ const NAMES: &[(&str, u16)] = &[
     ("DLV", 32769),
 ];
 
+/// Names of types that are no questions of a load: transfers, whose answers need TCP and are more than one message, and what
+/// stands in other parts of a message.
+const NO_QUESTIONS: [&str; 5] = ["AXFR", "IXFR", "OPT", "TSIG", "TKEY"];
+
+/// Whether this is the name of such a type.
+pub(super) fn no_question(name: &str) -> bool {
+    NO_QUESTIONS.iter().any(|known| known.eq_ignore_ascii_case(name))
+}
+
 /// The number of the type called `name`, in any case.
 pub(super) fn number(name: &str) -> Option<u16> {
     if let Some((_, number)) = NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
