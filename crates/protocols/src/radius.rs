@@ -19,6 +19,7 @@ mod challenge;
 mod clients;
 mod dictionary;
 mod duplicates;
+mod items;
 #[cfg(test)]
 mod oracle;
 mod packet;

@@ -4,6 +4,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use super::items::Value;
 use super::packet::{Kind, MAX_VALUE};
 
 /// How a value is written in the file and in a packet.
@@ -13,6 +14,8 @@ enum Type {
     Text,
     /// `0x` and hexadecimal digits, or text as it is.
     Octets,
+    /// `0x` and hexadecimal digits.
+    Hex,
     /// A number of 32 bits, or the name of one.
     Integer(&'static [(&'static str, u32)]),
     /// An IPv4 address.
@@ -74,15 +77,19 @@ const RESERVED: [Kind; 8] = [
     Kind::ACCT_STATUS_TYPE,
 ];
 
-/// Appends attribute `name` with the value `text` to `attributes`, as in a packet.
+/// Appends attribute `name` with the value `written` to `attributes`, as in a packet.
 ///
 /// # Errors
 /// No such attribute, or not a value of it.
-pub(super) fn append(name: &str, text: &str, attributes: &mut Vec<u8>) -> Result<(), String> {
+pub(super) fn append(name: &str, written: &Value, attributes: &mut Vec<u8>) -> Result<(), String> {
     let known = ATTRIBUTES.iter().find(|(known, ..)| known.eq_ignore_ascii_case(name));
     let (kind, form) = match known {
         Some((_, kind, form)) => (*kind, *form),
-        None => (by_number(name)?, Type::Octets),
+        None => (by_number(name)?, Type::Hex),
+    };
+    let text = match form {
+        Type::Text => &written.text().map_err(|reason| format!("{}: {reason}", name.escape_debug()))?,
+        _ => written.raw(),
     };
     let value = value(form, text).map_err(|expected| {
         format!("\"{}\" is not a value of {}: expected {expected}", text.escape_debug(), name.escape_debug())
@@ -98,8 +105,8 @@ pub(super) fn append(name: &str, text: &str, attributes: &mut Vec<u8>) -> Result
 
 /// The kind of `Attr-NUMBER`.
 fn by_number(name: &str) -> Result<u8, String> {
-    let number =
-        name.strip_prefix("Attr-").and_then(|number| number.parse::<u8>().ok()).filter(|kind| *kind > 0);
+    let digits = name.split_at_checked(5).filter(|(prefix, _)| prefix.eq_ignore_ascii_case("Attr-"));
+    let number = digits.and_then(|(_, number)| number.parse::<u8>().ok()).filter(|kind| *kind > 0);
     let Some(kind) = number else {
         let name = name.escape_debug();
         return Err(format!(
@@ -116,8 +123,11 @@ fn by_number(name: &str) -> Result<u8, String> {
 fn value(form: Type, text: &str) -> Result<Vec<u8>, String> {
     match form {
         Type::Text => Ok(text.into()),
-        Type::Octets => match text.strip_prefix("0x") {
-            None => Ok(text.into()),
+        Type::Octets | Type::Hex => match text.strip_prefix("0x") {
+            // FreeRADIUS resolves no escape here.
+            None if text.contains('\\') => Err("0x and hexadecimal digits where it has a backslash".into()),
+            None if form == Type::Octets => Ok(text.into()),
+            None => Err("0x and hexadecimal digits, since its type is not known by its number".into()),
             Some(digits) => hex(digits).ok_or_else(|| "an even number of hexadecimal digits after 0x".into()),
         },
         Type::Integer(names) => {
@@ -146,7 +156,9 @@ fn prefix(text: &str) -> Option<Vec<u8>> {
     let (address, len) = text.split_once('/')?;
     let (address, len) =
         (address.parse::<Ipv6Addr>().ok()?, len.parse::<u8>().ok().filter(|len| *len <= 128)?);
-    let used = address.octets().into_iter().take(usize::from(len).div_ceil(8));
+    // The bits behind the prefix are 0, as FreeRADIUS sends them.
+    let mask = u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
+    let used = (address.to_bits() & mask).to_be_bytes().into_iter().take(usize::from(len).div_ceil(8));
     Some([0, len].into_iter().chain(used).collect())
 }
 
@@ -162,7 +174,7 @@ mod tests {
 
     fn encoded(name: &str, text: &str) -> Result<Vec<u8>, String> {
         let mut attributes = Vec::new();
-        append(name, text, &mut attributes).map(|()| attributes)
+        append(name, &Value::plain(text), &mut attributes).map(|()| attributes)
     }
 
     #[test]
@@ -178,6 +190,8 @@ mod tests {
             ("Attr-26", "0x00000009", &[26, 6, 0, 0, 0, 9]),
             ("Framed-IPv6-Prefix", "2001:db8:7::/48", &[97, 10, 0, 48, 0x20, 1, 0xd, 0xb8, 0, 7]),
             ("Delegated-IPv6-Prefix", "::/0", &[123, 4, 0, 0]),
+            ("Framed-IPv6-Prefix", "2001:db8:7::1/47", &[97, 10, 0, 47, 0x20, 1, 0xd, 0xb8, 0, 6]),
+            ("attr-25", "0x61", &[25, 3, 0x61]),
         ] {
             assert_eq!(encoded(name, text).as_deref(), Ok(bytes), "{name} {text}");
         }
@@ -213,6 +227,16 @@ mod tests {
                 "Class",
                 "0x123",
                 "\"0x123\" is not a value of Class: expected an even number of hexadecimal digits after 0x",
+            ),
+            (
+                "Attr-25",
+                "abc",
+                "\"abc\" is not a value of Attr-25: expected 0x and hexadecimal digits, since its type is not known by its number",
+            ),
+            (
+                "Class",
+                "a\\n",
+                "\"a\\\\n\" is not a value of Class: expected 0x and hexadecimal digits where it has a backslash",
             ),
             ("Filter-Id", "", "Filter-Id has a value of 0 bytes: expected 1 to 253"),
             (

@@ -68,16 +68,6 @@ pub(super) enum Token {
     Comma,
 }
 
-impl Token {
-    /// The text of a word, quoted or not.
-    pub(super) fn text(self) -> Option<String> {
-        match self {
-            Self::Word(text) | Self::Quoted(text) | Self::Literal(text) => Some(text),
-            Self::Operator(_) | Self::Comma => None,
-        }
-    }
-}
-
 /// As a message shows it: text from a file is printed without control characters.
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -14,9 +14,10 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use super::dictionary;
+use super::items::{self, End, Item};
 use super::packet::{DIGEST, MAX_VALUE};
 use super::secret::MAX_PASSWORD;
-use super::text::{self, FileError, LineError, Token};
+use super::text::{self, FileError, LineError};
 use crate::misfits::Misfits;
 
 /// Most bytes of attributes per user. More: replies leave no room for a long list of Proxy-States, and become fragments.
@@ -161,6 +162,8 @@ struct Builder {
     current: Option<(usize, Entry)>,
     /// A line of that entry is wrong.
     spoilt: bool,
+    /// The line its attributes ended on or go on behind, and how; not known behind a wrong one.
+    last: Option<(usize, End)>,
     /// Names with an entry that is wrong: what FreeRADIUS would say of them is not known.
     unknown: HashSet<Box<[u8]>>,
     misfits: Misfits,
@@ -169,24 +172,35 @@ struct Builder {
 impl Builder {
     /// Takes a line; says what is wrong with it.
     fn line(&mut self, line: usize, text: &str) -> Result<(), String> {
-        let tokens = text::tokens(text);
-        if tokens.as_ref().is_ok_and(Vec::is_empty) {
+        if items::is_end(text.trim_start_matches(items::is_blank)) {
             return Ok(());
         }
-        if text.starts_with(char::is_whitespace) {
+        if text.starts_with([' ', '\t']) {
             let before = "attributes before the first user: begin a user's line with the name";
             let (_, entry) = self.current.as_mut().ok_or(before)?;
-            return entry.reply(tokens?);
+            if let Some((last, End::Whole)) = self.last.take() {
+                return Err(format!(
+                    "the attributes end on line {last}: write a comma at its end, and no comment behind it, if more follow"
+                ));
+            }
+            let end = entry.reply(text)?;
+            self.last = Some((line, end));
+            return Ok(());
         }
         self.end_entry();
         let mut entry = Entry::default();
-        let checked = tokens.and_then(|tokens| entry.begin(tokens));
+        let checked = entry.begin(text);
         self.current = Some((line, entry));
         checked
     }
 
     fn end_entry(&mut self) {
-        let spoilt = std::mem::take(&mut self.spoilt);
+        let mut spoilt = std::mem::take(&mut self.spoilt);
+        if let Some((line, End::Comma)) = self.last.take() {
+            let reason = "a comma behind the last attribute: remove it, or indent the next line".into();
+            self.misfits.add(&LineError { line, reason });
+            spoilt = true;
+        }
         let Some((line, entry)) = self.current.take() else { return };
         let name: Box<[u8]> = entry.name.as_bytes().into();
         if !spoilt {
@@ -212,6 +226,11 @@ impl Builder {
     }
 }
 
+const PASSWORD: &str = "Cleartext-Password";
+const CODE: &str = "One-Time-Code";
+/// What can be checked, in any case.
+const CHECKS: [&str; 3] = [PASSWORD, CODE, "Auth-Type"];
+
 /// A user as far as it was read.
 #[derive(Default)]
 struct Entry {
@@ -224,54 +243,65 @@ struct Entry {
 
 impl Entry {
     /// The name and the check items of its line.
-    fn begin(&mut self, tokens: Vec<Token>) -> Result<(), String> {
-        let mut tokens = tokens.into_iter();
-        let name = tokens.next().and_then(Token::text).ok_or("expected the name of a user")?;
+    fn begin(&mut self, line: &str) -> Result<(), String> {
+        let (name, rest) = items::name(line)?;
         self.name.clone_from(&name);
         if name == "DEFAULT" {
             return Err("DEFAULT is not supported: users that are not in the file are rejected".into());
         }
+        if name.eq_ignore_ascii_case("$INCLUDE") {
+            return Err("$INCLUDE is not supported: put all users into one file".into());
+        }
         if name.is_empty() || name.len() > MAX_VALUE {
             return Err(format!("a user's name has {} bytes: expected 1 to {MAX_VALUE}", name.len()));
         }
-        for Item { name, operator, value } in items(tokens)? {
-            if operator != ":=" {
-                return Err(format!("{} {operator}: expected :=", name.escape_debug()));
-            }
-            let text = |value: String| {
-                let fits = (1..=MAX_PASSWORD).contains(&value.len()) && !value.contains('\0');
-                let expected = format!("{name} must have 1 to {MAX_PASSWORD} bytes, none of them 0");
-                fits.then_some(value).ok_or(expected)
-            };
-            match name.as_str() {
-                "Cleartext-Password" => self.password = Some(text(value)?),
-                "One-Time-Code" => self.code = Some(text(value)?),
-                "Auth-Type" if value == "Reject" => self.reject = true,
-                "Auth-Type" => return Err(format!("Auth-Type {}: expected Reject", value.escape_debug())),
-                _ => {
-                    return Err(format!(
-                        "cannot check {}: expected Cleartext-Password, One-Time-Code or Auth-Type; attributes of the reply \
-                         begin on the next line, indented",
-                        name.escape_debug()
-                    ));
-                }
-            }
+        let (items, end) = items::items(rest)?;
+        items.into_iter().try_for_each(|item| self.check(&item))?;
+        if end == End::Comma {
+            return Err("a comma behind the last check item: remove it; attributes of the reply begin on the next line".into());
+        }
+        Ok(())
+    }
+
+    fn check(&mut self, Item { name, operator, value }: &Item<'_>) -> Result<(), String> {
+        let known = CHECKS.iter().copied().find(|known| known.eq_ignore_ascii_case(name)).ok_or_else(|| {
+            format!(
+                "cannot check {}: only the password is checked: expected Cleartext-Password, One-Time-Code or Auth-Type; \
+                 attributes of the reply begin on the next line, indented",
+                name.escape_debug()
+            )
+        })?;
+        if *operator != ":=" {
+            return Err(format!("{known} {operator}: expected :="));
+        }
+        let value = value.text().map_err(|reason| format!("{known}: {reason}"))?;
+        let text = |value: String| {
+            let fits = (1..=MAX_PASSWORD).contains(&value.len()) && !value.contains('\0');
+            let expected = format!("{known} must have 1 to {MAX_PASSWORD} bytes, none of them 0");
+            fits.then_some(value).ok_or(expected)
+        };
+        match known {
+            PASSWORD => self.password = Some(text(value)?),
+            CODE => self.code = Some(text(value)?),
+            _ if value.eq_ignore_ascii_case("Reject") => self.reject = true,
+            _ => return Err(format!("Auth-Type {}: expected Reject", value.escape_debug())),
         }
         Ok(())
     }
 
     /// A line of reply items.
-    fn reply(&mut self, tokens: Vec<Token>) -> Result<(), String> {
-        for Item { name, operator, value } in items(tokens.into_iter())? {
-            if !["=", ":=", "+="].contains(&operator.as_str()) {
+    fn reply(&mut self, line: &str) -> Result<End, String> {
+        let (items, end) = items::items(line)?;
+        for Item { name, operator, value } in items {
+            if !["=", ":=", "+="].contains(&operator) {
                 return Err(format!("{} {operator}: expected =, := or +=", name.escape_debug()));
             }
-            dictionary::append(&name, &value, &mut self.attributes)?;
+            dictionary::append(name, &value, &mut self.attributes)?;
         }
         if self.attributes.len() > MAX_ATTRIBUTES {
             return Err(format!("more than {MAX_ATTRIBUTES} bytes of attributes for one user"));
         }
-        Ok(())
+        Ok(end)
     }
 
     fn end(self) -> Result<User, String> {
@@ -296,182 +326,10 @@ impl Entry {
     }
 }
 
-/// `NAME OPERATOR VALUE`.
-struct Item {
-    name: String,
-    operator: String,
-    value: String,
-}
-
-/// Items between commas; one at the end of the line is optional.
-fn items(tokens: impl Iterator<Item = Token>) -> Result<Vec<Item>, String> {
-    let (mut items, mut tokens) = (Vec::new(), tokens.peekable());
-    while tokens.peek().is_some() {
-        let instead = |token: Option<Token>| match token {
-            Some(token) => format!("found {token}"),
-            None => "the line ends".to_owned(),
-        };
-        let name = match tokens.next() {
-            Some(Token::Word(name)) => name,
-            other => return Err(format!("expected NAME := VALUE, but {}", instead(other))),
-        };
-        let operator = match tokens.next() {
-            Some(Token::Operator(operator)) => operator,
-            other => {
-                return Err(format!("expected := after {}, but {}", name.escape_debug(), instead(other)));
-            }
-        };
-        let value = match tokens.next() {
-            Some(Token::Word(value)) if value.starts_with('`') => {
-                return Err(format!("{}: programs are not run for a value", name.escape_debug()));
-            }
-            Some(Token::Quoted(value)) => {
-                unexpanded(value).map_err(|reason| format!("{}: {reason}", name.escape_debug()))?
-            }
-            Some(Token::Word(value) | Token::Literal(value)) => value,
-            other => {
-                let name = name.escape_debug();
-                return Err(format!("expected a value after {name} {operator}, but {}", instead(other)));
-            }
-        };
-        items.push(Item { name, operator, value });
-        match tokens.next() {
-            None | Some(Token::Comma) => {}
-            Some(other) => return Err(format!("expected a comma before {other}")),
-        }
-    }
-    Ok(items)
-}
-
-/// The text between double quotes, of which FreeRADIUS may expand `%{...}` and `%` with a letter for each request. The error does not
-/// repeat it: it may be a password.
-fn unexpanded(text: String) -> Result<String, String> {
-    if text.contains('%') {
-        return Err("what follows a % between double quotes may be expanded for each request, which is not done here: write a fixed \
-                    text, between single quotes if it has a percent sign"
-            .into());
-    }
-    Ok(text)
-}
-
 /// Bytes of a password that is hidden (RFC 2865, 5.2).
 pub(super) fn padded(password: usize) -> usize {
     password.next_multiple_of(DIGEST).max(DIGEST)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_of_freeradius_is_read() {
-        let text = b"# users\n\nbob\tCleartext-Password := \"hello\"\n\tReply-Message := \"Hello, bob\",\n\
-            \tSession-Timeout = 3600, Idle-Timeout = 60,\n\n\"carol smith\" Cleartext-Password := \"h\\\"i\", \
-            One-Time-Code := 123456\n        Class += 0x01\nmallory Auth-Type := Reject # out\n";
-        let users = Users::parse(text).unwrap();
-        let names: Vec<_> = users.all().iter().map(|user| &*user.name).collect();
-        assert_eq!(names, [&b"bob"[..], b"carol smith", b"mallory"]);
-        let bob = users.find(b"bob").unwrap();
-        assert_eq!((&*bob.password, bob.verdict == Verdict::Accept), (&b"hello"[..], true));
-        assert_eq!(*bob.attributes, *b"\x12\x0cHello, bob\x1b\x06\x00\x00\x0e\x10\x1c\x06\x00\x00\x00\x3c");
-        let carol = users.find(b"carol smith").unwrap();
-        assert_eq!(*carol.password, *b"h\"i");
-        assert!(
-            carol.verdict == Verdict::Challenge { code: (*b"123456").into() }
-                && *carol.attributes == [25, 3, 1]
-        );
-        assert!(users.find(b"mallory").unwrap().verdict == Verdict::Reject);
-        assert!(users.find(b"Bob").is_none() && users.find(b"").is_none());
-        assert!(!format!("{users:?}").contains("hello"));
-        assert_eq!(Users::parse(b"").unwrap().all(), []);
-    }
-
-    /// Quotes, escapes and expansions of a file that FreeRADIUS 3 reads; what it expands is not sent as it stands.
-    #[test]
-    fn quotes_are_freeradius_s() {
-        let text = b"a Cleartext-Password := 'it\\'s %{User-Name}'\n\tReply-Message := 'goodbye'\n\
-            b Cleartext-Password := \"x\"\n\tReply-Message = \"all\\tdone\"\n";
-        let users = Users::parse(text).unwrap();
-        assert_eq!(*users.find(b"a").unwrap().password, *b"it's %{User-Name}");
-        assert_eq!(*users.find(b"a").unwrap().attributes, *b"\x12\x09goodbye");
-        assert_eq!(*users.find(b"b").unwrap().attributes, *b"\x12\x0aall\tdone");
-        for (text, reason) in [
-            (
-                "a Cleartext-Password := x\n Reply-Message := \"Hello, %{User-Name}\"",
-                "line 2: Reply-Message: what follows a %",
-            ),
-            ("a Cleartext-Password := \"%u\"", "line 1: Cleartext-Password: what follows a %"),
-            (
-                "a Cleartext-Password := x\n Reply-Message := `/bin/date`",
-                "line 2: Reply-Message: programs are not run",
-            ),
-            ("a Cleartext-Password := \"\\d\"", "line 1: \\d is no escape: a backslash is written \\\\"),
-        ] {
-            let error = Users::parse(text.as_bytes()).unwrap_err();
-            assert!(error.starts_with(reason), "{error}");
-        }
-    }
-
-    /// A file as FreeRADIUS comes with: all lines that do not fit are listed at once, and the users that fit can be used.
-    #[test]
-    fn all_misfits_are_listed_and_may_be_left_out() {
-        let text = b"bob\tCleartext-Password := \"hello\"\n\tReply-Message := \"Hello, %{User-Name}\"\n\
-            doug  Cleartext-Password := \"goodbye\"\n      Reply-Message := 'goodbye', Fall-Through = Yes\n\
-            doug\n      Filter-Id = \"std.ppp\"\n\"John Doe\"\tCleartext-Password := \"hello\"\n\
-            lameuser\tAuth-Type := Reject\n\tReply-Message = \"Your account has been disabled.\"\n\
-            steve\tService-Type == Framed-User, Cleartext-Password := \"testing\"\n\tService-Type = Framed-User,\n\
-            \tFramed-IP-Address = 172.16.3.33+,\nold\tCleartext-Password == \"x\"\nmac\tCrypt-Password := \"$1$abc$\"\n\
-            DEFAULT\tFramed-Protocol == PPP\n\tFramed-Protocol = PPP\nann Cleartext-Password := y\nno-one\n";
-        let (users, misfits) = Users::from_lines(text);
-        let names: Vec<_> = users.all().iter().map(|user| &*user.name).collect();
-        assert_eq!(names, [&b"John Doe"[..], b"ann"]);
-        let lines: Vec<String> = Users::parse(text)
-            .unwrap_err()
-            .split("; ")
-            .filter(|part| part.starts_with("line "))
-            .map(|part| part.split(':').next().unwrap().to_owned())
-            .collect();
-        assert_eq!(lines, [2, 4, 5, 8, 10, 12, 13, 14, 15, 18].map(|line| format!("line {line}")));
-        let hint = misfits.hint(users.count(), "users").unwrap();
-        assert!(hint.starts_with("10 lines left out, 2 users used: line 2: "), "{hint}");
-    }
-
-    #[test]
-    fn wrong_lines_are_named() {
-        let long = format!("{} Cleartext-Password := x", "n".repeat(254));
-        let many = format!("bob Cleartext-Password := x\n{}", "\tClass = aaaaaaaaaaaaaaaa\n".repeat(200));
-        for (text, reason) in [
-            (" Class = 1", "line 1: attributes before the first user: begin a user's line with the name"),
-            ("\nbob", "line 2: user bob has no password: expected Cleartext-Password := \"...\""),
-            ("bob\n\nalice Cleartext-Password := x", "line 1: user bob has no password"),
-            ("bob Cleartext-Password == x", "line 1: Cleartext-Password ==: expected :="),
-            ("bob Cleartext-Password := \"\"", "line 1: Cleartext-Password must have 1 to 128 bytes"),
-            (
-                "bob User-Password := x",
-                "line 1: cannot check User-Password: expected Cleartext-Password, One-Time-Code",
-            ),
-            (
-                "bob Cleartext-Password :=",
-                "line 1: expected a value after Cleartext-Password :=, but the line ends",
-            ),
-            ("bob Cleartext-Password", "line 1: expected := after Cleartext-Password, but the line ends"),
-            ("bob := x", "line 1: expected NAME := VALUE, but found `:=`"),
-            ("bob Cleartext-Password := x y", "line 1: expected a comma before `y`"),
-            ("bob Auth-Type := Accept", "line 1: Auth-Type Accept: expected Reject"),
-            ("DEFAULT Auth-Type := Reject", "line 1: DEFAULT is not supported"),
-            (
-                "m Auth-Type := Reject\n Class = 1",
-                "line 1: user m is always rejected: remove the rest of the entry",
-            ),
-            ("m Auth-Type := Reject, Cleartext-Password := x", "line 1: user m is always rejected"),
-            ("b Cleartext-Password := x\nb Cleartext-Password := y", "line 2: user b is already in the file"),
-            ("b Cleartext-Password := x\n Colour = 1", "line 2: unknown attribute Colour"),
-            ("b Cleartext-Password := x\n Class == 1", "line 2: Class ==: expected =, := or +="),
-            (&long, "line 1: a user's name has 254 bytes: expected 1 to 253"),
-            (&many, "line 115: more than 2048 bytes of attributes for one user"),
-        ] {
-            let error = Users::parse(text.as_bytes()).unwrap_err();
-            assert!(error.starts_with(reason), "{error}");
-        }
-    }
-}
+mod tests;
