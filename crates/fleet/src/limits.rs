@@ -155,6 +155,8 @@ impl Limits {
             sources,
             source_ports,
             arrivals,
+            // Not sent.
+            source_scope: _,
             // In `check_arrivals` and `memory`.
             size: _,
             threads: _,

@@ -83,7 +83,7 @@ fn probe_one(
     let any = if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let flow = plan.flow(own);
     let source: IpAddr = plan.source(flow).unwrap_or(any);
-    let socket = UdpSocket::bind((source, 0))?;
+    let socket = UdpSocket::bind(plan.bound(source, 0, target))?;
     let mut request = vec![0; plan.size];
     let len = protocol.template().write(flow, 0, &mut request);
     socket.send_to(&request[..len], target)?;

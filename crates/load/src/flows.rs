@@ -147,7 +147,7 @@ fn bind_source(
                 last: range.last,
             })?,
         };
-        let wanted = SocketAddr::new(ip, port);
+        let wanted = plan.bound(ip, port, target);
         match bind(socket, &wanted) {
             Ok(()) => return Ok(()),
             Err(Errno::ADDRINUSE) if port != 0 => {}

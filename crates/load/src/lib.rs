@@ -21,6 +21,7 @@
 
 pub mod cpu;
 mod elsewhere;
+pub mod ends;
 mod error;
 mod flows;
 pub mod kernel;

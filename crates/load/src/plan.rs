@@ -7,13 +7,14 @@
 //! A [`Plan`] is plain data with public fields; [`Plan::check`] reports what is wrong with it. Engines call it first,
 //! so an invalid plan never opens a socket.
 
+mod ends;
 mod error;
 mod schedule;
 mod segment;
 mod sockets;
 mod words;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
@@ -126,6 +127,10 @@ pub struct Plan {
     pub flows: u32,
     /// Source addresses of this machine; its own flow `i` takes source `(i / targets) mod n`. Empty: the kernel chooses.
     pub sources: Vec<IpAddr>,
+    /// Number of the interface of those that are link-local; 0: that of the target. Not part of a plan for other machines, whose
+    /// interfaces have other numbers, and which take no sources.
+    #[serde(skip)]
+    pub source_scope: u32,
     /// Source ports, of which segment `i` of `n` uses every `n`-th, beginning with the `i`-th; none: the kernel chooses.
     pub source_ports: Option<PortRange>,
     /// When transactions begin.
@@ -167,6 +172,7 @@ impl Plan {
             targets: vec![target],
             flows: 1,
             sources: Vec::new(),
+            source_scope: 0,
             source_ports: None,
             arrivals: Arrivals::Closed { inflight: 1 },
             size: 100,
@@ -284,54 +290,6 @@ impl Plan {
             }
             (_, None) => 0,
         }
-    }
-
-    fn check_ends(&self) -> Result<(), PlanError> {
-        let Some(first) = self.targets.first() else { return Err(PlanError::NoTarget) };
-        for target in &self.targets {
-            if target.port() == 0 {
-                return Err(PlanError::PortZero(*target));
-            }
-            if target.ip().is_unspecified() {
-                return Err(PlanError::Unspecified(*target));
-            }
-            // Broadcast addresses of networks are refused by the kernel, at the connect.
-            let ip = target.ip().to_canonical();
-            if ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST) {
-                return Err(PlanError::Group(SocketAddr::new(ip, target.port())));
-            }
-            if target.is_ipv4() != first.is_ipv4() {
-                return Err(PlanError::Families { one: first.ip(), other: target.ip() });
-            }
-        }
-        for source in &self.sources {
-            if source.is_ipv4() != first.is_ipv4() {
-                return Err(PlanError::Families { one: first.ip(), other: *source });
-            }
-            if source.is_unspecified() || source.is_multicast() {
-                return Err(PlanError::Source(*source));
-            }
-        }
-        if !self.segment.is_whole() && self.mode != Mode::Rr {
-            return Err(PlanError::OneWaySegment(self.mode));
-        }
-        if self.flows == 0 || self.own_flows() > MAX_FLOWS {
-            return Err(PlanError::Flows(self.own_flows()));
-        }
-        if self.flows < self.segment.of() {
-            return Err(PlanError::EmptySegments { flows: self.flows, segments: self.segment.of() });
-        }
-        if let Some(ports) = self.source_ports {
-            if ports.first == 0 || ports.last < ports.first {
-                return Err(PlanError::PortRange(ports));
-            }
-            let addresses = self.sources.len().max(1) as u32;
-            let have = u64::from(self.segment.flows(ports.count())) * u64::from(addresses);
-            if have < u64::from(self.own_flows()) {
-                return Err(PlanError::TooFewPorts { flows: self.flows, ports, addresses });
-            }
-        }
-        Ok(())
     }
 
     fn check_arrivals(&self) -> Result<(), PlanError> {

@@ -2,13 +2,13 @@
 
 pub(crate) mod task;
 
-use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime};
 
 use clap::builder::TypedValueParser;
 use udpath_lab::Offloads;
 use udpath_load::Engine;
+use udpath_load::ends::Source;
 use udpath_load::plan::{Mode, Process, Segment, Transport};
 use udpath_protocols::{PROTOCOLS, ProtocolEntry};
 
@@ -66,8 +66,8 @@ pub(crate) struct Args {
     #[arg(long, value_parser = value::size, allow_hyphen_values = true, value_name = "BYTES")]
     pub(crate) size: Option<usize>,
     /// Source address; repeatable
-    #[arg(long = "source", value_name = "ADDR")]
-    pub(crate) sources: Vec<IpAddr>,
+    #[arg(long = "source", value_name = "ADDR[%IFACE]", value_parser = udpath_load::ends::source)]
+    pub(crate) sources: Vec<Source>,
     /// Source ports
     #[arg(long, value_parser = value::ports, value_name = "LOW-HIGH")]
     pub(crate) source_ports: Option<RangeInclusive<u16>>,

@@ -1,11 +1,12 @@
 //! Arguments of `udpath predict`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::TypedValueParser;
+use udpath_load::ends::without_zone;
 use udpath_steer::reuseport::By;
 use udpath_steer::toeplitz::{Fields, Key};
 use udpath_steer::{CpuSet, Flow};
@@ -150,8 +151,15 @@ pub(crate) fn to(text: &str) -> Result<To, String> {
     if let Ok(address) = text.parse::<IpAddr>() {
         return Ok(To { address: Some(address.to_canonical()), port: None });
     }
+    // The same without a port.
+    if let Some((address, zone)) = text.split_once('%')
+        && let Ok(address) = address.parse::<Ipv6Addr>()
+        && !zone.is_empty()
+    {
+        return Ok(To { address: Some(address.into()), port: None });
+    }
     // Only the address itself is compared: this may be the map of another machine, with other interfaces.
-    let (both, _zone) = value::without_zone(text).ok_or_else(|| {
+    let (both, _zone) = without_zone(text).ok_or_else(|| {
         format!("`{text}` is neither a port nor an address: expected 53, 192.0.2.1, 192.0.2.1:53 or [2001:db8::1]:53")
     })?;
     Ok(To { address: Some(both.ip().to_canonical()), port: Some(both.port()) })
@@ -171,6 +179,9 @@ mod tests {
             assert!(!to(text).unwrap().takes(&flow), "{text}");
         }
         assert!(to("[fe80::2%eth0]:4000").is_ok() && to("[fe80::2%7]:4000").is_ok());
+        let scoped = to("fe80::2%eth0").unwrap();
+        assert_eq!(scoped, To { address: Some("fe80::2".parse().unwrap()), port: None });
+        assert!(to("fe80::2%").is_err() && to("192.0.2.1%eth0").is_err());
         assert!(to("dns").unwrap_err().contains("expected 53, 192.0.2.1"));
     }
 }

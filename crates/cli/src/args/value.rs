@@ -1,10 +1,9 @@
 //! Numbers as users type them: `100k`, `1.5M`, `10us`, `0.1%`, `4000-4063`; and addresses.
 
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime};
 
-use rustix::net::{AddressFamily, SocketType};
 use udpath_lab::Offloads;
 
 /// Splits a number from its unit.
@@ -223,50 +222,7 @@ fn days(text: &str) -> Option<u64> {
 /// An address with its port: `192.0.2.1:53`, `[2001:db8::1]:53`, and with the scope of a link-local address `[fe80::1%eth0]:53`
 /// (RFC 4007, 11.2), the interface by name or number.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
-    let (address, zone) = without_zone(text).ok_or_else(|| {
-        format!(
-            "invalid address `{text}`: expected ADDR:PORT, such as 192.0.2.1:53, [2001:db8::1]:53 or [fe80::1%eth0]:53"
-        )
-    })?;
-    let SocketAddr::V6(mut scoped) = address else { return Ok(address) };
-    match zone {
-        None if scoped.ip().is_unicast_link_local() => {
-            let (ip, port) = (scoped.ip(), scoped.port());
-            Err(format!("`{text}` is link-local: add its interface, such as [{ip}%eth0]:{port}"))
-        }
-        None => Ok(address),
-        Some(zone) => {
-            scoped.set_scope_id(interface(zone).ok_or_else(|| {
-                format!(
-                    "invalid address `{text}`: this machine has no interface `{zone}` (`ip link` lists them)"
-                )
-            })?);
-            Ok(scoped.into())
-        }
-    }
-}
-
-/// An address with its port, and the interface after `%` as it is written.
-pub(crate) fn without_zone(text: &str) -> Option<(SocketAddr, Option<&str>)> {
-    let Some((address, rest)) = text.split_once('%') else {
-        return text.parse().ok().map(|address| (address, None));
-    };
-    let (zone, port) = rest.split_once("]:")?;
-    let address: Ipv6Addr = address.strip_prefix('[')?.parse().ok()?;
-    let port = Some(port).filter(|port| port.bytes().all(|byte| byte.is_ascii_digit()))?;
-    (!zone.is_empty()).then_some(())?;
-    Some((SocketAddr::new(address.into(), port.parse().ok()?), Some(zone)))
-}
-
-/// The number of the interface with this name or number in this network namespace.
-fn interface(zone: &str) -> Option<u32> {
-    let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
-    let by_name = || rustix::net::netdevice::name_to_index(&socket, zone).ok();
-    let by_number = || {
-        let number = zone.parse().ok()?;
-        rustix::net::netdevice::index_to_name(&socket, number).ok().map(|_| number)
-    };
-    by_name().or_else(by_number)
+    udpath_load::ends::target(text)
 }
 
 #[cfg(test)]
@@ -287,37 +243,6 @@ mod tests {
         assert_eq!((ports("7-9"), ports("53")), (Ok(7..=9), Ok(53..=53)));
         assert_eq!(ramp("1k..2k"), Ok((1000.0, 2000.0)));
         assert_eq!(address("[::1]:53"), Ok(SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], 53))));
-    }
-
-    #[test]
-    fn the_scope_of_an_address_is_an_interface_by_name_or_number() {
-        let scope = |text: &str| match address(text) {
-            Ok(SocketAddr::V6(address)) => Ok((address.to_string(), address.scope_id())),
-            Ok(other) => panic!("{other}"),
-            Err(why) => Err(why),
-        };
-        // Every network namespace has a loopback, and it is number 1.
-        let by_number = scope("[fe80::1%1]:53").unwrap();
-        assert_eq!(by_number, ("[fe80::1%1]:53".into(), 1));
-        assert_eq!(scope("[fe80::1%lo]:53").unwrap(), by_number);
-        assert_eq!(scope("[ff02::1%lo]:53").unwrap().1, 1);
-        assert_eq!(scope("[2001:db8::1]:53").unwrap().1, 0);
-        for (text, words) in [
-            ("[fe80::1]:53", "add its interface, such as [fe80::1%eth0]:53"),
-            ("[fe80::1%nothing]:53", "no interface `nothing`"),
-            ("[fe80::1%4294967295]:53", "no interface `4294967295`"),
-            ("[fe80::1%99999999999]:53", "no interface"),
-            ("[fe80::1%a-name-that-is-far-too-long]:53", "no interface"),
-            ("[fe80::1%]:53", "expected ADDR:PORT"),
-            ("[fe80::1%lo]:", "expected ADDR:PORT"),
-            ("[fe80::1%lo]:+53", "expected ADDR:PORT"),
-            ("[fe80::1%lo]:65536", "expected ADDR:PORT"),
-            ("[192.0.2.1%lo]:53", "expected ADDR:PORT"),
-            ("192.0.2.1%lo:53", "expected ADDR:PORT"),
-            ("fe80::1%lo", "expected ADDR:PORT"),
-        ] {
-            assert!(scope(text).is_err_and(|why| why.contains(words)), "{text}: {:?}", scope(text));
-        }
     }
 
     #[test]

@@ -5,10 +5,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use udpath_load::ends;
+
 /// Targets that an agent may send to: addresses, and ports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Allowed {
     network: IpAddr,
+    /// The interface of link-local addresses; 0: any.
+    scope: u32,
     prefix: u8,
     ports: RangeInclusive<u16>,
 }
@@ -22,7 +26,9 @@ impl Allowed {
         let ((network, length), (address, other)) = (bits(self.network), bits(target.ip()));
         let host_bits = length - u32::from(self.prefix);
         let same = network.checked_shr(host_bits).unwrap_or(0) == address.checked_shr(host_bits).unwrap_or(0);
-        length == other && same && self.ports.contains(&target.port())
+        let scope = if let SocketAddr::V6(v6) = target { v6.scope_id() } else { 0 };
+        let on_it = self.scope == 0 || self.scope == scope;
+        length == other && same && on_it && self.ports.contains(&target.port())
     }
 }
 
@@ -47,7 +53,16 @@ impl FromStr for Allowed {
                 Some((network, prefix)) => (network, Some(prefix.parse::<u8>().ok()?)),
                 None => (address, None),
             };
+            let (network, zone) = match network.split_once('%') {
+                Some((network, zone)) => (network, Some(zone)),
+                None => (network, None),
+            };
             let network: IpAddr = network.parse().ok()?;
+            let scope = match zone {
+                Some(zone) if network.is_ipv6() => ends::interface(zone)?,
+                Some(_) => return None,
+                None => 0,
+            };
             let longest = if network.is_ipv4() { 32 } else { 128 };
             let ports = match ports {
                 None => 1..=u16::MAX,
@@ -58,12 +73,12 @@ impl FromStr for Allowed {
             };
             let prefix = prefix.unwrap_or(longest);
             let valid = prefix <= longest && *ports.start() > 0 && ports.start() <= ports.end();
-            valid.then_some(Self { network, prefix, ports })
+            valid.then_some(Self { network, scope, prefix, ports })
         };
         parsed().ok_or_else(|| {
             format!(
                 "invalid target `{text}`: expected ADDR[/PREFIX][:PORTS], such as 10.0.0.0/8:53, 192.0.2.1:5000-5099 or \
-                 [2001:db8::/32]:53"
+                 [2001:db8::/32]:53, and [fe80::1%eth0]:53 with an interface of this machine"
             )
         })
     }
@@ -71,10 +86,11 @@ impl FromStr for Allowed {
 
 impl fmt::Display for Allowed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { network, prefix, ports } = self;
+        let Self { network, scope, prefix, ports } = self;
         let (first, last) = (ports.start(), ports.end());
         match network {
             IpAddr::V4(v4) => write!(f, "{v4}/{prefix}:{first}-{last}"),
+            IpAddr::V6(v6) if *scope != 0 => write!(f, "[{v6}%{scope}/{prefix}]:{first}-{last}"),
             IpAddr::V6(v6) => write!(f, "[{v6}/{prefix}]:{first}-{last}"),
         }
     }

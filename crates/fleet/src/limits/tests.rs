@@ -1,3 +1,5 @@
+use std::net::{SocketAddr, SocketAddrV6};
+
 use udpath_load::plan::{PortRange, Segment};
 
 use super::*;
@@ -59,6 +61,22 @@ fn targets_are_networks_and_ports() {
     }
     let shown = limits(&["10.0.0.0/8:53", "::1"]).targets.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(shown, ["10.0.0.0/8:53-53", "[::1/128]:1-65535"]);
+}
+
+/// An interface by name or number; without one, any.
+#[test]
+fn a_link_local_target_is_allowed_on_its_interface() {
+    let allowed = |text: &str| text.parse::<Allowed>().unwrap();
+    let to = |scope: u32| SocketAddr::V6(SocketAddrV6::new("fe80::1".parse().unwrap(), 53, 0, scope));
+    // Every network namespace has a loopback, and it is number 1.
+    for text in ["[fe80::1%lo]:53", "[fe80::%1/10]:53", "fe80::1%lo"] {
+        assert!(allowed(text).has(to(1)) && !allowed(text).has(to(2)), "{text}");
+        assert_eq!(allowed(&allowed(text).to_string()), allowed(text));
+    }
+    assert!(allowed("[fe80::/10]:53").has(to(2)));
+    for bad in ["[fe80::1%]:53", "[fe80::1%nothing]:53", "10.0.0.1%lo:53"] {
+        assert!(bad.parse::<Allowed>().unwrap_err().contains("an interface of this machine"), "{bad}");
+    }
 }
 
 #[test]

@@ -31,6 +31,12 @@ pub enum PlanError {
     /// A target that is not one machine.
     #[error("invalid target {0}: expected the address of one machine, not of a group")]
     Group(SocketAddr),
+    /// A link-local target, and nothing says by which interface.
+    #[error("{}", crate::ends::needs_interface(.0))]
+    NoInterface(SocketAddr),
+    /// The same of a source.
+    #[error("source {0} is link-local: add its interface, such as {0}%eth0")]
+    SourceWithoutInterface(IpAddr),
     /// A source that cannot send.
     #[error("invalid source {0}: name a unicast address of this machine")]
     Source(IpAddr),

@@ -20,6 +20,17 @@ fn each_fault_is_named() {
         (|p| p.targets.push("[2001:db8::1]:7".parse().unwrap()), "families"),
         (|p| p.sources.push("2001:db8::1".parse().unwrap()), "families"),
         (|p| p.sources.push("224.0.0.1".parse().unwrap()), "unicast"),
+        (
+            |p| p.targets = vec!["[fe80::1]:7".parse().unwrap()],
+            "`[fe80::1]:7` is link-local: add its interface, such as [fe80::1%eth0]:7",
+        ),
+        (
+            |p| {
+                p.targets = vec!["[2001:db8::1]:7".parse().unwrap()];
+                p.sources.push("fe80::1".parse().unwrap());
+            },
+            "source fe80::1 is link-local: add its interface, such as fe80::1%eth0",
+        ),
         (|p| p.sockets.congestion = Some("bbr".into()), "--congestion bbr needs TCP"),
         (|p| p.sockets.send_buffer = Some(0), "send buffer of 0 bytes"),
         (|p| p.sockets.receive_buffer = Some(MAX_BUFFER + 1), "receive buffer of 1073741824 bytes"),
@@ -72,4 +83,18 @@ fn flows_cover_all_pairs_of_source_and_target() {
     p.flows = 6;
     let pairs: std::collections::HashSet<_> = (0..6).map(|f| (p.target(f), p.source(f))).collect();
     assert_eq!(pairs.len(), 6);
+}
+
+/// A link-local address is bound with its interface: the named one, or the target's.
+#[test]
+fn the_interface_of_a_source_is_named_or_the_target_s() {
+    let mut p = Plan::new("[fe80::2%3]:7".parse().unwrap());
+    p.sources = vec!["fe80::1".parse().unwrap(), "2001:db8::1".parse().unwrap()];
+    assert_eq!(p.check(), Ok(()));
+    assert_eq!(p.bound(p.sources[0], 5, p.targets[0]).to_string(), "[fe80::1%3]:5");
+    assert_eq!(p.bound(p.sources[1], 5, p.targets[0]).to_string(), "[2001:db8::1]:5");
+    p.targets = vec!["[2001:db8::2]:7".parse().unwrap()];
+    p.source_scope = 4;
+    assert_eq!(p.check(), Ok(()));
+    assert_eq!(p.bound(p.sources[0], 5, p.targets[0]).to_string(), "[fe80::1%4]:5");
 }

@@ -4,6 +4,7 @@ use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::path::Path;
 
+use udpath_load::ends;
 use udpath_load::plan::{MAX_SIZE, Mode};
 
 use super::{ENGINES, ENTRY};
@@ -82,9 +83,7 @@ fn part<'a>(line: usize, mut words: impl Iterator<Item = &'a str>) -> Result<Par
         .ok_or_else(|| format!("invalid weight {}: expected 1 to {MAX_WEIGHT}", weight.escape_debug()))?;
     let entry = protocol(next("protocol")?)?;
     let target = next("target")?;
-    let target = target.parse().map_err(|_| {
-        format!("invalid target {}: expected ADDR:PORT, such as 192.0.2.1:53", target.escape_debug())
-    })?;
+    let target = ends::target(target).map_err(|why| why.replacen("address", "target", 1))?;
     let mut part = Part { line, weight, entry, target, size: None, options: Options::default() };
     while let Some(word) = words.next() {
         option(&mut part, word, &mut words)?;
@@ -162,7 +161,15 @@ mod tests {
             ("1 echo", "line 1: no target"),
             ("1 sink 192.0.2.1:7", "line 1: unknown protocol sink: expected echo, ntp"),
             ("1 mix 192.0.2.1:7", "line 1: unknown protocol mix"),
-            ("1 echo localhost:7", "line 1: invalid target localhost:7: expected ADDR:PORT"),
+            ("1 echo localhost:7", "line 1: invalid target `localhost:7`: expected ADDR:PORT"),
+            (
+                "1 echo [fe80::1]:7",
+                "line 1: `[fe80::1]:7` is link-local: add its interface, such as [fe80::1%eth0]:7",
+            ),
+            (
+                "1 echo [fe80::1%none]:7",
+                "line 1: invalid target `[fe80::1%none]:7`: this machine has no interface `none`",
+            ),
             ("1 echo 192.0.2.1:7 --size", "line 1: --size needs a value"),
             ("1 echo 192.0.2.1:7 --size 0", "line 1: invalid --size 0: expected 1 to"),
             ("1 echo 192.0.2.1:7 --queries q", "line 1: unknown option --queries of echo: expected --size"),

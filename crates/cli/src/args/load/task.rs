@@ -4,6 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use udpath_load::Engine;
+use udpath_load::ends::Source;
 use udpath_load::plan::{Arrivals, Mode, Plan, PortRange, Process, SocketOptions, Transport};
 use udpath_load::search::Limits;
 use udpath_load::template::Protocol;
@@ -61,7 +62,8 @@ pub(crate) fn task(args: &Args, protocol: &dyn Protocol) -> Result<Task, String>
         mode,
         targets,
         flows,
-        sources: args.sources.clone(),
+        sources: args.sources.iter().map(|source| source.ip).collect(),
+        source_scope: source_scope(&args.sources)?,
         source_ports: args
             .source_ports
             .as_ref()
@@ -95,6 +97,16 @@ pub(crate) fn task(args: &Args, protocol: &dyn Protocol) -> Result<Task, String>
         limits.check().map_err(|e| e.to_string())?;
     }
     Ok(Task { plan, engine, search })
+}
+
+/// The interface of the link-local sources: a plan has one.
+fn source_scope(sources: &[Source]) -> Result<u32, String> {
+    let mut named = sources.iter().map(|source| source.scope).filter(|scope| *scope != 0);
+    let first = named.next().unwrap_or(0);
+    match named.find(|scope| *scope != first) {
+        Some(other) => Err(format!("sources on two interfaces ({first} and {other}): start a load for each")),
+        None => Ok(first),
+    }
 }
 
 /// Rejects arguments that conflict with --lab, or require it.
