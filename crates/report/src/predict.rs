@@ -1,5 +1,6 @@
 //! Predictions as data: where a flow goes, which source ports go there, how many flows are distributed; and their JSON.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use schemars::JsonSchema;
@@ -35,6 +36,29 @@ pub struct Reader<'a> {
     pub name: &'a str,
     /// Its threads; the kernel does not report which of them reads.
     pub threads: &'a [Thread],
+}
+
+/// The frames of a capture that are no packets of a flow.
+#[derive(Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
+pub struct NotCounted {
+    /// All frames of the capture, those of the flows included.
+    pub frames: u64,
+    /// Those that were not counted, by reason.
+    pub reasons: BTreeMap<String, u64>,
+    /// Why the rest of the file was not read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rest: Option<String>,
+}
+
+impl NotCounted {
+    /// In words; none if all frames were counted.
+    #[must_use]
+    pub fn text(&self) -> Option<String> {
+        let reasons = self.reasons.iter().map(|(reason, count)| format!("{count} {reason}"));
+        let rest = self.rest.iter().map(|why| format!("what follows: {why}"));
+        let parts: Vec<String> = reasons.chain(rest).collect();
+        (!parts.is_empty()).then(|| format!("of {} frames, not counted: {}", self.frames, parts.join(", ")))
+    }
 }
 
 /// How many flows are distributed over queues, CPUs and sockets.
@@ -85,6 +109,9 @@ pub struct SpreadDocument<'a> {
     spread: Steps<'a>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     receivers: &'a [Receiver<'a>],
+    /// Of a capture, if it has such frames.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_counted: Option<&'a NotCounted>,
     #[serde(skip_serializing_if = "Option::is_none")]
     verification: Option<&'a Verification>,
 }
@@ -120,8 +147,19 @@ pub fn ports_json(flow: &Flow, wanted: &Wanted, found: &SourcePorts) -> String {
 
 /// The distribution of many flows.
 #[must_use]
-pub fn spreads_json(spreads: &Spreads<'_>, verification: Option<&Verification>) -> String {
+pub fn spreads_json(
+    spreads: &Spreads<'_>,
+    not_counted: Option<&NotCounted>,
+    verification: Option<&Verification>,
+) -> String {
     let Spreads { queue, cpu, socket, receivers, queues, cpus } = spreads;
     let spread = Steps { queues: *queues, queue, cpus: *cpus, cpu, socket };
-    to_pretty_json(&SpreadDocument { schema: SCHEMA, total: queue.total(), spread, receivers, verification })
+    to_pretty_json(&SpreadDocument {
+        schema: SCHEMA,
+        total: queue.total(),
+        spread,
+        receivers,
+        not_counted,
+        verification,
+    })
 }

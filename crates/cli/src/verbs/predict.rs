@@ -93,7 +93,7 @@ fn many(args: &Args, known: &Known, predictor: &Predictor, ends: &Ends<'_>, flow
     };
     let (spreads, by_incoming_cpu) = ends.spreads(predictor, &flows);
     let text = if args.json {
-        spreads_json(&spreads, verified.as_ref().map(|verified| &verified.verification))
+        spreads_json(&spreads, flows.not_counted(), verified.as_ref().map(|verified| &verified.verification))
     } else {
         spreads_text(&spreads, &terminal::style())
     };

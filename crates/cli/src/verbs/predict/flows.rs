@@ -1,11 +1,11 @@
 //! Many flows, from a list or from a capture.
 
 use std::collections::HashMap;
-use std::collections::btree_map::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
+use udpath_report::predict::NotCounted;
 use udpath_stack::port::capture::Frames;
 use udpath_stack::wire::flow_of;
 use udpath_steer::Flow;
@@ -24,6 +24,8 @@ const LINE: usize = 1000;
 pub(super) struct Flows {
     list: Vec<(Flow, u64)>,
     places: HashMap<Flow, usize>,
+    /// The frames of a capture that are no packets of them.
+    not_counted: NotCounted,
 }
 
 impl Flows {
@@ -38,7 +40,10 @@ impl Flows {
         if flows.list.is_empty() {
             let path = path.display();
             return Err(match foreign {
-                0 => anyhow!("{path} contains no flows"),
+                0 => match flows.not_counted.text() {
+                    Some(text) => anyhow!("{path} contains no flows: {text}"),
+                    None => anyhow!("{path} contains no flows"),
+                },
                 _ => anyhow!("{path} contains no flows that match --to"),
             }
             .into());
@@ -63,6 +68,12 @@ impl Flows {
     /// Each flow with its packets.
     pub(super) fn iter(&self) -> impl Iterator<Item = &(Flow, u64)> {
         self.list.iter()
+    }
+
+    /// The frames of the capture that are no packets of a flow, if there are any.
+    pub(super) fn not_counted(&self) -> Option<&NotCounted> {
+        let NotCounted { reasons, rest, .. } = &self.not_counted;
+        (!reasons.is_empty() || rest.is_some()).then_some(&self.not_counted)
     }
 
     pub(super) fn has(&self, flow: &Flow) -> bool {
@@ -109,23 +120,27 @@ impl Flows {
     fn read_capture(&mut self, path: &Path, to: Option<&To>) -> Result<u64, Failure> {
         let cannot = |error: udpath_stack::port::capture::Error| Failure::Cannot(error.into());
         let mut frames = Frames::open(path).map_err(cannot)?;
-        let (mut foreign, mut all) = (0_u64, 0_u64);
-        let mut others = BTreeMap::<&str, u64>::new();
+        let (mut foreign, mut none) = (0_u64, NotCounted::default());
         while let Some(flow) = frames.look(flow_of).map_err(cannot)? {
-            all += 1;
+            none.frames += 1;
             match flow {
-                Err(refusal) => *others.entry(refusal.name()).or_default() += 1,
+                Err(refusal) => *none.reasons.entry(refusal.name().to_owned()).or_default() += 1,
                 Ok(flow) if to.is_some_and(|to| !to.takes(&flow)) => foreign += 1,
                 Ok(flow) => self.add(flow, 1).with_context(|| path.display().to_string())?,
             }
         }
         let beyond = frames.left_out();
-        all += beyond.links.values().sum::<u64>();
-        let others = others.iter().map(|(why, count)| format!("{count} {why}"));
-        let others: Vec<String> = others.chain((!beyond.is_empty()).then(|| beyond.to_string())).collect();
-        if !others.is_empty() {
-            stderrln!("of {all} frames, not counted: {}", others.join(", "));
+        none.frames += beyond.links.values().sum::<u64>();
+        none.reasons
+            .extend(beyond.links.iter().map(|(link, count)| (format!("of link type {link}"), *count)));
+        none.rest = beyond.end.as_ref().map(ToString::to_string);
+        if let Some(text) = none.text() {
+            stderrln!("{text}");
         }
+        if none.frames == 0 {
+            return Err(anyhow!("{} has no packets", path.display()).into());
+        }
+        self.not_counted = none;
         let both = self.list.iter().filter(|(flow, _)| self.has(&flow.reversed())).count();
         if both > 0 {
             stderrln!(
@@ -172,6 +187,38 @@ mod tests {
         assert_eq!(packets, [10, 40, 2]);
         let to = crate::args::predict::to("192.0.2.1:53").unwrap();
         assert_eq!(read(text, Some(&to)).unwrap().list.len(), 2);
+    }
+
+    /// A frame that is no packet is in the JSON, with its reason.
+    #[test]
+    fn frames_that_are_not_counted_are_data() {
+        let mut frame = vec![0; 14 + 28];
+        (frame[12], frame[14], frame[17], frame[23], frame[39]) = (8, 0x45, 28, 17, 8);
+        let mut short = frame.clone();
+        short[17] = 25;
+        let mut bytes = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1].map(u32::to_le_bytes).concat();
+        let read = |bytes: &[u8]| {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), bytes).unwrap();
+            let mut flows = Flows::default();
+            flows.read_capture(file.path(), None).map(|_| flows)
+        };
+        assert!(
+            matches!(read(&bytes), Err(Failure::Cannot(why)) if why.to_string().ends_with(" has no packets"))
+        );
+        for frame in [&frame, &short, &short] {
+            bytes.extend([1, 0, 42, 42].map(u32::to_le_bytes).concat());
+            bytes.extend(frame);
+        }
+        bytes.push(1);
+        let flows = read(&bytes).unwrap_or_else(|_| panic!("it has a packet"));
+        let none = flows.not_counted().unwrap();
+        assert_eq!((none.frames, &none.reasons), (3, &[("udp_truncated".to_owned(), 2)].into()));
+        assert!(
+            none.text().unwrap().starts_with("of 3 frames, not counted: 2 udp_truncated, what follows: ")
+        );
+        let json = serde_json::to_value(none).unwrap();
+        assert!(json["rest"].as_str().unwrap().contains("is truncated"), "{json}");
     }
 
     #[test]
