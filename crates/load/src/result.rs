@@ -105,14 +105,31 @@ pub struct Kind {
     pub name: String,
     /// Replies, those to the warm-up included.
     pub count: u64,
+    /// Those of them by which the server refused a request; 0 in results of older versions, too.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub refused: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Kind {
+    /// So many replies that refuse nothing.
+    #[must_use]
+    pub fn new(name: impl Into<String>, count: u64) -> Self {
+        Self { name: name.into(), count, refused: 0 }
+    }
+
     /// Adds `more` to `kinds`, by name.
     pub(crate) fn add(kinds: &mut Vec<Self>, more: Vec<Self>) {
         for kind in more {
             match kinds.iter_mut().find(|known| known.name == kind.name) {
-                Some(known) => known.count += kind.count,
+                Some(known) => {
+                    known.count += kind.count;
+                    known.refused += kind.refused;
+                }
                 None => kinds.push(kind),
             }
         }

@@ -15,6 +15,7 @@ mod options;
 pub mod radius;
 mod registry;
 pub mod replay;
+mod said;
 pub mod sink;
 pub mod snmp;
 

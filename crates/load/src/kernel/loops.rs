@@ -222,7 +222,11 @@ impl<'a> Running<'a> {
             if let Some(name) = &its.name {
                 // All of them, counted in the driver; the sample's would be some.
                 let count = received.saturating_sub(corrupt + wrong_flow);
-                kinds = Vec::from_iter((count > 0).then(|| Kind { name: name.clone(), count }));
+                kinds = Vec::from_iter((count > 0).then(|| Kind {
+                    name: name.clone(),
+                    count,
+                    refused: account.counts.refused,
+                }));
             }
             Kind::add(&mut ended.kinds, kinds);
             ended.account.add(account);

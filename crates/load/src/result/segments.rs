@@ -282,7 +282,7 @@ fn check(name: &str, result: &LoadResult) -> Result<(), MergeError> {
     } = result.counts;
     let counts =
         [sent, ok, late, refused, lost, duplicate, reordered, corrupt, wrong_flow, send_errors, received];
-    let kinds = result.kinds.iter().map(|Kind { count, .. }| *count);
+    let kinds = result.kinds.iter().flat_map(|Kind { count, refused, .. }| [*count, *refused]);
     if counts.into_iter().chain(kinds).any(|count| count > MAX_COUNT) {
         return damaged("a count is too large");
     }

@@ -20,7 +20,6 @@ mod types;
 mod zone_for;
 
 use std::borrow::Cow;
-use std::cell::Cell;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -29,6 +28,7 @@ use udpath_load::template::{
     Id, InKernel, Judgement, Lengths, Prebuilt, Protocol, ReplyRules, Rule, Template, Verdict, Written,
 };
 
+use crate::said::Said;
 use crate::{OptionError, Options};
 use ids::{Ids, scramble};
 use options::Chosen;
@@ -140,7 +140,7 @@ pub struct DnsTemplate {
     key: u64,
     chosen: Arc<Chosen>,
     /// Intact replies by response code, and the truncated ones.
-    said: [Cell<u64>; reply::CODES.len() + 1],
+    said: [Said; reply::CODES.len() + 1],
 }
 
 impl DnsTemplate {
@@ -186,9 +186,9 @@ impl Template for DnsTemplate {
         let (seq, code) = (u64::from(seq), usize::from(reply::code(reply)));
         let said = if reply::is_truncated(reply) { reply::CODES.len() } else { code };
         if contents != Contents::Wrong
-            && let Some(count) = self.said.get(said)
+            && let Some(said) = self.said.get(said)
         {
-            count.set(count.get() + 1);
+            said.count(contents == Contents::Refusal);
         }
         match contents {
             Contents::Answer => Judgement::Valid { seq },
@@ -199,8 +199,14 @@ impl Template for DnsTemplate {
 
     fn kinds(&self) -> Vec<Kind> {
         let names = reply::CODES.iter().chain([&TRUNCATED]);
-        let named = names.zip(&self.said).filter(|(_, count)| count.get() > 0);
-        named.map(|(name, count)| Kind { name: (*name).to_owned(), count: count.get() }).collect()
+        let named = names.zip(&self.said).filter(|(_, said)| said.count.get() > 0);
+        named
+            .map(|(name, said)| Kind {
+                name: (*name).to_owned(),
+                count: said.count.get(),
+                refused: said.refused.get(),
+            })
+            .collect()
     }
 }
 

@@ -145,6 +145,7 @@ impl Protocol for MixLoad {
             size: part.lengths.longest,
             template: part.protocol.template(),
             intact: Cell::new(0),
+            refused: Cell::new(0),
         });
         Box::new(MixTemplate { parts: parts.collect(), slots: Arc::clone(&self.slots) })
     }
@@ -164,6 +165,8 @@ struct PartTemplate {
     template: Box<dyn Template>,
     /// Intact replies so far.
     intact: Cell<u64>,
+    /// Those of them that refuse.
+    refused: Cell<u64>,
 }
 
 impl PartTemplate {
@@ -174,7 +177,11 @@ impl PartTemplate {
             kind.name = format!("{}: {}", self.name, kind.name);
         }
         if kinds.is_empty() && self.intact.get() > 0 {
-            kinds.push(Kind { name: self.name.clone(), count: self.intact.get() });
+            kinds.push(Kind {
+                name: self.name.clone(),
+                count: self.intact.get(),
+                refused: self.refused.get(),
+            });
         }
         kinds
     }
@@ -218,6 +225,9 @@ impl Template for MixTemplate {
         let judgement = part.template.check(flow, reply);
         if let Judgement::Valid { .. } | Judgement::Refused { .. } = judgement {
             part.intact.set(part.intact.get() + 1);
+        }
+        if let Judgement::Refused { .. } = judgement {
+            part.refused.set(part.refused.get() + 1);
         }
         judgement
     }
@@ -271,7 +281,7 @@ mod tests {
             let expected = if port == 7 { Judgement::Valid { seq: 5 } } else { Judgement::Corrupt };
             assert_eq!(judged, expected, "flow {flow}");
         }
-        assert_eq!(template.kinds(), [Kind { name: "echo 192.0.2.3:7".into(), count: 2 }]);
+        assert_eq!(template.kinds(), [Kind::new("echo 192.0.2.3:7", 2)]);
         assert_eq!(sizes[..4], sizes[4..]);
         assert_eq!(sizes.iter().filter(|len| **len == dns).count(), 4);
     }

@@ -14,12 +14,13 @@ mod in_kernel;
 
 use std::sync::Arc;
 
-use udpath_load::result::LoadResult;
+use udpath_load::result::{self as load, LoadResult};
 use udpath_load::template::{InKernel, Judgement, Protocol, Template};
 
 use super::packet::{Code, DIGEST, HEADER, Kind, MAX_LEN, Packet, Writer};
 use super::secret::{MAX_PASSWORD, chap};
 use super::users::{User, Verdict, padded};
+use crate::said::Said;
 
 pub(super) use config::server_for;
 pub use config::{Auth, LoadConfig};
@@ -35,6 +36,13 @@ const NAS_IDENTIFIER: &[u8] = b"udpath";
 const PROXY_STATE: usize = 16;
 /// Bytes of an Acct-Session-Id.
 const SESSION: usize = 16;
+/// The answers of a server, by name.
+const ANSWERS: [(Code, &str); 4] = [
+    (Code::ACCESS_ACCEPT, "Access-Accept"),
+    (Code::ACCESS_REJECT, "Access-Reject"),
+    (Code::ACCESS_CHALLENGE, "Access-Challenge"),
+    (Code::ACCOUNTING_RESPONSE, "Accounting-Response"),
+];
 /// Acct-Status-Type (RFC 2866, 5.1).
 const START: u32 = 1;
 const STOP: u32 = 2;
@@ -42,7 +50,10 @@ const STOP: u32 = 2;
 /// RADIUS for a load.
 #[derive(Debug, Clone)]
 pub struct RadiusLoad {
-    template: RadiusTemplate,
+    run: u64,
+    /// Bytes of the longest request.
+    longest: usize,
+    config: Arc<LoadConfig>,
 }
 
 impl RadiusLoad {
@@ -52,21 +63,27 @@ impl RadiusLoad {
     pub fn new(run: u64, config: LoadConfig) -> Self {
         let longest = config.users.all().iter().map(|user| config.request_len(user)).max();
         let longest = longest.unwrap_or(HEADER);
-        Self { template: RadiusTemplate { run, longest, config: Arc::new(config) } }
+        Self { run, longest, config: Arc::new(config) }
+    }
+
+    /// A template, which counts for itself.
+    fn own(&self) -> RadiusTemplate {
+        let (run, longest, config) = (self.run, self.longest, Arc::clone(&self.config));
+        RadiusTemplate { run, longest, config, said: Default::default() }
     }
 }
 
 impl Protocol for RadiusLoad {
     fn name(&self) -> &'static str {
-        self.template.name()
+        "radius"
     }
 
     fn hint(&self, _result: &LoadResult) -> Option<String> {
-        self.template.config.left_out.clone()
+        self.config.left_out.clone()
     }
 
     fn min_size(&self) -> usize {
-        self.template.min_size()
+        self.longest
     }
 
     fn max_size(&self) -> usize {
@@ -82,11 +99,11 @@ impl Protocol for RadiusLoad {
     }
 
     fn in_kernel(&self) -> Option<InKernel> {
-        Some(InKernel::Prebuilt(in_kernel::prebuilt(&self.template.config)))
+        Some(InKernel::Prebuilt(in_kernel::prebuilt(&self.config)))
     }
 
     fn template(&self) -> Box<dyn Template> {
-        Box::new(self.template.clone())
+        Box::new(self.own())
     }
 }
 
@@ -97,6 +114,8 @@ pub struct RadiusTemplate {
     /// Bytes of the longest request.
     longest: usize,
     config: Arc<LoadConfig>,
+    /// Intact replies by their code, in the order of [`ANSWERS`].
+    said: [Said; ANSWERS.len()],
 }
 
 impl Template for RadiusTemplate {
@@ -119,6 +138,17 @@ impl Template for RadiusTemplate {
 
     fn check(&self, flow: u32, reply: &[u8]) -> Judgement {
         self.judge(flow, reply).unwrap_or(Judgement::Corrupt)
+    }
+
+    fn kinds(&self) -> Vec<load::Kind> {
+        let named = ANSWERS.iter().zip(&self.said).filter(|(_, said)| said.count.get() > 0);
+        named
+            .map(|((_, name), said)| load::Kind {
+                name: (*name).to_owned(),
+                count: said.count.get(),
+                refused: said.refused.get(),
+            })
+            .collect()
     }
 }
 
@@ -221,7 +251,11 @@ impl RadiusTemplate {
             Verdict::Reject => Code::ACCESS_REJECT,
             Verdict::Challenge { .. } => Code::ACCESS_CHALLENGE,
         };
-        Some(if packet.code() == expected { Judgement::Valid { seq } } else { Judgement::Refused { seq } })
+        let refuses = packet.code() != expected;
+        if let Some(at) = ANSWERS.iter().position(|(code, _)| *code == packet.code()) {
+            self.said[at].count(refuses);
+        }
+        Some(if refuses { Judgement::Refused { seq } } else { Judgement::Valid { seq } })
     }
 
     /// The transaction that the reply's only Proxy-State names.

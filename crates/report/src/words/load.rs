@@ -40,11 +40,7 @@ fn outcome(result: &LoadResult) -> String {
     let mut said = String::new();
     if counts.refused > 0 {
         said += &format!(", {} refused", units::loss(counts.refusals()));
-        // With valid replies among them, which kinds refuse is the protocol's matter.
-        let kinds: Vec<_> = sorted_kinds(result).iter().map(|kind| kind.name.as_str()).collect();
-        if counts.ok == 0 && counts.late == 0 && !kinds.is_empty() {
-            said += &format!(" ({})", kinds.join(", "));
-        }
+        said += &refusals(result).map_or_else(String::new, |kinds| format!(" ({kinds})"));
     }
     said += &match counts.not_in_time() {
         share if share > 0.0 => format!(", {} not answered in time", units::loss(share)),
@@ -55,6 +51,27 @@ fn outcome(result: &LoadResult) -> String {
         said += &format!(", though {} corrupt replies came", units::count(counts.corrupt));
     }
     said
+}
+
+/// What the replies said by which the server refused requests, each with its share of the requests unless it is the only one.
+fn refusals(result: &LoadResult) -> Option<String> {
+    let counts = &result.counts;
+    let mut kinds = sorted_kinds(result);
+    // In 64 bits the sum may not fit: a file may claim anything.
+    let all: f64 = kinds.iter().map(|kind| kind.refused as f64).sum();
+    if all == 0.0 {
+        // A result of an older version: with valid replies among them, which kinds refuse is the protocol's matter.
+        let names: Vec<_> = kinds.iter().map(|kind| kind.name.as_str()).collect();
+        return (counts.ok == 0 && counts.late == 0 && !names.is_empty()).then(|| names.join(", "));
+    }
+    kinds.retain(|kind| kind.refused > 0);
+    kinds.sort_by_key(|kind| std::cmp::Reverse(kind.refused));
+    if let [only] = kinds[..] {
+        return Some(only.name.clone());
+    }
+    // Of the warm-up, too, and perhaps of a sample: their proportions count.
+    let share = |kind: &Kind| units::loss(counts.refusals() * kind.refused as f64 / all);
+    Some(kinds.iter().map(|kind| format!("{} {}", kind.name, share(kind))).collect::<Vec<_>>().join(", "))
 }
 
 /// Intact replies by what they say, most frequent first; none if they are all alike.

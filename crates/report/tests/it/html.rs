@@ -267,7 +267,7 @@ fn a_load_is_whole() {
 fn a_load_names_what_the_replies_said() {
     let mut result = fixture::load();
     assert!(!result.html().contains("What the replies said"), "its replies are all alike");
-    let kind = |name: &str, count| Kind { name: name.to_owned(), count };
+    let kind = |name: &str, count| Kind::new(name, count);
     result.kinds = vec![kind("NXDOMAIN", 250_000), kind("NOERROR", 750_000), kind(fixture::HOSTILE, 0)];
     let html = result.html();
     check(&html);

@@ -112,7 +112,10 @@ fn a_load_on_eighty_columns() {
 
 /// The counts of a run of 1,000 requests, and what the first line says of them.
 fn said(counts: &Counts, kinds: &[(&str, u64)]) -> String {
-    let kinds = kinds.iter().map(|(name, count)| Kind { name: (*name).to_owned(), count: *count }).collect();
+    said_of(counts, kinds.iter().map(|(name, count)| Kind::new(*name, *count)).collect())
+}
+
+fn said_of(counts: &Counts, kinds: Vec<Kind>) -> String {
     let result = LoadResult { counts: *counts, kinds, ..fixture::load() };
     let text = result.terminal(&Style { width: 400, ..Style::default() });
     text.lines().next().unwrap().to_owned()
@@ -127,6 +130,22 @@ fn what_came_in_time_is_not_said_to_be_unanswered() {
     assert!(some.contains(", 40.0 % refused, 10.0 % not answered in time"), "{some}");
     let radius = said(&of(0, 1000, 0), &[("Access-Reject", 1000)]);
     assert!(radius.contains("100 % refused (Access-Reject)"), "{radius}");
+    // With the kinds that refused.
+    let kinds = |of: &[(&str, u64, u64)]| {
+        let kind = |(name, count, refused): &(&str, u64, u64)| Kind {
+            refused: *refused,
+            ..Kind::new(*name, *count)
+        };
+        of.iter().map(kind).collect::<Vec<_>>()
+    };
+    let mixed = kinds(&[("NOERROR", 400, 0), ("SERVFAIL", 500, 500), ("REFUSED", 300, 300)]);
+    let mixed = said_of(&of(300, 600, 100), mixed);
+    assert!(
+        mixed.contains(", 60.0 % refused (SERVFAIL 37.5 %, REFUSED 22.5 %), 10.0 % not answered"),
+        "{mixed}"
+    );
+    let rejects = said_of(&of(500, 500, 0), kinds(&[("Access-Accept", 500, 0), ("Access-Reject", 600, 500)]));
+    assert!(rejects.contains(", 50.0 % refused (Access-Reject), none lost"), "{rejects}");
     let none = said(&of(0, 0, 1000), &[]);
     assert!(none.contains("100 % not answered in time") && !none.contains("refused"), "{none}");
     let corrupt = said(&Counts { corrupt: 990, ..of(0, 0, 1000) }, &[]);

@@ -117,8 +117,11 @@ fn truncated_replies_are_counted_apart_and_beside_as_many_lost_ones_are_a_limit(
     template.check(0, &reply);
     reply[2] |= 0x02;
     assert_eq!(template.check(0, &reply), Judgement::Valid { seq: 0 });
-    let count = |name: &str, count| Kind { name: name.to_owned(), count };
+    let count = |name: &str, count| Kind::new(name, count);
     assert_eq!(template.kinds(), [count("NOERROR", 1), count("truncated", 1)]);
+    template.check(0, &answer(&request, Rcode::SERVFAIL));
+    let refused = Kind { refused: 1, ..count("SERVFAIL", 1) };
+    assert_eq!(template.kinds(), [count("NOERROR", 1), refused, count("truncated", 1)]);
 
     let counts = |received, lost| Counts { received, lost, ..Counts::default() };
     let kinds = [count("NOERROR", 200), count("truncated", 800)];

@@ -22,7 +22,7 @@ fn protocol(auth: Auth, accounting: bool, users: &[u8]) -> RadiusLoad {
 
 /// PAP, CHAP and accounting.
 fn all() -> [RadiusTemplate; 3] {
-    let of = |(auth, accounting)| protocol(auth, accounting, USERS).template;
+    let of = |(auth, accounting)| protocol(auth, accounting, USERS).own();
     [(Auth::Pap, false), (Auth::Chap, false), (Auth::Pap, true)].map(of)
 }
 
@@ -84,16 +84,16 @@ fn lengths_are_known_before() {
     let long = format!("{} Cleartext-Password := {}", "n".repeat(253), "p".repeat(128));
     for users in [USERS, long.as_bytes()] {
         for (auth, accounting) in [(Auth::Pap, false), (Auth::Chap, false), (Auth::Pap, true)] {
-            let mut load = protocol(auth, accounting, users);
-            let lens: Vec<usize> = (0..3).map(|seq| request(&mut load.template, 0, seq).len()).collect();
+            let load = protocol(auth, accounting, users);
+            let lens: Vec<usize> = (0..3).map(|seq| request(&mut load.own(), 0, seq).len()).collect();
             let longest = *lens.iter().max().unwrap();
-            assert_eq!((load.min_size(), load.template.min_size()), (longest, longest));
+            assert_eq!((load.min_size(), load.own().min_size()), (longest, longest));
             assert!(lens.iter().all(|len| *len > 0) && longest <= load.max_size(), "{lens:?}");
         }
     }
     let default = RadiusLoad::new(1, LoadConfig::default());
     assert!(default.min_size() <= DEFAULT_SIZE);
-    assert_eq!(default.template.request(0, 0, &mut [0; 40]), None);
+    assert_eq!(default.own().request(0, 0, &mut [0; 40]), None);
 }
 
 #[test]
@@ -149,6 +149,13 @@ fn another_verdict_than_the_users_is_a_refusal() {
             assert_eq!(pap.check(0, &answer), Judgement::Corrupt, "{code}");
         }
     }
+    // What came, by name: an Access-Reject of one user is the answer to another.
+    let kinds = pap.kinds();
+    let names: Vec<&str> = kinds.iter().map(|kind| kind.name.as_str()).collect();
+    assert_eq!(names, ["Access-Accept", "Access-Reject", "Access-Challenge"]);
+    let sums =
+        kinds.iter().fold((0, 0), |(count, refused), kind| (count + kind.count, refused + kind.refused));
+    assert_eq!(sums, (9, 6), "{kinds:?}");
 }
 
 proptest! {

@@ -1,0 +1,21 @@
+//! Intact replies that said the same, as a template counts them.
+
+use std::cell::Cell;
+
+/// So many replies.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Said {
+    /// All of them.
+    pub(crate) count: Cell<u64>,
+    /// Those by which the server refused a request.
+    pub(crate) refused: Cell<u64>,
+}
+
+impl Said {
+    /// Counts one more.
+    #[inline]
+    pub(crate) fn count(&self, refuses: bool) {
+        self.count.set(self.count.get() + 1);
+        self.refused.set(self.refused.get() + u64::from(refuses));
+    }
+}
