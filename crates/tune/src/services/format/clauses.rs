@@ -101,7 +101,7 @@ pub(super) fn parse(text: &str) -> Parsed {
 struct Word {
     /// With quotes.
     place: Range<usize>,
-    /// It is the first of its line.
+    /// It is the first of its line, or a key as if it were.
     begins_line: bool,
     /// After it there is white space, or a quote.
     ends_word: bool,
@@ -122,13 +122,13 @@ impl Word {
 /// colon, also before a value.
 fn words(text: &str) -> Vec<Word> {
     let mut words: Vec<Word> = Vec::new();
-    let (mut at, mut begins_line) = (0, true);
+    let (mut at, mut line_begins) = (0, true);
     // After a key, a word is a value up to its end.
     let mut after_key = false;
     while let Some(letter) = text[at..].chars().next() {
         let rest = &text[at..];
         if letter.is_whitespace() {
-            begins_line |= letter == '\n';
+            line_begins |= letter == '\n';
             at += letter.len_utf8();
             continue;
         }
@@ -140,13 +140,11 @@ fn words(text: &str) -> Vec<Word> {
             '"' | '\'' => quoted(rest).unwrap_or(rest.len()),
             _ => rest.find(|letter: char| letter.is_whitespace() || letter == '"').unwrap_or(rest.len()),
         };
-        // `key:value`, which Unbound accepts: where a key may stand.
+        // `key:value`, which Unbound accepts: where a key may stand. A second value looks like one only if it is an address.
         let colon = rest[..len].find(':').filter(|colon| is_key(&rest[..*colon]));
-        let len = match colon {
-            Some(colon) if begins_line && !after_key => colon + 1,
-            _ => len,
-        };
-        let place = at..at + len;
+        let colon = colon.filter(|colon| !after_key && (line_begins || !is_group(&rest[..*colon])));
+        let place = at..at + colon.map_or(len, |colon| colon + 1);
+        let begins_line = line_begins || colon.is_some();
         let ends_word =
             text[place.end..].chars().next().is_none_or(|next| next.is_whitespace() || next == '"');
         at = place.end;
@@ -154,7 +152,7 @@ fn words(text: &str) -> Vec<Word> {
         after_key =
             word.key(text).is_some_and(|key| !CLAUSES.iter().any(|clause| clause.eq_ignore_ascii_case(key)));
         words.push(word);
-        begins_line = false;
+        line_begins = false;
     }
     words
 }
@@ -222,6 +220,11 @@ pub(super) fn parse_indented(text: &str) -> Parsed {
 fn only_item(value: &str) -> Option<&str> {
     let inside = value.strip_prefix('[')?.strip_suffix(']')?.trim();
     (!inside.contains(',')).then(|| unquoted(inside))
+}
+
+/// Whether it may be a part of an IPv6 address.
+fn is_group(text: &str) -> bool {
+    text.len() <= 4 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn is_key(text: &str) -> bool {

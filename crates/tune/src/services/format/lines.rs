@@ -32,6 +32,13 @@ pub(super) fn parse(text: &str, style: Style) -> Parsed {
             }
         };
         let (key, value) = (key.trim().to_ascii_lowercase(), value.trim());
+        // A number of coturn's ends before anything else, such as a comment.
+        let value = match style {
+            Style::Coturn if value.starts_with(|letter: char| letter.is_ascii_digit()) => {
+                value.split_whitespace().next().unwrap_or(value)
+            }
+            _ => value,
+        };
         let include = |paths: Vec<String>, optional| {
             let at = span(text, value).start;
             Include { paths, at, section: None, optional }
