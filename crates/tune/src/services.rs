@@ -25,6 +25,7 @@ mod confined;
 mod credentials;
 mod edit;
 mod format;
+mod glob;
 mod instances;
 mod knob;
 mod multiplied;
@@ -36,6 +37,7 @@ mod reader;
 mod readers;
 mod restart;
 mod shown;
+mod start;
 mod view;
 mod writable;
 
@@ -51,7 +53,7 @@ use udpath_host::{UnitName, processes};
 use udpath_steer::CpuSet;
 
 use arguments::{Arguments, command_line};
-use config::Config;
+use config::{COMMAND_LINE, Config};
 use reader::Reader;
 
 pub use advisory::{Advisory, order as version_order};
@@ -91,6 +93,8 @@ pub struct Service {
     pub cpus: CpuSet,
     arguments: Arguments,
     config: Config,
+    /// The folder that it was started in, if that is known.
+    start: Option<String>,
     /// The drop-in for new lines, if the server reads a folder of them.
     drop_in: Option<String>,
     /// Whose rights it has.
@@ -123,6 +127,19 @@ pub enum ServiceError {
         pid: u32,
         /// Its program.
         program: String,
+    },
+    /// The main configuration file is named by a relative path.
+    #[error(
+        "{server} (process {pid}) reads {path} in the folder that it was started in, and nothing says which that was: \
+         start it with the whole path"
+    )]
+    Relative {
+        /// The server.
+        server: String,
+        /// The process.
+        pid: u32,
+        /// As its command line has it.
+        path: String,
     },
     /// The main configuration file.
     #[error("cannot read the configuration {path} as user {user}, which the server runs as")]
@@ -261,25 +278,31 @@ pub fn recognise(pid: u32) -> Result<Service, ServiceError> {
     let name = program.rsplit('/').next().unwrap_or_default();
     let profile = Profile::of(name).ok_or_else(|| ServiceError::Unknown { pid, program: program.clone() })?;
     let arguments = Arguments::read(&String::from_utf8_lossy(&command_line(pid)?), &profile.switches);
-    let given = profile.config_options.iter().map(String::as_str).collect::<Vec<_>>();
-    let config_path = match (arguments.option(&given), &profile.config_file) {
-        (Some(folder), Some(file)) => view::absolute(pid, &format!("{folder}/{file}")),
-        (Some(path), None) => view::absolute(pid, path),
-        (None, _) => profile.config.clone(),
-    };
+    let unit = processes::unit(&Folder::live(), pid);
+    let start = start::folder(pid, profile, &arguments, unit.as_ref());
+    let config_path = config_path(pid, profile, &arguments, start.as_deref())?;
     let changed_root = view::changed_root(pid, profile, &arguments, &config_path);
     let view = if changed_root { String::new() } else { view::of(pid, &config_path) };
-    let reader = Reader::of(pid, &view).map_err(failed)?;
-    let named = arguments.option(&given).is_some();
+    let mut reader = Reader::of(pid, &view).map_err(failed)?;
+    reader.start = start.as_ref().map(Into::into);
+    let named = arguments.any(&profile.config_options).is_some();
     if let Some(instead) = profile.instead.iter().find(|instead| instead.holds(&arguments, named, &reader)) {
         return Err(ServiceError::NoFile { server: profile.name.clone(), instead: &instead.what });
     }
-    let config = Config::read(&reader, &config_path, profile.format, profile.arguments.as_deref())?;
+    let lines = if profile.lines_as_words { arguments.operands() } else { Vec::new() };
+    let (config, config_path) = match lines.is_empty() {
+        true => {
+            (Config::read(&reader, &config_path, profile.format, profile.arguments.as_deref())?, config_path)
+        }
+        false => {
+            let config = Config::of_lines(&reader, profile.format, &lines).map_err(failed)?;
+            (config, COMMAND_LINE.to_owned())
+        }
+    };
     let drop_in = config.drop_in.clone().filter(|_| profile.drop_in);
     let cpus = Thread::look(pid, pid).map(|thread| thread.affinity).unwrap_or_default();
     let address = process::find(pid).ok().and_then(|server| address(&server, profile, None));
     let version = view::version(if changed_root { std::process::id() } else { pid }, &profile.package);
-    let unit = processes::unit(&Folder::live(), pid);
     Ok(Service {
         profile,
         pid,
@@ -291,12 +314,43 @@ pub fn recognise(pid: u32) -> Result<Service, ServiceError> {
         cpus,
         arguments,
         config,
+        start,
         drop_in,
         rights: reader.rights,
         view,
         changed_root,
         others: Vec::new(),
     })
+}
+
+/// The main configuration file of a process with these arguments, as it sees it. `start`: the folder that it was started in.
+fn config_path(
+    pid: u32,
+    profile: &Profile,
+    arguments: &Arguments,
+    start: Option<&str>,
+) -> Result<String, ServiceError> {
+    let named = profile.config_named(arguments);
+    let Some(path) =
+        named.as_deref().or_else(|| profile.searched.first().map(|_| file_name(&profile.config)))
+    else {
+        return Ok(profile.config.clone());
+    };
+    if path.starts_with('/') {
+        return Ok(view::absolute("/", path));
+    }
+    let relative = || ServiceError::Relative { server: profile.name.clone(), pid, path: path.to_owned() };
+    let start = start.ok_or_else(relative)?;
+    let found = profile.searched.iter().map(|folder| view::absolute(start, &format!("{folder}{path}")));
+    let found = found.into_iter().find(|path| view::is_file(pid, path));
+    Ok(found.unwrap_or_else(|| match named {
+        Some(_) => view::absolute(start, path),
+        None => profile.config.clone(),
+    }))
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 impl Service {
@@ -315,6 +369,7 @@ impl Service {
             cpus: CpuSet::default(),
             arguments: Arguments::read(&profile.name, &profile.switches),
             config: Config::of_text(&profile.config, profile.format, text),
+            start: None,
             drop_in: None,
             rights: Credentials::default(),
             view: String::new(),
@@ -358,6 +413,19 @@ impl Service {
     #[must_use]
     pub fn unread(&self) -> &[String] {
         &self.config.unread
+    }
+
+    /// Files of its configuration that are younger than the process: what they say may not be in effect.
+    #[must_use]
+    pub fn changed_since(&self) -> Vec<&str> {
+        let Some(started) = start::time(self.pid) else { return Vec::new() };
+        let changed = self.config.files.iter().filter(|file| file.changed.is_some_and(|at| at > started));
+        changed.map(|file| file.path.as_str()).collect()
+    }
+
+    /// Whether it has its configuration from its command line, and none from a file of its own.
+    pub(super) fn has_no_file(&self) -> bool {
+        self.config_path == COMMAND_LINE
     }
 
     /// Its name and process, for sentences.

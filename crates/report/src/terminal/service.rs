@@ -18,8 +18,10 @@ pub fn text(prepared: &Prepared, style: &Style) -> String {
     let mut knobs = Table::with(["  knob", "value", "from", "what it is"].map(Cell::new).to_vec());
     for knob in service.knobs() {
         let shown = knob.value.clone().unwrap_or_else(|| usual(&knob));
+        let shown = if knob.unknown { format!("not known ({shown})") } else { shown };
+        let of = knob.of.as_ref().map_or(String::new(), |of| format!(" ({of})"));
         knobs.row(vec![
-            Cell::whole(format!("  {}", knob.name)),
+            Cell::whole(format!("  {}{of}", knob.name)),
             Cell::new(shown),
             Cell::whole(from(&knob.origin)),
             Cell::whole(knob.what),
@@ -36,6 +38,9 @@ pub fn text(prepared: &Prepared, style: &Style) -> String {
     }
     for unread in service.unread() {
         text += &format!("not read: {unread}; what it sets is not known here\n");
+    }
+    for path in service.changed_since() {
+        text += &format!("{path} was changed after the server started: it may not be in effect\n");
     }
     if prepared.proposals.is_empty() {
         let known = if service.unread().is_empty() { "" } else { " by what was read" };
@@ -57,5 +62,29 @@ fn from(origin: &Origin) -> String {
         Origin::File(path, line) => format!("{path}:{line}"),
         Origin::Arguments => "command line".to_owned(),
         Origin::Unused => "not used".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udpath_tune::services::{Profile, Service};
+
+    use super::*;
+
+    #[test]
+    fn each_input_has_its_row_and_what_is_computed_is_not_known() {
+        let config = "module(load=\"imudp\" threads=`echo $T`)\ninput(type=\"imudp\" port=\"1\" rcvbufSize=\"8m\")\n\
+                      input(type=\"imudp\" port=\"2\")\n";
+        let service = Service::of_text(Profile::named("rsyslog").unwrap(), config);
+        let text = text(&service.prepare(Vec::new(), Some("true")).unwrap(), &Style::default());
+        let rows: Vec<String> =
+            text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        for row in [
+            "threads not known (echo $T) /etc/rsyslog.conf:1",
+            "rcvbufSize (port 1) 8m /etc/rsyslog.conf:2",
+            "rcvbufSize (port 2) 0 default",
+        ] {
+            assert!(rows.iter().any(|found| found.starts_with(row)), "{row}: {text}");
+        }
     }
 }

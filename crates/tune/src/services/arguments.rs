@@ -26,8 +26,20 @@ pub(super) fn command_line(pid: u32) -> Result<Vec<u8>, ServiceError> {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Arguments {
     words: Vec<String>,
-    /// Letters of options without a value: they may stand before another one in a word, `-dc FILE`.
+    /// Letters of options without a value: they may stand before another one in a word, `-dc FILE`, and any other letter takes the
+    /// rest of its word, or the next one. Empty: not known, so that no word is taken for another option's value.
     switches: &'static str,
+}
+
+/// What the words are, as getopt(3) and getopt_long(3) read them.
+#[derive(Debug, Clone, Copy)]
+enum Item<'a> {
+    /// A letter, and its value if it may have one.
+    Letter(char, Option<&'a str>),
+    /// `--name`, the value after its `=`, and the next word.
+    Long(&'a str, Option<&'a str>, Option<&'a str>),
+    /// A word that belongs to no option.
+    Operand(&'a str),
 }
 
 impl Arguments {
@@ -46,41 +58,86 @@ impl Arguments {
         self.option(&names.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
-    /// The value of the last of these options: `-c FILE`, `-cFILE`, `-dc FILE`, `--config FILE` or `--config=FILE`.
+    /// The value of the last of these options: `-c FILE`, `-cFILE`, `-dc FILE`, `--config FILE`, `--config=FILE` or, shortened as far
+    /// as the server understands it, `--conf=FILE`.
     pub(super) fn option(&self, names: &[&str]) -> Option<&str> {
-        let mut found = None;
-        for (at, word) in self.words.iter().enumerate() {
-            for name in names {
-                let value = match self.after(word, name) {
-                    Some("") => self.words.get(at + 1).map(String::as_str),
-                    Some(rest) if name.starts_with("--") => rest.strip_prefix('='),
-                    attached => attached,
-                };
-                found = value.or(found);
-            }
-        }
-        found
+        let mut values = self.items(names).into_iter().filter_map(|item| match item {
+            Item::Letter(letter, value) if names.iter().any(|name| is_letter(name, letter)) => value,
+            Item::Long(long, value, next) if names.iter().any(|name| is_long(name, long)) => value.or(next),
+            _ => None,
+        });
+        values.next_back()
     }
 
     /// Whether one of these options is there, with a value or without.
     pub(super) fn has(&self, names: &[String]) -> bool {
-        self.words.iter().any(|word| {
-            names.iter().any(|name| {
-                self.after(word, name)
-                    .is_some_and(|rest| !name.starts_with("--") || rest.is_empty() || rest.starts_with('='))
-            })
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        self.items(&names).into_iter().any(|item| match item {
+            Item::Letter(letter, _) => names.iter().any(|name| is_letter(name, letter)),
+            Item::Long(long, ..) => names.iter().any(|name| is_long(name, long)),
+            Item::Operand(_) => false,
         })
     }
 
-    /// What follows an option in a word: of `-c`, `FILE` in `-cFILE` and in `-dcFILE`, nothing in `-c`.
-    fn after<'a>(&self, word: &'a str, name: &str) -> Option<&'a str> {
-        let letter = name.strip_prefix('-').filter(|letter| letter.len() == 1 && !word.starts_with("--"));
-        let Some(letter) = letter else { return word.strip_prefix(name) };
-        let rest = word
-            .strip_prefix('-')?
-            .trim_start_matches(|other| !letter.contains(other) && self.switches.contains(other));
-        rest.strip_prefix(letter)
+    /// The words that belong to no option.
+    pub(super) fn operands(&self) -> Vec<&str> {
+        let words = self.items(&[]).into_iter().filter_map(|item| match item {
+            Item::Operand(word) => Some(word),
+            _ => None,
+        });
+        words.collect()
     }
+
+    /// All in order. `asked`: the options with a value that are asked for; of other long options it is not known whether they have one.
+    fn items<'a>(&'a self, asked: &[&str]) -> Vec<Item<'a>> {
+        let mut items = Vec::new();
+        let mut words = self.words.iter().map(String::as_str).peekable();
+        while let Some(word) = words.next() {
+            if word == "--" {
+                items.extend(words.map(Item::Operand));
+                break;
+            }
+            if let Some(long) = word.strip_prefix("--") {
+                let (name, value) =
+                    long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
+                let takes = value.is_none() && asked.iter().any(|asked| is_long(asked, name));
+                let next = if takes { words.next() } else { None };
+                items.push(Item::Long(name, value, next));
+                continue;
+            }
+            let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.is_empty()) else {
+                items.push(Item::Operand(word));
+                continue;
+            };
+            let mut letters = letters.chars();
+            while let Some(letter) = letters.next() {
+                if self.switches.contains(letter) {
+                    items.push(Item::Letter(letter, None));
+                    continue;
+                }
+                let known = !self.switches.is_empty() || asked.iter().any(|asked| is_letter(asked, letter));
+                let value = match letters.as_str() {
+                    "" if known => words.next(),
+                    "" => None,
+                    rest => Some(rest),
+                };
+                items.push(Item::Letter(letter, value));
+                break;
+            }
+        }
+        items
+    }
+}
+
+/// Whether `-c` is this letter.
+fn is_letter(name: &str, letter: char) -> bool {
+    name.strip_prefix('-').is_some_and(|rest| rest.chars().eq([letter]))
+}
+
+/// Whether `--config` is meant by this name without dashes. getopt_long(3) takes what begins only one of the server's options for it; a
+/// server does not start with what begins several.
+fn is_long(name: &str, given: &str) -> bool {
+    name.strip_prefix("--").is_some_and(|name| !given.is_empty() && name.starts_with(given))
 }
 
 #[cfg(test)]
@@ -99,6 +156,9 @@ mod tests {
             "knotd -dc /a",
             "knotd -dxc/a",
             "knotd -xd -dc /a",
+            "knotd --conf /a",
+            "knotd --confi=/a -x",
+            "knotd -y -c -c /a",
         ] {
             assert_eq!(of(text).option(&["-c", "--config"]), Some("/a"), "{text}");
         }
@@ -110,6 +170,8 @@ mod tests {
             "knotd -dyc /a",
             "knotd -d c /a",
             "knotd --dc /a",
+            "knotd -y -c",
+            "knotd -- -c /a",
         ] {
             assert_eq!(of(text).option(&["--config", "-c"]), None, "{text}");
         }
@@ -118,6 +180,19 @@ mod tests {
         assert!(
             has("knotd -C /a") && has("knotd -dC/a") && has("knotd --confdb=/a") && has("knotd --confdb /a")
         );
-        assert!(!has("knotd -c C") && !has("knotd --confdbs=/a") && !has("knotd"));
+        assert!(has("knotd --confd /a") && has("knotd --confd=/a"));
+        assert!(!has("knotd -c C") && !has("knotd --confdbs=/a") && !has("knotd") && !has("knotd -y -C"));
+    }
+
+    #[test]
+    fn words_that_belong_to_no_option() {
+        let of = |words: &[&str]| Arguments::read(&words.join("\0"), "dx").operands().join("|");
+        assert_eq!(of(&["chronyd", "-x", "port 123", "-d", "-u", "root", "allow"]), "port 123|allow");
+        assert_eq!(of(&["chronyd", "-dxuroot", "-f", "/x", "--help"]), "");
+        assert_eq!(of(&["chronyd", "--", "-x", "port 1"]), "-x|port 1");
+        assert_eq!(of(&["chronyd"]), "");
+        // Not known which options have a value: a word may be one.
+        let unknown = Arguments::read("nfcapd\0-D\0-B\x005", "");
+        assert_eq!((unknown.option(&["-B"]), unknown.has(&["-D".to_owned()])), (Some("5"), true));
     }
 }

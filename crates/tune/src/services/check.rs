@@ -37,7 +37,12 @@ impl Service {
             written.map_err(failed(format!("write {}", new.display())))?;
             seen.push((new, self.here(&file.path)));
         }
-        let command: Vec<String> = std::iter::once(checker.display().to_string()).chain(arguments).collect();
+        // Relative paths are the same to it as to the server.
+        let start = self.start.as_ref().filter(|_| self.config.relative);
+        let within = start
+            .map_or_else(Vec::new, |folder| vec!["/usr/bin/env".to_owned(), "-C".to_owned(), folder.clone()]);
+        let own = std::iter::once(checker.display().to_string()).chain(arguments);
+        let command: Vec<String> = within.into_iter().chain(own).collect();
         let confined = Confined {
             rights: &self.rights,
             copies: &copies,

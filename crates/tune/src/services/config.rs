@@ -6,17 +6,19 @@
 //!   num-threads: 2        ◂─ of several the last one counts (FreeRADIUS: the first)
 //! ```
 
+mod includes;
+
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
+use std::time::SystemTime;
 
 use super::ServiceError;
-use super::format::{Directive, Format, Parsed};
-use super::reader::Reader;
+use super::format::{Directive, Format, Parsed, line_at};
+use super::reader::{Reader, Text};
+use includes::Taking;
 
-/// Most files of one configuration. FreeRADIUS has about a hundred; more come from a pattern that was not meant.
-const MAX_FILES: usize = 512;
-/// How deep files include others. Deeper is a circle.
-const MAX_DEPTH: usize = 16;
+/// What stands for the path of the main file, if there is none.
+pub(super) const COMMAND_LINE: &str = "the command line";
 /// The name of the files that are added to a folder of drop-ins.
 const DROP_IN: &str = "udpath.conf";
 
@@ -32,6 +34,8 @@ pub(super) struct Config {
     blocks: Vec<(usize, usize)>,
     /// Included files that could not be read, and why.
     pub(super) unread: Vec<String>,
+    /// A path of it is relative to the folder that the server was started in.
+    pub(super) relative: bool,
     /// Where new lines may go, if the main file includes a folder of such files.
     pub(super) drop_in: Option<String>,
 }
@@ -63,6 +67,10 @@ pub(super) struct File {
     pub(super) format: Format,
     pub(super) text: String,
     pub(super) parsed: Parsed,
+    /// The first line with bytes that are no UTF-8: an edit would lose them.
+    pub(super) foreign: Option<usize>,
+    /// When it was changed last.
+    pub(super) changed: Option<SystemTime>,
 }
 
 /// A line with a key, in one of the files.
@@ -90,51 +98,60 @@ impl Config {
         let (path, arguments) = (main.to_owned(), arguments.map(str::to_owned));
         let read = reader.run(move |mut reader| -> io::Result<Self> {
             let text = reader.text(&path)?;
-            let mut config = Self::empty(format);
-            let folder = Path::new(&path).parent().unwrap_or(Path::new("/")).to_owned();
-            let mut taking = Taking {
-                reader: &mut reader,
-                main: folder.clone(),
-                folder: folder.clone(),
-                open: Vec::new(),
-                taken: 0,
-            };
-            let file = config.add(&path, text);
-            config.take(&mut taking, file, Holds::default());
+            let mut config = Self::of_main(&mut reader, &path, format, text);
             if let Some(path) = arguments {
                 config.add_arguments(&mut reader, &path);
             }
-            config.drop_in = config.find_drop_in(&reader, &folder);
+            config.drop_in = config.find_drop_in(&reader, folder_of(&path));
             Ok(config)
         });
         let user = reader.rights.user;
         read.flatten().map_err(|cause| ServiceError::Unreadable { path: main.to_owned(), user, cause })
     }
 
+    /// Reads a configuration whose lines are given, with what they include. It has no file of its own.
+    ///
+    /// # Errors
+    /// The server's rights cannot be taken.
+    pub(super) fn of_lines(reader: &Reader, format: Format, lines: &[&str]) -> io::Result<Self> {
+        let text = lines.iter().map(|line| format!("{line}\n")).collect();
+        reader.run(move |mut reader| {
+            let text = Text { text, foreign: None, changed: None };
+            Self::of_main(&mut reader, COMMAND_LINE, format, text)
+        })
+    }
+
+    fn of_main(reader: &mut Reader, path: &str, format: Format, text: Text) -> Self {
+        let mut config = Self::empty(format);
+        let (main, folder) = (folder_of(path).to_owned(), reader.start.clone());
+        let mut taking = Taking { reader, main, folder, open: Vec::new(), taken: 0 };
+        let file = config.add(path, text);
+        config.take(&mut taking, file, Holds::default());
+        config
+    }
+
     fn empty(format: Format) -> Self {
         let (files, lines, blocks, unread) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { format, files, lines, blocks, unread, drop_in: None }
+        Self { format, files, lines, blocks, unread, relative: false, drop_in: None }
     }
 
     /// A configuration of one file with this text; what it includes is not read.
     pub(super) fn of_text(main: &str, format: Format, text: &str) -> Self {
         let mut config = Self::empty(format);
-        config.add(main, text.to_owned());
+        config.add(main, Text { text: text.to_owned(), foreign: None, changed: None });
         config.add_lines(0);
         config
     }
 
     /// Adds a file, but not its lines.
-    fn add(&mut self, path: &str, text: String) -> usize {
-        let parsed = self.format.parse(&text);
-        self.files.push(File { path: path.to_owned(), format: self.format, text, parsed });
+    fn add(&mut self, path: &str, text: Text) -> usize {
+        self.files.push(File::new(path, self.format, text));
         self.files.len() - 1
     }
 
     fn add_arguments(&mut self, reader: &mut Reader, path: &str) {
         if let Ok(text) = reader.text(path) {
-            let format = Format::Shell;
-            self.files.push(File { path: path.to_owned(), format, parsed: format.parse(&text), text });
+            self.files.push(File::new(path, Format::Shell, text));
             self.add_lines(self.files.len() - 1);
         }
     }
@@ -160,6 +177,8 @@ impl Config {
         let runs_on = self.format == Format::Clauses;
         let mut holds = outside.clone();
         let mut own: Vec<Holds> = Vec::new();
+        let File { path, parsed, .. } = &self.files[file];
+        self.unread.extend(parsed.unread.iter().map(|(line, what)| format!("{path}, line {line}: {what}")));
         for statement in statements(&self.files[file].parsed) {
             let parsed = &self.files[file].parsed;
             let at_place = |section: Option<usize>, holds: &Holds| match section.filter(|_| !runs_on) {
@@ -182,7 +201,9 @@ impl Config {
                         && ["server", "options"].iter().any(|name| self.format.same(name, &holds.name))
                         && self.format.same(&line.key, "directory")
                     {
-                        taking.folder = taking.folder.join(&line.value);
+                        let folder = Path::new(&line.value);
+                        let known = taking.folder.take().map(|before| before.join(folder));
+                        taking.folder = known.or_else(|| folder.is_absolute().then(|| folder.to_owned()));
                     }
                     if let Some(value) = self.referred(file, at, &holds) {
                         self.files[file].parsed.directives[at].value = value;
@@ -193,7 +214,8 @@ impl Config {
                     let include = &parsed.includes[at];
                     let (paths, optional) = (include.paths.clone(), include.optional);
                     let begins = at_place(include.section, &holds);
-                    let ends = self.include(taking, file, (&paths, optional), begins);
+                    let line = line_at(&self.files[file].text, include.at);
+                    let ends = self.include(taking, (file, line), (&paths, optional), begins);
                     if runs_on {
                         holds = ends;
                     }
@@ -201,58 +223,6 @@ impl Config {
             }
         }
         taking.open.pop();
-        holds
-    }
-
-    /// Takes what an include of the file `from` names; returns what holds then.
-    fn include(
-        &mut self,
-        taking: &mut Taking<'_>,
-        from: usize,
-        (includes, optional): (&[String], bool),
-        mut holds: Holds,
-    ) -> Holds {
-        // FreeRADIUS (cf_file.c) and Knot have paths relative to the file that names them.
-        let own = matches!(self.format, Format::Radius | Format::Indented);
-        let folder = Path::new(&self.files[from].path).parent().filter(|_| own).unwrap_or(&taking.folder);
-        let (mut found, mut none): (Vec<PathBuf>, _) = (Vec::new(), Vec::new());
-        for include in includes {
-            found.extend(taking.reader.included(
-                &place(folder, &taking.main, include),
-                self.format,
-                &mut none,
-            ));
-        }
-        if includes.len() > 1 {
-            // Of several folders, chronyd reads the files by their names, and of one name only the first (conf.c, search_dirs).
-            found.sort_by(|one, other| one.file_name().cmp(&other.file_name()));
-            found.dedup_by(|one, other| one.file_name() == other.file_name());
-        }
-        self.unread.extend(none.into_iter().filter(|_| !optional));
-        for path in found {
-            let name = path.display().to_string();
-            let known = self.files.iter().position(|file| file.path == name);
-            // A circle.
-            if known.is_some_and(|file| taking.open.contains(&file)) {
-                continue;
-            }
-            if taking.taken >= MAX_FILES || taking.open.len() > MAX_DEPTH {
-                self.unread.push(format!("{name}: more than {MAX_FILES} files, or {MAX_DEPTH} levels"));
-                return holds;
-            }
-            let file = match known {
-                Some(file) => file,
-                None => match taking.reader.text(&name) {
-                    Ok(text) => self.add(&name, text),
-                    Err(cause) if optional && cause.kind() == io::ErrorKind::NotFound => continue,
-                    Err(cause) => {
-                        self.unread.push(format!("{}: {cause}", name.replace(char::is_control, "?")));
-                        continue;
-                    }
-                },
-            };
-            holds = self.take(taking, file, holds);
-        }
         holds
     }
 
@@ -281,6 +251,21 @@ impl Config {
             directive: &self.files[line.file].parsed.directives[line.at],
         });
         found.filter(|found| self.files[found.file].format.same(&found.directive.key, key)).collect()
+    }
+
+    /// Whether a value is what it says: not the output of a command, nor a variable that is not known here.
+    pub(super) fn is_known(&self, found: Found<'_>) -> bool {
+        let File { format, text, .. } = &self.files[found.file];
+        let written = text.get(found.directive.span.clone()).unwrap_or_default();
+        match format {
+            Format::Objects => !written.starts_with('`'),
+            Format::Radius => {
+                let value = &found.directive.value;
+                let expands = ["${", "$ENV{", "%{"].iter().any(|begin| value.contains(begin));
+                written.starts_with('\'') || !expands && !written.starts_with('`')
+            }
+            _ => true,
+        }
     }
 
     /// The file of a section, and its index there.
@@ -331,19 +316,6 @@ impl Config {
     }
 }
 
-/// What is known while files are read.
-struct Taking<'a> {
-    reader: &'a mut Reader,
-    /// The folder of the main file.
-    main: PathBuf,
-    /// What relative paths are beneath.
-    folder: PathBuf,
-    /// The files that are being read: one of them again would be a circle.
-    open: Vec<usize>,
-    /// How often a file was taken: one that is included twice is read twice.
-    taken: usize,
-}
-
 /// What a file consists of, by its index in the lists of its kind.
 #[derive(Clone, Copy)]
 enum Statement {
@@ -363,11 +335,15 @@ fn statements(parsed: &Parsed) -> Vec<Statement> {
     all.into_iter().map(|(_, statement)| statement).collect()
 }
 
-/// What an include names, as the server has it. `main`: the folder of the main file.
-fn place(folder: &Path, main: &Path, include: &str) -> PathBuf {
-    let here = main.display().to_string();
-    let include = include.replace("${confdir}", &here).replace("${raddbdir}", &here);
-    folder.join(include.trim_end_matches('/'))
+/// The folder of a file.
+fn folder_of(path: &str) -> &Path {
+    Path::new(path).parent().unwrap_or(Path::new("/"))
+}
+
+impl File {
+    fn new(path: &str, format: Format, Text { text, foreign, changed }: Text) -> Self {
+        Self { path: path.to_owned(), format, parsed: format.parse(&text), text, foreign, changed }
+    }
 }
 
 /// Whether a path has a `..`, so that its beginning does not say where it leads.

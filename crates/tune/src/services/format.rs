@@ -53,6 +53,8 @@ pub(super) struct Parsed {
     pub(super) sections: Vec<Section>,
     /// Files that it includes, in order.
     pub(super) includes: Vec<Include>,
+    /// What the server reads and this does not, each with its line.
+    pub(super) unread: Vec<(usize, &'static str)>,
 }
 
 /// Where a file includes others.
@@ -210,7 +212,7 @@ fn span(text: &str, part: &str) -> Range<usize> {
 }
 
 /// The number of the line at an offset, from 1.
-fn line_at(text: &str, at: usize) -> usize {
+pub(super) fn line_at(text: &str, at: usize) -> usize {
     1 + text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count()
 }
 

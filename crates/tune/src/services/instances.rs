@@ -79,12 +79,8 @@ impl Instances {
             let why = format!("{}; let it differ, as in {}", shared.why, shared.example);
             return Err(single(profile, format!(" with the same {}", shared.options.join(" or ")), why));
         }
-        let options: Vec<&str> = profile.config_options.iter().map(String::as_str).collect();
-        let config_path = match (arguments.option(&options), &profile.config_file) {
-            (Some(folder), Some(file)) => Path::new(folder).join(file),
-            (Some(path), None) => PathBuf::from(path),
-            (None, _) => PathBuf::from(&profile.config),
-        };
+        let named = profile.config_named(&arguments);
+        let config_path = PathBuf::from(named.as_ref().unwrap_or(&profile.config));
         let unreadable = |cause| ServiceError::Unreadable {
             path: config_path.display().to_string(),
             user: geteuid().as_raw(),
@@ -94,7 +90,9 @@ impl Instances {
         let config = match profile.config_options.is_empty() {
             true => Config::of_text("", profile.format, ""),
             false => {
-                let reader = reader().map_err(unreadable)?;
+                // It is started where this process is.
+                let reader = reader().and_then(|reader| Ok(reader.started_in(std::env::current_dir()?)));
+                let reader = reader.map_err(unreadable)?;
                 Config::read(&reader, &config_path.display().to_string(), profile.format, None)?
             }
         };

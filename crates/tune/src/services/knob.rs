@@ -1,11 +1,15 @@
 //! The knobs of a running server, and what its authors' guide would make of them.
 
 use super::advisory::Advisory;
-use super::config::{Config, File, Found};
+use super::config::{COMMAND_LINE, Config, File, Found};
 use super::edit::Edit;
-use super::format::Format;
+use super::format::{Directive, Format};
 use super::profile::{Kind, KnobProfile};
 use super::{Service, ServiceError};
+
+/// Why a server with its configuration on its command line is not changed.
+pub(super) const NO_FILE: &str =
+    "its command line has its configuration, and it reads no file of its own: change it where it is started";
 
 /// A knob as it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +20,10 @@ pub struct Knob {
     pub what: &'static str,
     /// The value in effect, as written; `None`: the default.
     pub value: Option<String>,
+    /// Where several sections have the knob: which one this is, such as `port 514`. They are in their order.
+    pub of: Option<String>,
+    /// The value is a variable, or the output of a command: what it is to the server is not known.
+    pub unknown: bool,
     /// The server's default; `cpus`: one for each CPU.
     pub default: &'static str,
     /// Where it is set.
@@ -90,10 +98,35 @@ pub(super) struct Place<'a> {
 }
 
 impl Service {
-    /// The knobs that matter for UDP, in the profile's order.
+    /// The knobs that matter for UDP, in the profile's order; of one that several sections have, each.
     #[must_use]
     pub fn knobs(&self) -> Vec<Knob> {
-        self.profile.knobs.iter().map(|knob| self.knob(knob)).collect()
+        self.profile.knobs.iter().flat_map(|knob| self.rows(knob)).collect()
+    }
+
+    fn rows(&self, knob: &'static KnobProfile) -> Vec<Knob> {
+        let places = self.places(knob);
+        if knob.only.is_none() || places.len() < 2 || self.argument(knob).is_some() {
+            return vec![self.knob(knob, &places)];
+        }
+        let numbered = places.iter().zip(1..);
+        let rows = numbered.map(|(place, number)| {
+            let of = self.label(place).unwrap_or_else(|| format!("{} {number}", knob.section));
+            Knob { of: Some(of), ..self.knob(knob, std::slice::from_ref(place)) }
+        });
+        rows.collect()
+    }
+
+    /// What tells a section from others of its name: its port, or its name.
+    fn label(&self, place: &Place<'_>) -> Option<String> {
+        let (file, section) = place.section?;
+        let File { parsed, format, .. } = &self.config.files[file];
+        let value = |key: &str| {
+            let own = |line: &&Directive| line.section == Some(section) && format.same(&line.key, key);
+            let line = parsed.directives.iter().find(own)?;
+            Some(format!("{key} {}", line.value.replace(['"', '\n'], "")))
+        };
+        value("port").or_else(|| value("name"))
     }
 
     /// The changes that the authors' guide would make for a machine with so many CPUs, where the server's datagrams arrive on
@@ -224,8 +257,7 @@ impl Service {
         current.iter().any(&better).then(|| self.changed(knob, wanted, |now| better(&now)).ok()).flatten()
     }
 
-    fn knob(&self, knob: &'static KnobProfile) -> Knob {
-        let places = self.places(knob);
+    fn knob(&self, knob: &'static KnobProfile, places: &[Place<'_>]) -> Knob {
         let last = places.iter().rev().find_map(|place| place.found);
         let (value, origin) = match (self.argument(knob), last) {
             (Some(value), _) => (Some(value.to_owned()), Origin::Arguments),
@@ -242,12 +274,18 @@ impl Service {
                     }
                     _ => value_of(knob, found).to_owned(),
                 };
-                (Some(value), Origin::File(path, found.directive.line))
+                let origin = match path == COMMAND_LINE {
+                    true => Origin::Arguments,
+                    false => Origin::File(path, found.directive.line),
+                };
+                (Some(value), origin)
             }
             (None, None) if places.is_empty() => (None, Origin::Unused),
             (None, None) => (None, Origin::Default),
         };
-        Knob { name: &knob.name, what: &knob.what, value, default: self.default(knob), origin }
+        let (name, what) = (knob.name.as_str(), knob.what.as_str());
+        let unknown = origin != Origin::Arguments && last.is_some_and(|found| !self.config.is_known(found));
+        Knob { name, what, value, of: None, unknown, default: self.default(knob), origin }
     }
 
     /// The value that the server's arguments give a knob.
@@ -263,6 +301,9 @@ impl Service {
     /// one place in each of them.
     pub(super) fn places(&self, knob: &KnobProfile) -> Vec<Place<'_>> {
         let config = &self.config;
+        if !knob.unused_with.is_empty() && self.arguments.has(&knob.unused_with) {
+            return Vec::new();
+        }
         let mut found = config.find(&knob.section, knob.key());
         let Some(only) = &knob.only else {
             let first = config.blocks(&knob.section).first().copied();
@@ -327,6 +368,15 @@ impl Service {
         if on_line && !shell {
             return Err(cannot("the server's command line overrides its configuration".to_owned()));
         }
+        if self.has_no_file() {
+            return Err(cannot(NO_FILE.to_owned()));
+        }
+        if places.is_empty() && self.arguments.has(&knob.unused_with) {
+            let (options, section) = (knob.unused_with.join(" and "), &knob.section);
+            return Err(cannot(format!(
+                "{options} on its command line take the place of all its {section} sections"
+            )));
+        }
         if places.is_empty() {
             return Err(cannot(format!("the configuration has no {}", knob.section)));
         }
@@ -339,6 +389,8 @@ impl Service {
         let edit = |Place { section, found }: Place<'_>| {
             if let Some(Found { file, directive, .. }) = found {
                 let before = &files[file].text[directive.span.clone()];
+                // Where the output of a command stands, a value stands in quotes.
+                let before = if before.starts_with('`') { "\"" } else { before };
                 let text = Format::replaced(before, text);
                 return Some(Edit::Replace { file, span: directive.span.clone(), text });
             }
@@ -363,6 +415,18 @@ impl Service {
             .collect::<Option<Vec<_>>>();
         let mut edits =
             edits.ok_or_else(|| cannot(format!("there is no {} section to put it in", knob.section)))?;
+        let edited = edits.iter().find_map(|edit| match edit {
+            Edit::Replace { file, .. } => files[*file].foreign.map(|line| (&files[*file].path, line)),
+            Edit::New { .. } if self.drop_in.is_none() => {
+                files.first().and_then(|file| Some((&file.path, file.foreign?)))
+            }
+            Edit::New { .. } => None,
+        });
+        if let Some((path, line)) = edited {
+            return Err(cannot(format!(
+                "{path}, line {line}, is not UTF-8, and an edit would lose what it says: write it as UTF-8"
+            )));
+        }
         // Sections of a file that is included twice are two places, and one text.
         let mut seen = Vec::new();
         edits.retain(|edit| {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use udpath_host::UnitName;
 use udpath_host::source::Folder;
 
+use super::knob::NO_FILE;
 use super::multiplied::{self, INSTANCES};
 use super::{By, FileChange, Proposal, Restart, Service, ServiceError, on_port, recognise};
 use crate::apply::{Applied, apply};
@@ -282,6 +283,9 @@ impl Prepared {
         // Nor is it known that there is nothing to do.
         if let Some(unread) = self.service.unread().first() {
             return Err(fixed(format!("{unread}, so that it is not known as a whole")));
+        }
+        if self.service.has_no_file() {
+            return Err(fixed(NO_FILE.to_owned()));
         }
         if self.files.is_empty() && self.instances.is_none() {
             return Ok(());

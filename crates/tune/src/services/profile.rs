@@ -37,6 +37,20 @@ pub struct Profile {
     pub(super) instead: Vec<Instead>,
     /// The option names a folder: the file in it.
     pub(super) config_file: Option<String>,
+    /// The option with another name for that file, without `.conf`.
+    config_name: Option<String>,
+    /// Where it looks for its file, in this order, unless it is given by a whole path.
+    #[serde(default)]
+    pub(super) searched: Vec<String>,
+    /// It stays in the folder that it was started in. [`super::start`]
+    #[serde(default)]
+    pub(super) stays: bool,
+    /// But not with one of these options.
+    #[serde(default)]
+    pub(super) moves_with: Vec<String>,
+    /// Words of its command line that belong to no option are lines of its configuration, and then it reads no file of its own.
+    #[serde(default)]
+    pub(super) lines_as_words: bool,
     /// Where its packages have its configuration: files, and folders with all that is in them. Of a server that does not run as
     /// root, root changes no other file.
     pub(super) places: Vec<String>,
@@ -230,6 +244,9 @@ pub(super) struct KnobProfile {
     /// Proposed only if none of these keys is set.
     #[serde(default)]
     pub(super) unless: Vec<String>,
+    /// Options of the command line that take the place of all its sections.
+    #[serde(default)]
+    pub(super) unused_with: Vec<String>,
     /// Helps only under conditions that are not checked: worth a trial, not taken without one.
     #[serde(default)]
     pub(super) uncertain: bool,
@@ -317,6 +334,21 @@ impl Profile {
     #[must_use]
     pub fn names() -> Vec<&'static str> {
         PROFILES.iter().map(|profile| profile.name.as_str()).collect()
+    }
+}
+
+impl Profile {
+    /// The configuration file that these arguments name, as they do; `None`: the usual one.
+    pub(super) fn config_named(&self, arguments: &Arguments) -> Option<String> {
+        let given = arguments.any(&self.config_options);
+        let Some(file) = &self.config_file else { return given.map(str::to_owned) };
+        let named = self.config_name.as_ref().and_then(|option| arguments.option(&[option]));
+        if given.is_none() && named.is_none() {
+            return None;
+        }
+        let usual = self.config.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let folder = given.unwrap_or(usual);
+        Some(named.map_or_else(|| format!("{folder}/{file}"), |name| format!("{folder}/{name}.conf")))
     }
 }
 

@@ -7,11 +7,13 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::path::{Component, Path, PathBuf};
+use std::time::SystemTime;
 
 use udpath_files::Beneath;
 
 use super::credentials::Credentials;
 use super::format::Format;
+use super::glob;
 
 /// Largest file that is read, bytes. Zones and lists of blocked names have files of their own; a larger file is data,
 /// and is reported as not read.
@@ -28,8 +30,40 @@ const MAX_NAMES: usize = 20_000;
 pub(super) struct Reader {
     root: Beneath,
     pub(super) rights: Credentials,
+    /// The folder that the server was started in, if that is known.
+    pub(super) start: Option<PathBuf>,
     bytes: u64,
     names: usize,
+}
+
+/// A file that was read.
+#[derive(Debug)]
+pub(super) struct Text {
+    pub(super) text: String,
+    /// The first line with bytes that are no UTF-8, from 1. They are not what they were in the text.
+    pub(super) foreign: Option<usize>,
+    /// When it was changed last.
+    pub(super) changed: Option<SystemTime>,
+}
+
+impl Text {
+    /// # Errors
+    /// It is no text.
+    fn new(bytes: Vec<u8>, changed: Option<SystemTime>) -> io::Result<Self> {
+        let error = match String::from_utf8(bytes) {
+            Ok(text) => return Ok(Self { text, foreign: None, changed }),
+            Err(error) => error,
+        };
+        // Names in comments may be in Latin-1. UTF-16 and programs have zeros.
+        let marks = [b"\xff\xfe", b"\xfe\xff"];
+        let bytes = error.as_bytes();
+        if bytes.contains(&0) || marks.iter().any(|mark| bytes.starts_with(*mark)) {
+            return Err(io::Error::other("is no text"));
+        }
+        let valid = &bytes[..error.utf8_error().valid_up_to()];
+        let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
+        Ok(Self { text: String::from_utf8_lossy(bytes).into_owned(), foreign: Some(line), changed })
+    }
 }
 
 impl Reader {
@@ -54,7 +88,12 @@ impl Reader {
     }
 
     fn with(root: Beneath, rights: Credentials) -> Self {
-        Self { root: root.on_disk(), rights, bytes: MAX_BYTES, names: MAX_NAMES }
+        Self { root: root.on_disk(), rights, start: None, bytes: MAX_BYTES, names: MAX_NAMES }
+    }
+
+    /// The same for a server that was started in this folder.
+    pub(super) fn started_in(self, folder: impl Into<PathBuf>) -> Self {
+        Self { start: Some(folder.into()), ..self }
     }
 
     /// Does `work` with the server's rights.
@@ -73,7 +112,7 @@ impl Reader {
     ///
     /// # Errors
     /// It cannot be read, is not a file of text on a disk, or there have been too many bytes.
-    pub(super) fn text(&mut self, path: &str) -> io::Result<String> {
+    pub(super) fn text(&mut self, path: &str) -> io::Result<Text> {
         // Such a name would be a line of its own in what is printed.
         if path.contains(char::is_control) {
             return Err(io::Error::other("its name has control characters"));
@@ -81,9 +120,11 @@ impl Reader {
         if self.bytes == 0 {
             return Err(io::Error::other(format!("more than {MAX_BYTES} bytes in all")));
         }
-        let text = self.root.text(path, MAX_FILE.min(self.bytes))?;
-        self.bytes -= text.len() as u64;
-        Ok(text)
+        let bytes = self.root.bytes(path, MAX_FILE.min(self.bytes))?;
+        self.bytes -= bytes.len() as u64;
+        // An O_PATH descriptor has no more than the name's attributes.
+        let about = self.root.find(path).and_then(|found| File::from(found).metadata());
+        Text::new(bytes, about.and_then(|about| about.modified()).ok())
     }
 
     /// Is it a folder?
@@ -93,21 +134,21 @@ impl Reader {
 
     fn is_file(&self, path: &Path) -> bool {
         let found = path.to_str().and_then(|path| self.root.find(path).ok());
-        // An O_PATH descriptor has no more than the name's attributes.
         found.is_some_and(|found| File::from(found).metadata().is_ok_and(|about| about.is_file()))
     }
 
     /// The files that an include means: a path, a pattern, or a folder, in the order of their names. `none` is told of what is
-    /// not looked at.
+    /// not looked at. `alternative`: it is of a pattern with braces, of which one may lead nowhere.
     pub(super) fn included(
         &mut self,
         include: &Path,
         format: Format,
+        alternative: bool,
         none: &mut Vec<String>,
     ) -> Vec<PathBuf> {
         let Some(shown) = include.to_str() else { return Vec::new() };
         // FreeRADIUS has folders, and no patterns; Knot passes over folders.
-        let pattern = format != Format::Radius && shown.contains(['*', '?', '[']);
+        let pattern = format != Format::Radius && (alternative || glob::is_pattern(shown));
         let folder =
             matches!(format, Format::Radius | Format::Objects | Format::Indented) && self.is_folder(shown);
         if folder && format == Format::Indented {
@@ -120,7 +161,11 @@ impl Reader {
             }),
             (false, true) => self.matched(include),
             // Also if it does not exist: its absence is reported.
-            (false, false) => return vec![include.to_owned()],
+            (false, false) => {
+                // All but these give each path to glob(3), which takes the backslashes away.
+                let whole = matches!(format, Format::Radius | Format::Clauses);
+                return vec![if whole { include.to_owned() } else { glob::plain(shown).into() }];
+            }
         };
         match found {
             Ok(mut found) => {
@@ -140,29 +185,24 @@ impl Reader {
 
     /// The paths that match a pattern, as glob(3) has them: a `*` matches no slash, nor a dot at the beginning of a name.
     fn matched(&mut self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
-        let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
         let mut folders = BTreeSet::from([PathBuf::from("/")]);
         for part in pattern.components() {
             let Component::Normal(part) = part else { continue };
             let part = part.to_str().ok_or_else(|| io::Error::other("is not UTF-8"))?;
-            if !part.contains(['*', '?', '[']) {
-                folders = folders.into_iter().map(|folder| folder.join(part)).collect();
+            if !glob::is_pattern(part) {
+                let part = glob::plain(part);
+                folders = folders.into_iter().map(|folder| folder.join(&part)).collect();
                 continue;
             }
-            // `**` is no more than `*` to glob(3), and more, or an error, to the crate.
-            let mut part = part.to_owned();
-            while part.contains("**") {
-                part = part.replace("**", "*");
-            }
-            let part = glob::Pattern::new(&part).map_err(|error| io::Error::other(error.to_string()))?;
+            let part = glob::Part::new(part).map_err(io::Error::other)?;
             let mut found = BTreeSet::new();
             for folder in folders {
                 // A pattern passes over what is not a folder, or not for this user.
                 let names = match self.names(&folder) {
-                    Err(error) if self.names == 0 => return Err(error),
+                    Err(_) if self.names == 0 => return Err(too_many()),
                     names => names.unwrap_or_default(),
                 };
-                let matching = names.into_iter().filter(|name| part.matches_with(name, options));
+                let matching = names.into_iter().filter(|name| part.matches(name));
                 found.extend(matching.map(|name| folder.join(name)));
             }
             folders = found;
@@ -182,10 +222,14 @@ impl Reader {
             Err(error) if error.raw_os_error().is_some() => Err(error),
             Err(_) => {
                 self.names = 0;
-                Err(io::Error::other(format!("more than {MAX_NAMES} names would have to be looked at")))
+                Err(too_many())
             }
         }
     }
+}
+
+fn too_many() -> io::Error {
+    io::Error::other(format!("more than {MAX_NAMES} names would have to be looked at"))
 }
 
 /// Whether a server reads a file of this name that is in a folder which it includes: FreeRADIUS has rules of its own (cf_file.c).

@@ -1,6 +1,7 @@
 //! The configuration files of the Debian packages, as the tests' folder has them.
 
 mod oracle;
+mod sources;
 
 use std::path::PathBuf;
 
@@ -31,6 +32,7 @@ fn of(name: &str, arguments: &str, view: String) -> Service {
         drop_in: config.drop_in.clone().filter(|_| profile.drop_in),
         rights: reader.rights,
         config,
+        start: None,
         view,
         changed_root: false,
         others: Vec::new(),

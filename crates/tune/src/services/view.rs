@@ -67,19 +67,30 @@ pub(super) fn real(pid: u32, path: &str) -> Option<String> {
     if is_at(&found, &here) { here.to_str().map(str::to_owned) } else { None }
 }
 
+/// Whether a process sees a file there.
+pub(super) fn is_file(pid: u32, path: &str) -> bool {
+    let found = Beneath::root_of(pid).and_then(|root| root.find(path));
+    found.is_ok_and(|found| fs::File::from(found).metadata().is_ok_and(|about| about.is_file()))
+}
+
 /// Is the open file what this path leads to?
 fn is_at(found: &std::os::fd::OwnedFd, path: &Path) -> bool {
     let there = fs::metadata(path).map(|file| (file.dev(), file.ino()));
     fstat(found).is_ok_and(|file| there.is_ok_and(|there| there == (file.st_dev, file.st_ino)))
 }
 
-/// A path of a process's command line as the process sees it: from where it was started, without `..`.
-pub(super) fn absolute(pid: u32, path: &str) -> String {
+/// The folder that a process is in now, as it sees it.
+pub(super) fn current(pid: u32) -> String {
     let link = |name: &str| fs::read_link(format!("/proc/{pid}/{name}")).unwrap_or_else(|_| "/".into());
     let (here, root) = (link("cwd"), link("root"));
     let here = here.strip_prefix(&root).unwrap_or(&here);
+    Path::new("/").join(here).display().to_string()
+}
+
+/// A path of a command line that was given in a folder, without `..`.
+pub(super) fn absolute(folder: &str, path: &str) -> String {
     // Joining an absolute path replaces what is before it.
-    let joined = Path::new("/").join(here).join(path);
+    let joined = Path::new("/").join(folder).join(path);
     let plain = joined.components().fold(PathBuf::from("/"), |mut plain, part| {
         match part {
             Component::Normal(name) => plain.push(name),
@@ -131,11 +142,12 @@ impl Service {
     pub(super) fn checker(&self) -> Vec<String> {
         let profile = self.profile;
         let parent = Path::new(&self.config_path).parent().unwrap_or(Path::new("/")).display().to_string();
+        let name_of = Path::new(&self.config_path).file_stem().unwrap_or_default().display().to_string();
         let (name, rest) = profile.check.split_at(profile.check.len().min(1));
         let root = profile.check_root.iter().filter(|_| !self.view.is_empty());
         let words = name.iter().chain(root).chain(rest).map(|word| {
             let word = word.replace("{config}", &self.config_path).replace("{folder}", &parent);
-            word.replace("{root}", &self.view).replace("{program}", &self.program)
+            word.replace("{root}", &self.view).replace("{name}", &name_of).replace("{program}", &self.program)
         });
         words.collect()
     }
@@ -224,7 +236,7 @@ mod tests {
             ("/../../../etc/shadow", "/etc/shadow"),
             ("../../../etc/passwd", "/etc/passwd"),
         ] {
-            assert_eq!(absolute(pid, path), seen);
+            assert_eq!(absolute(&current(pid), path), seen);
         }
         assert_eq!(real(pid, "/etc/passwd"), None);
     }
@@ -287,7 +299,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn no_argument_leads_out_of_a_root(path in "[a-z./ ~*$;\n-]{0,40}") {
-            let seen = absolute(std::process::id(), &path);
+            let seen = absolute(&current(std::process::id()), &path);
             proptest::prop_assert!(seen.starts_with('/') && !seen.split('/').any(|part| part == ".."), "{}", seen);
         }
     }

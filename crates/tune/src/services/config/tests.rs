@@ -25,7 +25,7 @@ fn patterns_folders_and_circles() {
         ("etc/s/more/x", "server:\n  a: 4\n"),
         ("etc/s/more/.hidden", "server:\n  a: 5\n"),
     ]);
-    let reader = Reader::own(root.path()).unwrap();
+    let reader = Reader::own(root.path()).unwrap().started_in("/etc/s");
     let config = Config::read(&reader, "/etc/s/s.conf", Format::Clauses, None).unwrap();
     let paths: Vec<&str> = config.files.iter().map(|file| file.path.as_str()).collect();
     assert_eq!(paths, ["/etc/s/s.conf", "/etc/s/d/1.conf", "/etc/s/d/2.conf", "/etc/s/more/x"]);
@@ -43,8 +43,9 @@ fn patterns_folders_and_circles() {
 /// Path, line and value of a key's lines, in the order in which they are read.
 fn lines(format: Format, files: &[(&str, &str)], (section, key): (&str, &str)) -> Vec<String> {
     let root = folder(files);
-    let reader = Reader::own(root.path()).unwrap();
-    let config = Config::read(&reader, &format!("/{}", files[0].0), format, None).unwrap();
+    let main = format!("/{}", files[0].0);
+    let reader = Reader::own(root.path()).unwrap().started_in(folder_of(&main));
+    let config = Config::read(&reader, &main, format, None).unwrap();
     assert_eq!(config.unread, Vec::<String>::new());
     let found = config.find(section, key);
     let shown = |one: &Found<'_>| {
@@ -216,6 +217,140 @@ fn patterns_of_everything_end_and_are_reported() {
     // Of this machine: more than may be looked at, and nothing of the kernel's.
     let mut reader = Reader::own(Path::new("/")).unwrap();
     let mut none = Vec::new();
-    let found = reader.included(Path::new("/*/*/*/*/*"), Format::Lines, &mut none);
+    let found = reader.included(Path::new("/*/*/*/*/*"), Format::Lines, false, &mut none);
     assert!(found.is_empty() && none[0].contains("names would have to be looked at"), "{none:?}");
+}
+
+/// Values of a key, in order, and what is not read.
+fn values(
+    reader: &Reader,
+    (main, format): (&str, Format),
+    (section, key): (&str, &str),
+) -> (Vec<String>, Vec<String>) {
+    let config = Config::read(reader, main, format, None).unwrap();
+    let found = config.find(section, key);
+    (found.iter().map(|one| one.directive.value.clone()).collect(), config.unread)
+}
+
+#[test]
+fn a_relative_include_is_in_the_folder_of_the_start_or_is_not_read() {
+    for (format, include, line, key) in [
+        (Format::Clauses, "server:\ninclude: r.conf\n", "num-threads: N\n", ("server", "num-threads")),
+        (Format::Clauses, "server:\ninclude: \"r*.conf\"\n", "num-threads: N\n", ("server", "num-threads")),
+        (Format::Clauses, "server:\ninclude: ./{r,x}.conf\n", "num-threads: N\n", ("server", "num-threads")),
+        (Format::Braces, "options {\ninclude \"r.conf\"; };\n", "reuseport N;\n", ("options", "reuseport")),
+        (Format::Lines, "# chrony\ninclude r.conf\n", "port N\n", ("", "port")),
+        (Format::Objects, "#\n$IncludeConfig r.conf\n", "input(port=\"N\")\n", ("input", "port")),
+        (
+            Format::Objects,
+            "#\ninclude(file=\"r.conf\" mode=\"optional\")",
+            "input(port=\"N\")\n",
+            ("input", "port"),
+        ),
+    ] {
+        let with = |number: &str| line.replace('N', number);
+        let root = folder(&[("m/main.conf", include), ("m/r.conf", &with("3")), ("s/r.conf", &with("5"))]);
+        let reader = Reader::own(root.path()).unwrap();
+        let main = ("/m/main.conf", format);
+        assert_eq!(
+            values(&reader.clone().started_in("/s"), main, key),
+            (vec!["5".into()], vec![]),
+            "{include}"
+        );
+        let (found, unread) = values(&reader, main, key);
+        assert_eq!(found, [""; 0], "{include}");
+        let [why] = &unread[..] else { panic!("{unread:?}") };
+        assert!(why.contains("conf: is relative to the folder that the server was started in"), "{why}");
+        assert!(why.ends_with("write the whole path (/m/main.conf, line 2)"), "{why}");
+    }
+    // Behind its own `directory`, it is known.
+    let root = folder(&[
+        ("m/main.conf", "server:\ndirectory: /s\ninclude: r.conf\n"),
+        ("s/r.conf", "num-threads: 5\n"),
+    ]);
+    let reader = Reader::own(root.path()).unwrap();
+    let key = ("server", "num-threads");
+    assert_eq!(values(&reader, ("/m/main.conf", Format::Clauses), key), (vec!["5".into()], vec![]));
+    // Beside the file that says it.
+    let root = folder(&[("m/k.conf", "include: r.conf\n"), ("m/r.conf", "server:\n  udp-workers: 3\n")]);
+    let reader = Reader::own(root.path()).unwrap();
+    let key = ("server", "udp-workers");
+    assert_eq!(values(&reader, ("/m/k.conf", Format::Indented), key), (vec!["3".into()], vec![]));
+}
+
+#[test]
+fn patterns_are_those_of_the_server() {
+    let files = [
+        ("g/a.conf", "1"),
+        ("g/b.conf", "2"),
+        ("g/x.conf", "3"),
+        ("g/1.conf", "4"),
+        ("g/*.conf", "5"),
+        ("g/\\a.conf", "6"),
+    ];
+    let cases: &[(&str, &str, &str)] = &[
+        // The pattern; the files by NSD and Unbound; by those without braces.
+        ("[^x]*.conf", "*,1,\\a,a,b", "*,1,\\a,a,b"),
+        ("[[:digit:]]*.conf", "1", "1"),
+        ("\\*.conf", "*", "*"),
+        ("{b,a}*.conf", "b,a", ""),
+        ("{x,[ab]}.conf", "x,a,b", ""),
+        ("{none,a}.conf", "a", "!"),
+        ("\\a.conf", "\\a", "a"),
+        ("none*.conf", "", ""),
+        ("none.conf", "!", "!"),
+    ];
+    for (pattern, clauses, lines) in cases {
+        for (format, expected) in [(Format::Clauses, clauses), (Format::Lines, lines)] {
+            let (line, include) = match format {
+                Format::Clauses => ("num-threads: ", format!("server:\ninclude: \"/g/{pattern}\"\n")),
+                _ => ("port ", format!("include /g/{pattern}\n")),
+            };
+            let texts = files.map(|(path, number)| (path, format!("{line}{number}\n")));
+            let mut all: Vec<(&str, &str)> =
+                texts.iter().map(|(path, text)| (*path, text.as_str())).collect();
+            all.push(("main.conf", &include));
+            let root = folder(&all);
+            let reader = Reader::own(root.path()).unwrap();
+            let config = Config::read(&reader, "/main.conf", format, None).unwrap();
+            let paths = config.files.iter().skip(1);
+            let names = paths.map(|file| file.path.trim_start_matches("/g/").trim_end_matches(".conf"));
+            let found = names.collect::<Vec<_>>().join(",") + if config.unread.is_empty() { "" } else { "!" };
+            assert_eq!(found, *expected, "{pattern} {format:?} {:?}", config.unread);
+        }
+    }
+    for (pattern, why) in
+        [("~/x", "the home folder"), ("{/a,~}/x", "the home folder"), ("/g/[[:no:]]", "no class [:no:]")]
+    {
+        let root = folder(&[("main.conf", &format!("server:\ninclude: \"{pattern}\"\n")), ("g/x", "")]);
+        let reader = Reader::own(root.path()).unwrap();
+        let config = Config::read(&reader, "/main.conf", Format::Clauses, None).unwrap();
+        assert!(config.unread.len() == 1 && config.unread[0].contains(why), "{pattern}: {:?}", config.unread);
+    }
+}
+
+#[test]
+fn one_letter_of_another_character_set_refuses_no_file() {
+    let root = folder(&[("u.conf", "")]);
+    fs::write(root.path().join("u.conf"), b"server:\n # caf\xe9\n num-threads: 3\n").unwrap();
+    let reader = Reader::own(root.path()).unwrap();
+    let config = Config::read(&reader, "/u.conf", Format::Clauses, None).unwrap();
+    assert_eq!((config.files[0].foreign, config.find("server", "num-threads").len()), (Some(2), 1));
+    for text in [&b"server:\0\xff"[..], b"\xfe\xff\0s", b"\xff\xfe"] {
+        fs::write(root.path().join("u.conf"), text).unwrap();
+        assert!(Config::read(&reader, "/u.conf", Format::Clauses, None).is_err(), "{text:?}");
+    }
+}
+
+#[test]
+fn lines_of_a_command_line_include_files() {
+    let root = folder(&[("c/a.conf", "port 7\n"), ("s/b", "port 8\n")]);
+    let reader = Reader::own(root.path()).unwrap().started_in("/s");
+    let lines = ["port 5", "confdir /c", "include b", "include gone"];
+    let config = Config::of_lines(&reader, Format::Lines, &lines).unwrap();
+    let values: Vec<&str> =
+        config.find("", "port").iter().map(|found| found.directive.value.as_str()).collect();
+    assert_eq!(values, ["5", "7", "8"]);
+    assert!(config.unread.len() == 1 && config.unread[0].starts_with("/s/gone: "), "{:?}", config.unread);
+    assert_eq!((config.files[0].path.as_str(), config.drop_in), (COMMAND_LINE, None));
 }

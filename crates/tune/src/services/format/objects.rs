@@ -14,6 +14,9 @@ use super::{Directive, Include, Parsed, Section, line_at, span};
 /// The objects that are read.
 const OBJECTS: [&str; 3] = ["module", "input", "include"];
 const INCLUDE: &str = "$IncludeConfig";
+/// What is not read.
+const ENABLED: &str = "whether it is enabled (config.enabled) is the output of a command";
+const TEXT: &str = "what include() has from a text or a command";
 
 /// Reads a file.
 pub(super) fn parse(text: &str) -> Parsed {
@@ -24,10 +27,11 @@ pub(super) fn parse(text: &str) -> Parsed {
             at += len;
         } else if rest.get(..INCLUDE.len()).is_some_and(|start| start.eq_ignore_ascii_case(INCLUDE)) {
             let line = rest.lines().next().unwrap_or_default();
-            let path = line[INCLUDE.len()..].trim();
+            // What follows is a comment, or ignored.
+            let path = line[INCLUDE.len()..].split_whitespace().next().unwrap_or_default();
             let include = Include {
                 paths: vec![path.to_owned()],
-                at: span(text, path).start,
+                at: if path.is_empty() { at } else { span(text, path).start },
                 section: None,
                 optional: false,
             };
@@ -87,7 +91,6 @@ fn first_len(text: &str) -> usize {
 
 /// Reads the parameters of an object; returns where it ends. `None`: they are none.
 fn object(text: &str, begin: usize, name: &str, parsed: &mut Parsed) -> Option<usize> {
-    let section = parsed.sections.len();
     let mut found = Vec::new();
     let mut at = begin;
     loop {
@@ -107,16 +110,36 @@ fn object(text: &str, begin: usize, name: &str, parsed: &mut Parsed) -> Option<u
         found.push((&rest[..len], start..end));
         at = end;
     }
-    let (name_of, indent) = (name.to_owned(), String::new());
-    parsed.sections.push(Section { name: name_of, start: begin, at, indent, follows: false });
     let is = |key: &str, name: &str| key.eq_ignore_ascii_case(name);
     let inside = |span: &Range<usize>| text[span.start + 1..span.end - 1].to_owned();
+    let is_command = |span: &Range<usize>| text[span.clone()].starts_with('`');
+    if let Some((_, span)) = found.iter().find(|(key, _)| is(key, "config.enabled")) {
+        let value = inside(span);
+        // What echo says is known without a variable; there is no other command but cat.
+        let said = value.strip_prefix("echo ").map(str::trim).filter(|said| !said.contains('$'));
+        match if is_command(span) { said } else { Some(value.as_str()) } {
+            // Not only "off" switches it off.
+            Some(said) if said != "on" => return Some(at),
+            Some(_) => {}
+            None => parsed.unread.push((line_at(text, span.start), ENABLED)),
+        }
+    }
+    let section = parsed.sections.len();
+    let (name_of, indent) = (name.to_owned(), String::new());
+    parsed.sections.push(Section { name: name_of, start: begin, at, indent, follows: false });
     let optional = found.iter().any(|(key, span)| is(key, "mode") && inside(span) == "optional");
     for (key, span) in found {
-        let value = inside(&span);
-        if name == "include" && is(key, "file") {
+        let mut value = inside(&span);
+        // A module may be named by its file.
+        if name == "module" && is(key, "load") {
+            let file = value.rsplit('/').next().unwrap_or_default();
+            value = file.strip_suffix(".so").unwrap_or(file).to_owned();
+        }
+        if name == "include" && (is(key, "text") || is(key, "file") && is_command(&span)) {
+            parsed.unread.push((line_at(text, span.start), TEXT));
+        } else if name == "include" && is(key, "file") {
             parsed.includes.push(Include {
-                paths: vec![value.clone()],
+                paths: vec![value.replace("\\\\", "\\")],
                 at: span.start,
                 section: None,
                 optional,

@@ -265,3 +265,66 @@ fn what_is_inserted_before_the_rest_of_a_line_has_a_line_of_its_own() {
         assert_eq!(found, ["other", key], "{edited}");
     }
 }
+
+#[test]
+fn a_key_of_unbound_needs_no_blank_after_its_colon() {
+    let text = "server: num-threads:3 verbosity:1 so-rcvbuf:8m access-control: fe80::/16 fe80::1 outgoing-range:99\n";
+    let server = |key: &'static str, value: &'static str| ("server", key, value);
+    let expected = [
+        server("num-threads", "3"),
+        server("verbosity", "1"),
+        server("so-rcvbuf", "8m"),
+        server("access-control", "fe80::/16 fe80::1"),
+        server("outgoing-range", "99"),
+    ];
+    assert_eq!(read(Format::Clauses, text), three(&expected));
+}
+
+#[test]
+fn a_number_of_coturn_ends_before_what_follows() {
+    let text = "relay-threads=3 # four\nrealm=a # b\n";
+    assert_eq!(read(Format::Pairs, text), three(&[("", "relay-threads", "3"), ("", "realm", "a # b")]));
+}
+
+#[test]
+fn rsyslog_objects_that_are_off_are_none() {
+    for (value, is_on) in [
+        ("\"on\"", true),
+        ("\"off\"", false),
+        ("\"OFF\"", false),
+        // Its documentation notwithstanding.
+        ("\"yes\"", false),
+        ("\"1\"", false),
+        ("\"\"", false),
+        ("`echo on`", true),
+        ("`echo off`", false),
+    ] {
+        let text = format!(
+            "input(type=\"imudp\" port=\"1\" Config.Enabled={value})\ninclude(file=\"/x\" config.enabled={value})\n\
+             module(load=\"imudp\" config.enabled={value})\n"
+        );
+        let parsed = Format::Objects.parse(&text);
+        assert_eq!(
+            (parsed.sections.len(), parsed.includes.len()),
+            if is_on { (3, 1) } else { (0, 0) },
+            "{value}"
+        );
+        assert_eq!(parsed.unread, [], "{value}");
+    }
+    let text = "#\ninput(type=\"imudp\" port=\"1\" config.enabled=`echo $ON`)\ninclude(text=`echo $X`) include(file=`echo $X`)\n";
+    let parsed = Format::Objects.parse(text);
+    let lines: Vec<usize> = parsed.unread.iter().map(|(line, _)| *line).collect();
+    assert_eq!((lines, parsed.includes.len()), (vec![2, 3, 3], 0));
+}
+
+#[test]
+fn rsyslog_names_modules_by_their_files_and_ignores_what_follows_a_path() {
+    for load in ["imudp", "imudp.so", "/usr/lib/rsyslog/imudp.so", "/usr/lib/rsyslog/imudp"] {
+        let text = format!("module(load=\"{load}\")");
+        assert_eq!(read(Format::Objects, &text), three(&[("module", "load", "imudp")]), "{load}");
+    }
+    for line in ["/d/*.conf # drop-ins", "/d/*.conf", "/d/*.conf\tx"] {
+        assert_eq!(includes(Format::Objects, &format!("$IncludeConfig {line}\n")), ["/d/*.conf"], "{line}");
+    }
+    assert_eq!(includes(Format::Objects, "$IncludeConfig\nx"), [""]);
+}

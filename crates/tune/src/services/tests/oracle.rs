@@ -34,6 +34,12 @@ use super::super::*;
 /// The values of each knob, in the order of the places where it can stand; `None` where it is not set.
 type Values = BTreeMap<&'static str, Vec<Option<String>>>;
 
+/// The folder that the checker of a configuration is started in, beneath which relative paths are: not always the main file's own.
+fn start_of(main: &Path) -> &Path {
+    let folder = main.parent().unwrap();
+    if folder.ends_with("conf") { folder.parent().unwrap() } else { folder }
+}
+
 /// A server whose checker is asked.
 struct Oracle {
     server: &'static str,
@@ -86,6 +92,12 @@ impl Tree {
         path
     }
 
+    /// Writes the main file: into the folder that the checker is started in, or into one below.
+    fn write_main(&mut self, name: &str, text: &str) -> PathBuf {
+        let folder = self.chance.one(&["", "conf/"]);
+        self.write(&format!("{folder}{name}"), text)
+    }
+
     /// A name for the next file or folder.
     fn name(&mut self, kind: &str) -> String {
         self.files += 1;
@@ -115,7 +127,7 @@ impl Oracle {
         Profile::named(self.server).unwrap()
     }
 
-    /// Runs the checker in the configuration's folder, beneath which relative paths are.
+    /// Runs the checker in a folder.
     fn run(&self, folder: &Path, arguments: &[&str]) -> Output {
         let output = Command::new(self.program).args(arguments).current_dir(folder).env("TZ", "UTC").output();
         output.unwrap_or_else(|error| panic!("{}: {error}", self.program))
@@ -138,7 +150,7 @@ impl Oracle {
     fn service(&self, main: &Path) -> Service {
         let profile = self.profile();
         let main = main.display().to_string();
-        let reader = Reader::own(Path::new("/")).unwrap();
+        let reader = Reader::own(Path::new("/")).unwrap().started_in(start_of(main.as_ref()));
         // The arguments that Debian keeps beside it are no part of what the checker reads.
         let config = Config::read(&reader, &main, profile.format, None).unwrap();
         let drop_in = config.drop_in.clone().filter(|_| profile.drop_in);

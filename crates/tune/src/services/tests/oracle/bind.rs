@@ -15,7 +15,7 @@ fn what_named_reads_is_what_named_checkconf_prints() {
 }
 
 fn printed(oracle: &Oracle, main: &Path) -> Option<Values> {
-    let output = oracle.run(main.parent().unwrap(), &["-p", &main.display().to_string()]);
+    let output = oracle.run(start_of(main), &["-p", &main.display().to_string()]);
     if !output.status.success() {
         return None;
     }
@@ -81,7 +81,7 @@ fn configuration(tree: &mut Tree) -> PathBuf {
         }
         _ => options,
     };
-    tree.write("named.conf", &format!("{before}{options}{after}"))
+    tree.write_main("named.conf", &format!("{before}{options}{after}"))
 }
 
 /// The statements, some of them in included files.
@@ -114,7 +114,8 @@ fn parted(tree: &mut Tree, statements: &[String], depth: usize) -> String {
         }
         2 => {
             tree.write(&format!("{name}/a.conf"), &inside);
-            format!("include\n \"{here}/{name}/*.conf\"; # z")
+            let pattern = tree.chance.one(&["*.conf", "[^b].conf", "[[:alpha:]].conf"]);
+            format!("include\n \"{here}/{name}/{pattern}\"; # z")
         }
         _ => {
             tree.write(&format!("sub{name}/inc"), &inside);

@@ -16,7 +16,7 @@ fn what_chronyd_reads_is_what_chronyd_prints() {
 
 /// It prints the lines of all files in order; of a key, the last counts.
 fn printed(oracle: &Oracle, main: &Path) -> Option<Values> {
-    let output = oracle.run(main.parent().unwrap(), &["-p", "-f", &main.display().to_string()]);
+    let output = oracle.run(start_of(main), &["-p", "-f", &main.display().to_string()]);
     if !output.status.success() {
         return None;
     }
@@ -39,7 +39,7 @@ fn configuration(tree: &mut Tree) -> PathBuf {
         fs::create_dir_all(tree.folder.join("conf.d")).unwrap();
         text += &format!("confdir {}/conf.d\n", tree.folder.display());
     }
-    tree.write("chrony.conf", &text)
+    tree.write_main("chrony.conf", &text)
 }
 
 fn lines(tree: &mut Tree, depth: usize) -> String {
@@ -98,7 +98,8 @@ fn include(tree: &mut Tree, depth: usize) -> String {
             let other = lines(tree, 3);
             tree.write(&format!("{name}/b.conf"), &inside);
             tree.write(&format!("{name}/a.conf"), &other);
-            format!("include {here}/{name}/*.conf")
+            let pattern = tree.chance.one(&["*.conf", "[^c].conf", "[[:alpha:]].conf", "\\a.conf"]);
+            format!("include {here}/{name}/{pattern}")
         }
         _ => format!("include {here}/none*\nconfdir {here}/none"),
     }

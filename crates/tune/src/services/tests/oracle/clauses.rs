@@ -85,7 +85,7 @@ fn what_nsd_reads_is_what_nsd_checkconf_prints() {
 
 /// One value at a time.
 fn printed(oracle: &Oracle, main: &Path) -> Option<Values> {
-    let folder = main.parent().unwrap();
+    let folder = start_of(main);
     let mut values = Values::new();
     // nsd-checkconf does not print the CPUs.
     for knob in oracle.knobs().filter(|knob| knob.kind != Kind::Text) {
@@ -123,7 +123,7 @@ fn configuration(tree: &mut Tree, words: &Words, server: &'static str) -> PathBu
         }
     }
     text += &body(tree, words, server, 0);
-    tree.write("main.conf", &text)
+    tree.write_main("main.conf", &text)
 }
 
 /// Lines in the clause `server:`, which holds at their end, too.
@@ -200,7 +200,16 @@ fn include(tree: &mut Tree, words: &Words, server: &'static str, depth: usize) -
             tree.write(&format!("{folder}/a.conf"), &other);
             tree.write(&format!("{folder}/c.txt"), "no: configuration");
             tree.write(&format!("{folder}/.hidden.conf"), "no: configuration");
-            let pattern = tree.chance.one(&["*.conf", "[ab].conf", "?.conf"]);
+            let pattern = tree.chance.one(&[
+                "*.conf",
+                "[ab].conf",
+                "?.conf",
+                "[^c].conf",
+                "[[:alpha:]].conf",
+                "{b,a}.conf",
+                "{b,[a]}*.conf",
+                "\\[ab].conf",
+            ]);
             format!("include: \"{here}/{folder}/{pattern}\"")
         }
         4 => format!("include: \"{here}/none*.conf\""),

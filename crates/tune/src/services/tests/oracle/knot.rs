@@ -114,7 +114,7 @@ fn include(tree: &mut Tree, depth: usize) -> String {
             tree.write(&format!("{name}/.c.conf"), "no configuration");
             tree.write(&format!("{name}-folder/x"), "server:\n    udp-workers: 9\n");
             // A folder is passed over.
-            format!("include: \"{here}/{name}/*.conf\"\ninclude: {here}/{name}-folder\n")
+            format!("include: \"{here}/{name}/[^x]*.conf\"\ninclude: {here}/{name}-folder\n")
         }
         _ => format!("include: {here}/none*\n"),
     }

@@ -17,7 +17,7 @@ fn what_rsyslogd_reads_is_what_rsyslogd_prints() {
 /// The blocks of parameters in its debugging output, which are in its own form. It starts with a configuration that has errors, so
 /// what it says counts.
 fn printed(oracle: &Oracle, main: &Path) -> Option<Values> {
-    let folder = main.parent().unwrap();
+    let folder = start_of(main);
     let main = main.display().to_string();
     let checked = oracle.run(folder, &["-N1", "-f", &main]);
     let said = String::from_utf8_lossy(&checked.stderr);
@@ -59,10 +59,11 @@ fn printed(oracle: &Oracle, main: &Path) -> Option<Values> {
 }
 
 fn configuration(tree: &mut Tree) -> PathBuf {
+    let load = tree.chance.one(&["load=\"imudp\"", "load=\"imudp.so\""]);
     let module = object(
         tree,
         "module",
-        "load=\"imudp\"",
+        load,
         &[("threads", &["2", "3"]), ("batchSize", &["64", "010", "128"]), ("TimeRequery", &["4", "8"])],
     );
     let mut text = String::from("*.* /dev/null\n");
@@ -71,7 +72,12 @@ fn configuration(tree: &mut Tree) -> PathBuf {
     }
     text += &placed(tree, &module, 0);
     // Without an input it is rejected.
-    for _ in 0..1 + tree.chance.below(3) {
+    for number in 0..1 + tree.chance.below(3) {
+        let enabled = if number == 0 {
+            ""
+        } else {
+            tree.chance.one(&["", " config.enabled=\"off\"", " Config.Enabled=\"on\""])
+        };
         let kind = tree.chance.one(&["type=\"imudp\"", "Type = \"imudp\"", "type=\"IMUDP\""]);
         let port = tree.chance.one(&[
             "port=\"5514\"",
@@ -79,7 +85,7 @@ fn configuration(tree: &mut Tree) -> PathBuf {
             "port=\"5517\" name=\"a\\\"b)\"",
         ]);
         let sizes: &[&str] = &["1m", "64k", "1M", "200K", "100000", "010", "1G"];
-        let input = object(tree, "input", &format!("{kind} {port}"), &[("rcvbufSize", sizes)]);
+        let input = object(tree, "input", &format!("{kind} {port}{enabled}"), &[("rcvbufSize", sizes)]);
         text += &placed(tree, &input, 0);
         text += tree.chance.one(&[
             "",
@@ -89,7 +95,7 @@ fn configuration(tree: &mut Tree) -> PathBuf {
             "if $msg contains 'input(' then { action(type=\"omfile\" file=\"/dev/null\") }\n",
         ]);
     }
-    tree.write("rsyslog.conf", &text)
+    tree.write_main("rsyslog.conf", &text)
 }
 
 fn object(tree: &mut Tree, name: &str, first: &str, parameters: &[(&str, &[&str])]) -> String {
@@ -131,7 +137,8 @@ fn placed(tree: &mut Tree, object: &str, depth: usize) -> String {
         2 => {
             tree.write(&format!("{name}/b.conf"), &format!("{inside}\n"));
             tree.write(&format!("{name}/c.txt"), "input(type=\"imudp\" port=\"9\")\n");
-            format!("\n$includeconfig {name}/*.conf\n")
+            let rest = tree.chance.one(&["*.conf", "*.conf # drop-ins", "[^c].conf\t#x"]);
+            format!("\n$includeconfig {name}/{rest}\n")
         }
         3 => {
             tree.write(&format!("{name}/b"), &format!("{inside}\n"));
