@@ -325,12 +325,13 @@ pub struct Latency {
     pub histogram: Vec<(u64, u64)>,
 }
 
-/// Whether the generator was the limit.
+/// Whether the generator was the limit, or kept to its plan only in part.
 #[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Generator {
-    /// True if there is any reason below; then the result says nothing about the server's limit.
+    /// It did not send what was offered, or lost replies itself: the result says nothing about the server's limit.
     pub limited: bool,
-    /// Why, in sentences with the figures.
+    /// Why, in sentences with the figures. If it was not limited: what was offered was sent, but not as planned, and the latencies are
+    /// doubtful.
     pub reasons: Vec<String>,
     /// CPU time the generator's own threads used in the window, seconds (user + system).
     pub cpu_seconds: f64,

@@ -14,6 +14,8 @@ pub fn loads(a: &LoadResult, b: &LoadResult) -> CompareResult {
     for (side, result) in [("A", a), ("B", b)] {
         if result.generator.limited {
             notes.push(format!("{side} was limited by its generator: it shows no limit of its server"));
+        } else if let Some(reason) = result.generator.reasons.first() {
+            notes.push(format!("the latencies of {side} are doubtful: {reason}"));
         }
         if result.mode == "rr" {
             check(side, &result.counts, &mut notes);

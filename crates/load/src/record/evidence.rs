@@ -1,7 +1,7 @@
 //! Was the generator the limit? From evidence to a verdict with reasons.
 //!
-//! A generator that cannot keep up measures itself. The rules are conservative: the verdict is "not limited" only if
-//! there was no sign of a limit.
+//! A generator that cannot keep up measures itself. The rules are conservative: without a sign of a limit there is no reason. One that
+//! sent what was offered, but late or with no time left, did not limit the rate: there, its reasons only make the latencies doubtful.
 
 use std::time::Duration;
 
@@ -78,13 +78,14 @@ impl Evidence {
     /// The verdict, with its reasons as sentences.
     #[must_use]
     pub fn judge(&self, lateness: Option<&Latency>) -> Generator {
-        let reasons: Vec<String> =
-            [self.cpu(), self.late(lateness), self.queue(), self.rate(), self.table(), self.drops()]
-                .into_iter()
-                .flatten()
-                .collect();
+        // What lowers the rate, or the replies that are counted.
+        let lost = [self.rate(), self.drops()];
+        let slow = [self.cpu(), self.late(lateness), self.queue(), self.table()];
+        let limits =
+            lost.iter().any(Option::is_some) || (!self.open_loop && slow.iter().any(Option::is_some));
+        let reasons: Vec<String> = lost.into_iter().chain(slow).flatten().collect();
         Generator {
-            limited: !reasons.is_empty(),
+            limited: limits,
             reasons,
             // Not `sum`, which is -0.0 for no threads.
             cpu_seconds: self.threads.iter().fold(0.0, |all, thread| all + thread.ran),
@@ -190,29 +191,46 @@ mod tests {
     #[test]
     fn each_sign_is_a_reason_with_its_figure() {
         type Spoil = fn(&mut Evidence);
-        let signs: &[(Spoil, &str)] = &[
-            (|e| e.threads[1].ran = 9.9, "ran 99 % of the window"),
-            (|e| e.threads[1].waited = 6.0, "60 % waiting"),
-            (|e| e.queue_full = 2000, "full 2000 times"),
-            (|e| e.unsent = 10_000, "100000 of 110000"),
-            (|e| e.held_back = 1, "waited 1 times"),
-            (|e| e.own_drops = 11, "11 replies"),
+        // Whether it limits a load with a rate, all of which was sent unless it says otherwise.
+        let signs: &[(Spoil, &str, bool)] = &[
+            (|e| e.threads[1].ran = 9.9, "ran 99 % of the window", false),
+            (|e| e.threads[1].waited = 6.0, "60 % waiting", false),
+            (|e| e.queue_full = 2000, "full 2000 times", false),
+            (|e| e.unsent = 10_000, "100000 of 110000", true),
+            (|e| e.held_back = 1, "waited 1 times", false),
+            (|e| e.own_drops = 11, "11 replies", true),
         ];
-        for (spoil, figure) in signs {
+        for (spoil, figure, limits) in signs {
             let mut e = fine();
             spoil(&mut e);
             let verdict = e.judge(None);
-            assert!(verdict.limited, "{figure}");
+            assert_eq!(verdict.limited, *limits, "{figure}");
             assert!(verdict.reasons[0].contains(figure), "{:?} should contain {figure}", verdict.reasons);
+            // Without a rate, whatever slows it down lowers it. A full queue is normal then.
+            e.open_loop = false;
+            assert_eq!(e.judge(None).limited, !figure.starts_with("full"), "{figure}");
         }
+    }
+
+    #[test]
+    fn a_load_that_was_sent_but_late_is_not_limited() {
         let verdict = fine().judge(lateness(1_100_000).as_ref());
-        assert!(verdict.limited && verdict.reasons[0].contains("1.1ms late"), "{:?}", verdict.reasons);
+        assert!(!verdict.limited && verdict.reasons[0].contains("1.1ms late"), "{:?}", verdict.reasons);
+        // A hundredth may be missing.
+        let late = Evidence { unsent: 1000, ..fine() }.judge(lateness(1_100_000).as_ref());
+        assert!(!late.limited, "{:?}", late.reasons);
+        let short = Evidence { unsent: 2000, ..fine() }.judge(lateness(1_100_000).as_ref());
+        assert!(
+            short.limited && short.reasons[0].starts_with("the rate was not reached"),
+            "{:?}",
+            short.reasons
+        );
     }
 
     #[test]
     fn slow_plans_may_be_later() {
         let e = Evidence { interval: Some(Duration::from_millis(100)), ..fine() };
-        assert!(!e.judge(lateness(5_000_000).as_ref()).limited);
-        assert!(e.judge(lateness(11_000_000).as_ref()).limited);
+        assert!(e.judge(lateness(5_000_000).as_ref()).reasons.is_empty());
+        assert_eq!(e.judge(lateness(11_000_000).as_ref()).reasons.len(), 1);
     }
 }

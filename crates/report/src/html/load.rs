@@ -196,6 +196,8 @@ fn generator(result: &LoadResult) -> String {
         format!(
             "Yes: the server may be able to handle more than it was sent. The generator used {used} of CPU time."
         )
+    } else if let Some(doubt) = words::load::doubt(result) {
+        format!("No. {doubt} It used {used} of CPU time.")
     } else {
         format!("No: the generator kept to its plan. It used {used} of CPU time.")
     };

@@ -30,8 +30,18 @@ pub(crate) fn conclusion(result: &LoadResult) -> String {
     sentence.push('.');
     if result.generator.limited {
         sentence.insert_str(0, "Limited by the generator, not the server: ");
+    } else if let Some(doubt) = doubt(result) {
+        sentence += &format!(" {doubt}");
     }
     sentence
+}
+
+/// That a load was sent, but not as planned: nothing if it was.
+pub(crate) fn doubt(result: &LoadResult) -> Option<&'static str> {
+    let sent_otherwise = !result.generator.limited && !result.generator.reasons.is_empty();
+    sent_otherwise.then_some(
+        "All that was offered was sent, but the generator was late or had no time to spare: the latencies are doubtful.",
+    )
 }
 
 /// What became of the requests that were not answered: those that the server refused have an answer, in time.

@@ -287,6 +287,12 @@ fn a_limited_generator_is_said_before_the_figures_are_explained() {
     check(&html);
     let lead = html.find("Limited by the generator, not the server").expect("it is said");
     assert!(lead < html.find("<h2>").unwrap() && html.contains("the send queue was full 7 % of the time"));
+    result.generator.limited = false;
+    let html = result.html();
+    check(&html);
+    assert!(
+        !html.contains("Limited by the generator") && html.contains("No. All that was offered was sent, but")
+    );
 }
 
 #[test]

@@ -223,6 +223,17 @@ fn a_limited_generator_comes_first() {
 }
 
 #[test]
+fn a_load_that_was_sent_late_is_not_called_limited() {
+    let mut result = fixture::load();
+    result.generator.reasons =
+        vec!["1 % of the requests were sent more than 4ms late (bound: 1ms)".to_owned()];
+    let text = result.terminal(&Style { width: 400, ..Style::default() });
+    let first = text.lines().next().unwrap();
+    assert!(!text.contains("Limited by") && first.ends_with("the latencies are doubtful."), "{text}");
+    assert!(text.contains("generator: 1 % of the requests were sent more than 4ms late"), "{text}");
+}
+
+#[test]
 fn one_way_traffic_reports_deliveries() {
     let mut result = fixture::load();
     (result.mode, result.offered) = ("flood".to_owned(), None);
