@@ -7,6 +7,7 @@
 mod configuration;
 mod link_reset;
 mod live;
+mod untrue;
 
 use std::fs;
 use std::path::Path;

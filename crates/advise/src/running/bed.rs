@@ -258,6 +258,10 @@ impl Bed for RunningBed<'_> {
                 Ok(Err(Refused::Trial(why))) => {
                     untrue += 1;
                     self.refused = (self.refused.0 + 1, Some(why.clone()));
+                    if untrue == UNTRUE && on.is_empty() && !self.trials.contains_key(&(under, Vec::new())) {
+                        // Not even what was found can be measured: no change will be shown to help.
+                        return Err(Trouble::Fatal(RunningError::Untrue(why)));
+                    }
                     if untrue == UNTRUE {
                         return Err(Trouble::Candidate(format!(
                             "{UNTRUE} trials in a row were refused: {why}"

@@ -37,6 +37,9 @@ pub enum RunningError {
     /// The load got no reply.
     #[error("{0} answered nothing: check that the load suits the server and that its requests reach it")]
     Silent(String),
+    /// No trial of the server as found can be trusted.
+    #[error("cannot measure the server with this load: {0}")]
+    Untrue(String),
     /// The journal cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),

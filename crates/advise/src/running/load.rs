@@ -70,7 +70,9 @@ impl Load<'_> {
             sender: (out.clone(), sent.since(&sender, out)),
             server: (there.clone(), after.since(&before, there)),
         };
-        Ok(places.check().map(|()| result))
+        let said = &result.warnings;
+        let checked = places.check().map_err(|why| with_causes(why, said));
+        Ok(checked.map(|()| result))
     }
 
     /// The load before a trial that follows a change.
@@ -118,6 +120,11 @@ impl Load<'_> {
     }
 }
 
+/// Why a trial is refused, with what the load itself says of it, which is the cause more often than not.
+fn with_causes(why: String, said: &[String]) -> String {
+    if said.is_empty() { why } else { format!("{}; {why}", said.join("; ")) }
+}
+
 /// See [`TIMEOUT_FACTOR`]. `took`: how many answers came, and the 99.9th percentile of what they took, nanoseconds.
 fn timeout(asked: Duration, took: Option<(u64, u64)>) -> Duration {
     let slowest = took.filter(|(answers, _)| *answers >= ENOUGH).map(|(_, ns)| Duration::from_nanos(ns));
@@ -127,6 +134,14 @@ fn timeout(asked: Duration, took: Option<(u64, u64)>) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refused_trial_has_the_causes_that_the_load_names() {
+        assert_eq!(with_causes("they differ".into(), &[]), "they differ");
+        let said = ["no XDP program is there".to_owned(), "2 packets were strange".to_owned()];
+        let why = with_causes("they differ".into(), &said);
+        assert_eq!(why, "no XDP program is there; 2 packets were strange; they differ");
+    }
 
     #[test]
     fn lost_requests_are_given_up_soon_where_answers_are_quick() {
