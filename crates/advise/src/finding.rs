@@ -150,6 +150,20 @@ fn quoted(text: &str) -> String {
     }
 }
 
+/// `text` with `value` for each `word` that is one.
+fn replaced(text: &str, word: &str, value: &str) -> String {
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find(word) {
+        let (before, after) = (&rest[..at], &rest[at + word.len()..]);
+        let part = |c: char| c.is_alphanumeric() || c == '_';
+        let is_word = !before.ends_with(part) && !after.starts_with(part);
+        out += before;
+        out += if is_word { value } else { word };
+        rest = after;
+    }
+    out + rest
+}
+
 /// Something that is wrong, or worth knowing.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Finding {
@@ -176,6 +190,35 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// Puts the interface and the process that it is about in the place of `IFACE` and `PID` in its advice, so that its commands can be
+    /// copied; `interface`: of one that is about none.
+    pub(crate) fn fill(&mut self, interface: Option<&str>) {
+        let only = |value: fn(&Location) -> Option<String>| {
+            let mut all: Vec<String> = self.locations.iter().filter_map(value).collect();
+            all.dedup();
+            // Of two, one would be a guess.
+            (all.len() == 1).then(|| all.remove(0))
+        };
+        let named = only(|location| match location {
+            Location::Interface(name) | Location::Queue(name, _) => Some(quoted(name)),
+            _ => None,
+        });
+        let pid = only(|location| match location {
+            Location::Process(pid) => Some(pid.to_string()),
+            _ => None,
+        });
+        let known = [("IFACE", named.or_else(|| interface.map(quoted))), ("PID", pid)];
+        for remedy in &mut self.remedies {
+            if let Remedy::Advice(what) = remedy {
+                for (word, value) in &known {
+                    if let Some(value) = value {
+                        *what = replaced(what, word, value);
+                    }
+                }
+            }
+        }
+    }
+
     /// Says that its settings are there.
     pub fn place(&mut self, there: &Netns) {
         for remedy in &mut self.remedies {
@@ -189,6 +232,37 @@ impl Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn advice_names_the_interface_and_the_process() {
+        let advice = |locations: Vec<Location>, interface| {
+            let text = "`ethtool -K IFACE rx off`, IFACE:feature/x=off; `kill -CONT PID`, PIDS and MYIFACE";
+            let mut finding = Finding {
+                id: "x".into(),
+                severity: Severity::Limit,
+                locations,
+                share: None,
+                rate: None,
+                evidence: String::new(),
+                cause: String::new(),
+                remedies: vec![Remedy::Advice(text.into())],
+            };
+            finding.fill(interface);
+            finding.remedies[0].what().to_owned()
+        };
+        let of = vec![Location::Queue("eth0.7".into(), 1), Location::Process(812)];
+        assert_eq!(
+            advice(of, Some("eth1")),
+            "`ethtool -K eth0.7 rx off`, eth0.7:feature/x=off; `kill -CONT 812`, PIDS and MYIFACE"
+        );
+        let two = vec![Location::Process(812), Location::Process(813)];
+        assert!(advice(two, None).contains("CONT PID"), "either of them");
+        assert!(advice(vec![Location::Udp], Some("eth1")).starts_with("`ethtool -K eth1 rx off`"));
+        assert!(
+            advice(vec![Location::Udp], None).contains("IFACE rx off")
+                && advice(vec![], None).contains("CONT PID")
+        );
+    }
 
     #[test]
     fn commands_are_to_be_copied_to_a_shell() {

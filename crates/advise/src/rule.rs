@@ -101,7 +101,7 @@ impl Rule {
     fn finding(&self, found: Found) -> Finding {
         let Found { locations, share, of_cpu_time: _, rate, evidence, cause, mut remedies } = found;
         remedies.extend(self.fix.iter().map(|fix| Remedy::Advice((*fix).to_owned())));
-        Finding {
+        let mut finding = Finding {
             id: self.id.to_owned(),
             severity: self.severity,
             locations,
@@ -110,7 +110,9 @@ impl Rule {
             evidence,
             cause: cause.unwrap_or_else(|| self.cause.to_owned()),
             remedies,
-        }
+        };
+        finding.fill(None);
+        finding
     }
 }
 

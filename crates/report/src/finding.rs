@@ -2,6 +2,7 @@
 
 use udpath_advise::{Finding, ProfileResult, Remedy};
 
+use crate::terminal::unbroken;
 use crate::{units, words};
 
 /// Is this finding already part of the profile's sentence?
@@ -26,32 +27,67 @@ const SETTINGS: usize = 3;
 
 /// The remedies of a finding as one line: `Fix: A; or B`. `None` if it has none.
 pub(crate) fn fixes(finding: &Finding) -> Option<String> {
-    let remedies: Vec<String> = finding.remedies.iter().map(fix).collect();
+    all_fixes(finding, str::to_owned)
+}
+
+/// The same for a text that gets wrapped: no line ends within a command.
+pub(crate) fn fixes_to_wrap(finding: &Finding) -> Option<String> {
+    all_fixes(finding, unbroken)
+}
+
+fn all_fixes(finding: &Finding, command: fn(&str) -> String) -> Option<String> {
+    let remedies: Vec<String> = finding.remedies.iter().map(|remedy| fix(remedy, command)).collect();
     (!remedies.is_empty()).then(|| format!("Fix: {}", remedies.join("; or ")))
 }
 
-/// The same with the commands that carry out the remedies, and the rate to expect.
-pub(crate) fn fixes_with(finding: &Finding) -> Option<String> {
-    let remedies: Vec<String> = finding.remedies.iter().map(with_command).collect();
-    (!remedies.is_empty()).then(|| format!("Fix: {}", remedies.join("; or ")))
+/// A part of a text: words, which may be broken into lines, or a command, which has a line of its own and must not be: what is copied
+/// to a shell would be two commands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Part {
+    Words(String),
+    Command(String),
 }
 
-/// A remedy: what to do, the command for it if there is one, and the rate to expect.
-pub(crate) fn with_command(remedy: &Remedy) -> String {
+/// The same in parts, with the commands that carry out the remedies, and the rate to expect.
+pub(crate) fn fixes_with(finding: &Finding) -> Vec<Part> {
+    let mut parts = Vec::new();
+    for (at, remedy) in finding.remedies.iter().enumerate() {
+        let lead = if at == 0 { "Fix: " } else { "or " };
+        parts.extend(with_command(lead, remedy));
+    }
+    parts
+}
+
+/// A remedy: what to do and the rate to expect, after `lead`; and the command for it if there is one.
+pub(crate) fn with_command(lead: &str, remedy: &Remedy) -> Vec<Part> {
+    let told = told(remedy);
+    match remedy.command() {
+        Some(command) => vec![Part::Words(format!("{lead}{told}:")), Part::Command(command)],
+        None => vec![Part::Words(format!("{lead}{told}"))],
+    }
+}
+
+/// What to do, and the rate to expect.
+fn told(remedy: &Remedy) -> String {
     let expected = match remedy {
         Remedy::Command { expected: Some(rate), .. } => format!(" (about {}/s to expect)", units::tps(*rate)),
         _ => String::new(),
     };
+    format!("{}{expected}", remedy.what())
+}
+
+/// A remedy on one line, with its command, in this form, if it has one.
+pub(crate) fn on_one_line(remedy: &Remedy, form: fn(&str) -> String) -> String {
     match remedy.command() {
-        Some(command) => format!("{}{expected}: {command}", remedy.what()),
-        None => remedy.what().to_owned(),
+        Some(command) => format!("{}: {}", told(remedy), form(&command)),
+        None => told(remedy),
     }
 }
 
 /// A remedy: what to do, and the udpath command for it if there is one.
-fn fix(remedy: &Remedy) -> String {
+fn fix(remedy: &Remedy, form: fn(&str) -> String) -> String {
     if let Remedy::Command { .. } = remedy {
-        return with_command(remedy);
+        return on_one_line(remedy, form);
     }
     let settings = remedy.settings();
     if settings.is_empty() {
@@ -64,7 +100,7 @@ fn fix(remedy: &Remedy) -> String {
         .collect();
     let more = settings.len().saturating_sub(SETTINGS);
     let more = if more > 0 { format!(" ... ({more} more: --json)") } else { String::new() };
-    format!("{}: {} {}{more}", remedy.what(), remedy.verb("plan"), shown.join(" "))
+    format!("{}: {}{more}", remedy.what(), form(&format!("{} {}", remedy.verb("plan"), shown.join(" "))))
 }
 
 #[cfg(test)]
@@ -104,8 +140,18 @@ mod tests {
             line,
             "Fix: do C: udpath plan --set 'eth0:rps/rx-*=none'; or do E (about 203 k/s to expect): udpath x -n 2; or do D"
         );
-        let line = fixes_with(&finding).unwrap();
-        assert!(line.starts_with("Fix: do C: udpath apply --set 'eth0:rps/rx-*=none'; or do E (about 203 k/s to expect): udpath x"), "{line}");
+        let words = |text: &str| Part::Words(text.into());
+        let command = |text: &str| Part::Command(text.into());
+        assert_eq!(
+            fixes_with(&finding),
+            [
+                words("Fix: do C:"),
+                command("udpath apply --set 'eth0:rps/rx-*=none'"),
+                words("or do E (about 203 k/s to expect):"),
+                command("udpath x -n 2"),
+                words("or do D")
+            ]
+        );
         finding.remedies = vec![Remedy::Changes {
             what: "do".into(),
             settings: settings(&["a=1", "b=2", "c=3", "d=4"]),

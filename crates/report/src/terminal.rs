@@ -38,6 +38,7 @@ use crate::time_line::{Lane, mark};
 use crate::{units, words};
 pub(crate) use style::Paint;
 pub use style::Style;
+pub(crate) use style::unbroken;
 use table::{Cell, Table};
 
 /// A bar in eighths of a character: `share` of `width` columns.
@@ -113,6 +114,9 @@ mod tests {
         let unit = style.wrapped(Paint::Plain, &format!("{} 0.25 s, and so on", "x".repeat(33)), 2);
         assert_eq!(unit.lines().nth(1), Some("  0.25 s, and so on"));
         assert_eq!(style.wrapped(Paint::Plain, " ", 2), "\n");
+        let command = "udpath apply --set eth0:rps/rx-0=1-3 --set eth0:rps/rx-1=1-3";
+        let kept = style.wrapped(Paint::Plain, &format!("spread: {}; or not", unbroken(command)), 2);
+        assert_eq!(kept.lines().nth(1), Some(&*format!("  {command};")));
         let long = style.wrapped(Paint::Plain, &"x".repeat(90), 2);
         assert_eq!(long, format!("{}\n", "x".repeat(90)));
     }

@@ -261,8 +261,8 @@ pub(crate) fn profiled(result: &BoostResult) -> Vec<(&str, &ProfileResult)> {
 /// Findings shown of the first rung. More: the first screen is full of them.
 const FINDINGS: usize = 3;
 
-/// What limited the first rung, what was wrong with it, and what limited the best.
-pub(crate) fn limits(result: &BoostResult) -> Vec<String> {
+/// What limited the first rung, what was wrong with it, and what limited the best; commands in this form.
+pub(crate) fn limits(result: &BoostResult, command: fn(&str) -> String) -> Vec<String> {
     let mut out = Vec::new();
     for (at, RungDiagnosis { rung, diagnosis }) in result.diagnoses.iter().enumerate() {
         let name = shortened(&one_line(rung), 24);
@@ -275,7 +275,7 @@ pub(crate) fn limits(result: &BoostResult) -> Vec<String> {
         for found in wrong {
             out.push(format!("{name}: {}", finding::text(&found.finding)));
             let told = found.finding.remedies.iter().find(|remedy| matches!(remedy, Remedy::Command { .. }));
-            out.extend(told.map(|remedy| format!("{name}: fix: {}", finding::with_command(remedy))));
+            out.extend(told.map(|remedy| format!("{name}: fix: {}", finding::on_one_line(remedy, command))));
         }
     }
     out

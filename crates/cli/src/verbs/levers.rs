@@ -77,6 +77,11 @@ fn of(now: &Snapshot, (socket, want): (u32, Want), diagnosis: &Diagnosis, here: 
     }
 }
 
+/// What a change of a server's configuration is to be allowed, all of it: a command that lacks something is refused when it is pasted.
+const fn consents(exposes: bool) -> &'static str {
+    if exposes { "--allow config --allow restart --allow security" } else { "--allow config --allow restart" }
+}
+
 /// What a command begins with to run in the namespace that was looked at. Not `ip netns exec`: that hides the control groups below
 /// /sys, which instances need.
 fn prefix(place: &Place) -> String {
@@ -133,11 +138,12 @@ impl Here {
         if proposals.iter().any(|one| one.bypasses_packet_filter) {
             what += "; the packet filter sees none of its datagrams then";
         }
-        for exposed in proposals.iter().filter_map(Proposal::exposes) {
-            what += &format!("; it needs --allow security: {exposed}");
+        let exposed: Vec<String> = proposals.iter().filter_map(Proposal::exposes).collect();
+        for exposed in &exposed {
+            what += &format!("; --allow security consents to this: {exposed}");
         }
-        let restart = self.restart(service);
-        let command = format!("{}udpath apply{sets} --allow config --allow restart{restart}", self.prefix);
+        let (allow, restart) = (consents(!exposed.is_empty()), self.restart(service));
+        let command = format!("{}udpath apply{sets} {allow}{restart}", self.prefix);
         Lever { what, command, readers }
     }
 
@@ -396,6 +402,12 @@ mod tests {
         ] {
             assert_eq!(starts_once(pid, name), once, "{pid} {name}");
         }
+    }
+
+    #[test]
+    fn a_command_has_every_consent_that_its_text_asks_for() {
+        assert_eq!(consents(false), "--allow config --allow restart");
+        assert_eq!(consents(true), "--allow config --allow restart --allow security");
     }
 
     #[test]

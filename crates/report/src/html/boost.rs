@@ -82,7 +82,7 @@ pub(crate) fn page<'a>(result: &'a BoostResult) -> String {
             .cloned()
             .chain(result.left_out.iter().map(words::left_out))
             .collect(),
-        limits: words::limits(result),
+        limits: words::limits(result, str::to_owned),
         helps: helps(result),
         apply: result.running.as_ref().map_or_else(String::new, applied),
         compared: words::duets::compared(result),

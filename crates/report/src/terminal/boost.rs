@@ -94,7 +94,7 @@ fn head(result: &BoostResult, style: Style, which: Notes) -> String {
         out += &style.wrapped(Paint::Dim, &worth, 2);
     }
     out += &notes(result, style, which);
-    let limits = words::limits(result);
+    let limits = words::limits(result, super::unbroken);
     if !limits.is_empty() {
         out.push('\n');
     }

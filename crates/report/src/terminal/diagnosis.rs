@@ -8,7 +8,8 @@ use udpath_advise::{Finding, Severity};
 
 use super::table::{Cell, Table};
 use super::{Paint, Style, bar};
-use crate::{finding, json, units};
+use crate::finding::Part;
+use crate::{finding, json, units, words};
 
 /// Indentation of a finding's text from its second line on.
 const INDENT: usize = 7;
@@ -23,7 +24,7 @@ pub fn text(diagnosis: &Diagnosis, style: &Style) -> String {
     let style = *style;
     let mut out = style.wrapped(Paint::Bold, &diagnosis.headline, 2);
     if let Some(first) = diagnosis.findings.iter().find(|found| found.finding.severity < Severity::Note) {
-        out += &style.wrapped(Paint::Plain, &to_do(first), 2);
+        out += &parts(&to_do(first), style);
     }
     out += &style.wrapped(Paint::Plain, &capacity(diagnosis), 2);
     out.push('\n');
@@ -46,10 +47,22 @@ pub fn text(diagnosis: &Diagnosis, style: &Style) -> String {
 }
 
 /// What to do about the first finding, with its command.
-fn to_do(found: &Diagnosed) -> String {
+fn to_do(found: &Diagnosed) -> Vec<Part> {
     let Finding { id, remedies, .. } = &found.finding;
-    let what = remedies.first().map_or_else(|| "see below".to_owned(), finding::with_command);
-    format!("Fix [{id}]: {what}")
+    let lead = format!("Fix [{id}]: ");
+    match remedies.first() {
+        Some(remedy) => finding::with_command(&lead, remedy),
+        None => vec![Part::Words(format!("{lead}see below"))],
+    }
+}
+
+/// Words in lines of the style's width, and each command on one line of its own, however long it is.
+fn parts(parts: &[Part], style: Style) -> String {
+    let line = |part: &Part| match part {
+        Part::Words(words) => style.wrapped(Paint::Plain, words, 2),
+        Part::Command(command) => format!("  {}\n", words::one_line(command)),
+    };
+    parts.iter().map(line).collect()
 }
 
 fn capacity(diagnosis: &Diagnosis) -> String {
@@ -126,14 +139,10 @@ fn one(found: &Diagnosed, style: Style) -> String {
         return out;
     }
     let inner = Style { width: style.width.saturating_sub(INDENT), ..style };
-    let mut line = |text: &str| {
-        for line in inner.wrapped(Paint::Plain, text, 2).lines() {
-            out += &format!("{}{line}\n", " ".repeat(INDENT));
-        }
-    };
-    line(&format!("Confidence: {} ({})", found.confidence.level.name(), found.confidence.because));
-    if let Some(fixes) = finding::fixes_with(finding) {
-        line(&fixes);
+    let sure = format!("Confidence: {} ({})", found.confidence.level.name(), found.confidence.because);
+    let below = inner.wrapped(Paint::Plain, &sure, 2) + &parts(&finding::fixes_with(finding), inner);
+    for line in below.lines() {
+        out += &format!("{}{line}\n", " ".repeat(INDENT));
     }
     out
 }
@@ -151,7 +160,7 @@ pub fn change_text(change: &Change<'_>, taken_ms: u64, style: &Style) -> String 
     let date = units::date(seconds);
     let date = date.trim_end_matches(" UTC");
     let line = format!("{date}:{:02} UTC {word:<8} {text}", seconds % 60);
-    style.paint(paint, &crate::words::one_line(&line)) + "\n"
+    style.paint(paint, &words::one_line(&line)) + "\n"
 }
 
 fn said(found: &Diagnosed) -> String {

@@ -258,7 +258,7 @@ impl Page<'_> {
 
     /// The remedies, below the finding and with the same indentation.
     fn fixes(&self, finding: &Finding) -> String {
-        let Some(fixes) = finding::fixes(finding) else { return String::new() };
+        let Some(fixes) = finding::fixes_to_wrap(finding) else { return String::new() };
         let style = Style { width: self.style.width.saturating_sub(FIX), ..self.style };
         let margin = " ".repeat(FIX);
         style.wrapped(Paint::Plain, &fixes, 2).lines().map(|line| format!("{margin}{line}\n")).collect()

@@ -87,7 +87,7 @@ fn drawn(result: &ProfileResult, style: Style, extent: &Extent) -> String {
     let mut out = style.wrapped(Paint::Bold, &result.sentence, 0);
     for finding in result.findings.iter().take(extent.findings) {
         let new = (!finding::is_said(result, finding)).then(|| format!("{}.", finding.evidence));
-        let text: Vec<String> = new.into_iter().chain(finding::fixes(finding)).collect();
+        let text: Vec<String> = new.into_iter().chain(finding::fixes_to_wrap(finding)).collect();
         out += &style.wrapped(Paint::Plain, &text.join(" "), 2);
     }
     let gap = |out: &mut String| {

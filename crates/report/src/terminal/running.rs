@@ -19,7 +19,8 @@ pub(crate) fn text(running: &Running, style: Style) -> String {
         out += &style.wrapped(Paint::Plain, &format!("{name}: {what}{adds}"), 2);
     }
     if let Some(command) = words::running::command(running) {
-        out += &style.wrapped(Paint::Plain, &command, 2);
+        // On one line, however long it is: to be copied.
+        out += &format!("{}\n", words::one_line(&command));
     }
     for left in words::running::left(running) {
         out += &style.wrapped(Paint::Dim, &left, 2);
