@@ -109,19 +109,20 @@ struct udp_sock {
 	int forward_deficit;
 };
 
+struct net_device {
+	char name[16];
+	int ifindex;
+	possible_net_t nd_net;
+};
+
 struct sk_buff {
 	struct sk_buff *prev;
+	struct net_device *dev;
 	int skb_iif;
 	__be16 protocol;
 	__u16 network_header;
 	unsigned char *head;
 	unsigned char *data;
-};
-
-struct net_device {
-	char name[16];
-	int ifindex;
-	possible_net_t nd_net;
 };
 
 struct napi_struct {

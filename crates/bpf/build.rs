@@ -5,7 +5,7 @@ mod compile;
 
 use std::path::Path;
 
-const PROGRAMS: [&str; 15] = [
+const PROGRAMS: [&str; 16] = [
     "closed_loop",
     "delays",
     "drops",
@@ -18,6 +18,7 @@ const PROGRAMS: [&str; 15] = [
     "prebuilt_loop",
     "reuseport",
     "selection",
+    "served",
     "softirqs",
     "take",
     "watch",

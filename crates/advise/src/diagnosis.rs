@@ -5,6 +5,7 @@
 //! two snapshots ─▸ Map ─┬─▸ links.rs    how busy each link of the way is ─▸ headline.rs  the first saturated one
 //!                       ├─▸ rules/      findings ─▸ order.rs   by weight; symptoms below their causes
 //! Profile ──────────────┴─▸ capacity.rs what a transaction costs ─▸ the rate that the CPUs allow
+//! sockets' own counts ───────▸ served.rs   what the server itself received and sent, of all in its namespace
 //!                           change.rs   two diagnoses in turn ─▸ what appeared, grew, went
 //! server's knobs, instances ─▸ levers.rs  commands before the advice of findings about readers
 //! ```
@@ -18,6 +19,7 @@ mod levers;
 mod links;
 mod order;
 mod own;
+mod served;
 #[cfg(test)]
 mod tests;
 
@@ -39,6 +41,7 @@ pub(crate) use links::busy_of;
 pub use links::{Link, Stage};
 #[cfg(test)]
 pub(crate) use order::RANKS;
+pub use served::{Counted, only_own};
 
 /// Version of [`Diagnosis`]'s JSON form. Raised when a field changes its meaning or goes; new fields may come without.
 pub const DIAGNOSIS_SCHEMA: &str = "udpath.diagnosis/1";
@@ -120,7 +123,10 @@ impl Diagnosis {
     ) -> Result<Self, SelectionError> {
         let mut map = Map::new(now, earlier, selection)?;
         looks.tell(&now.sockets, &mut map);
-        let found = rules::of_map(now, &map);
+        let mut found = rules::of_map(now, &map);
+        if let Ok(profile) = profile {
+            rules::name_unheard(&mut found, now, &map, profile);
+        }
         Ok(Self::of(&map, found, profile))
     }
 
@@ -135,7 +141,8 @@ impl Diagnosis {
         let short = links.iter().any(Link::is_short);
         let waited =
             map.processes.iter().flat_map(|process| &process.busiest).any(|thread| thread.waited >= WAITED);
-        let findings = join(of_map, of_profile)
+        let interface = only_interface(map);
+        let findings: Vec<Diagnosed> = join(of_map, of_profile)
             .filter(|(finding, _)| finding.id != OWN_WORK || is_of(map, finding))
             // A server at its limit is what limits, however busy the sender is.
             .filter(|(finding, _)| finding.id != GENERATOR || links.iter().all(|link| !link.saturated))
@@ -143,6 +150,7 @@ impl Diagnosis {
                 if !short || (finding.id == OTHERS && !waited) {
                     spare(&mut finding, &links);
                 }
+                finding.fill(interface);
                 let confidence = Confidence::of(&finding, map, own.as_ref().filter(|_| sampled));
                 Diagnosed {
                     confidence,
@@ -152,14 +160,18 @@ impl Diagnosis {
                 }
             })
             .collect();
-        let mut unseen = map.missing.clone();
+        let mut unseen: Vec<String> = rules::held_back(map).into_iter().chain(map.missing.clone()).collect();
         unseen.extend(profile.err().map(|why| format!("where CPU time goes: {why}")));
         if map.seconds.is_none() {
             unseen.push(
                 "rates: there is one snapshot, so counts are since boot; `udpath support --interval 10s` takes two".into(),
             );
         }
-        let capacity = capacity::of(map, profile);
+        let selected = profile.is_ok_and(|profile| !profile.facts.focus.pids.is_empty());
+        let capacity = match findings.iter().find_map(|found| waits(&found.finding, selected)) {
+            Some(why) => Err(why),
+            None => capacity::of(map, profile),
+        };
         Self {
             schema: DIAGNOSIS_SCHEMA.into(),
             taken: map.taken,
@@ -181,6 +193,34 @@ impl Diagnosis {
     pub fn has_findings(&self) -> bool {
         self.findings.iter().any(|found| found.finding.severity < Severity::Note)
     }
+}
+
+/// Why CPU time does not say how much the readers of a finding could take, if it does not. `selected`: all is about those readers.
+fn waits(finding: &Finding, selected: bool) -> Option<String> {
+    // Readers that wait: with more load they would not use more CPU time.
+    const WAIT: [&str; 4] =
+        ["neighbours-unresolved", "reader-blocked", "reader-waits-for-dns", "socket-not-read"];
+    let waits = if finding.id == "reader-slow" {
+        finding.cause.starts_with(rules::SLEPT)
+    } else {
+        selected && WAIT.contains(&finding.id.as_str())
+    };
+    waits.then(|| {
+        format!(
+            "The rate that this path should carry is unknown: its readers waited for something else while datagrams waited for them \
+             ({}), so CPU time does not limit it.",
+            finding.id
+        )
+    })
+}
+
+/// The only interface besides the loopback one that received something, if there is one.
+fn only_interface(map: &Map) -> Option<&str> {
+    let used = |interface: &&udpath_host::map::InterfaceMap| {
+        interface.name != "lo" && interface.packets.is_some_and(|packets| packets > 0)
+    };
+    let mut interfaces = map.interfaces.iter().filter(used);
+    interfaces.next().filter(|_| interfaces.next().is_none()).map(|interface| &*interface.name)
 }
 
 /// Packets per second of the interface that receives most; none without an interval.

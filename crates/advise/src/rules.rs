@@ -8,6 +8,7 @@
 //! To add a rule, add a row to a subject's `RULES`, its function, and a test with a machine that has the cause and one
 //! that does not; a new subject is also a line in `SUBJECTS`.
 
+mod addresses;
 mod arrivals;
 mod bulk;
 mod conflicts;
@@ -44,9 +45,10 @@ use udpath_profile::Profile;
 use crate::finding::Finding;
 use crate::rule::{Observed, Rule};
 
+pub(crate) use addresses::{is_open, named as name_unheard};
 pub(crate) use per_packet::TRACING_ID;
 pub(crate) use programs::{OTHERS, OWN_WORK};
-pub(crate) use readers::looks;
+pub(crate) use readers::{SLEPT, held_back, looks};
 pub(crate) use validity::GENERATOR;
 
 /// The rules by subject, in the order of a datagram's path. Findings of one severity keep that order.
@@ -55,6 +57,7 @@ const SUBJECTS: &[&[Rule]] = &[
     loss::RULES,
     counters::RULES,
     arrivals::RULES,
+    addresses::RULES,
     dropped::RULES,
     neighbours::RULES,
     memory::RULES,

@@ -6,6 +6,7 @@
 //! | [`SkbDrops`] | skb:kfree_skb | drops by reason, place and port |
 //! | [`SoftirqRuns`] | irq:softirq_*, napi:napi_poll, ipi:*, sched:sched_wakeup | softirqs, polls, IPIs, wake-ups |
 //! | [`SkbDelays`] | net:netif_receive_skb, sock:sk_data_ready, sock:sock_recv_length | time from the stack to the reader |
+//! | [`PortServed`] | sock:sock_recv_length, sock_send_length; net:netif_receive_skb, net_dev_queue | datagrams of one port's sockets |
 //!
 //! Each loads one object, attaches its programs by links that close with their descriptors, and reads its maps on
 //! request: nothing runs in user space while it counts. Tables are bounded; events without room are counted. Call
@@ -17,6 +18,7 @@
 mod delays;
 mod drops;
 mod locks;
+mod served;
 mod softirqs;
 
 use std::net::IpAddr;
@@ -31,6 +33,7 @@ use aya::{Ebpf, EbpfLoader};
 pub use delays::{Delay, DelayCounts, SkbDelays, SocketDelays, delay_bucket_end};
 pub use drops::{DropCounts, SkbDrop, SkbDrops, Way};
 pub use locks::{LOCK_BUCKETS, LockCounts, LockSocket, LockWait, LockWaits, SocketPart, lock_bucket_end};
+pub use served::{Asked, PortServed, ServedCounts};
 pub use softirqs::{
     Ipis, LATE_BUCKETS, POLL_BUCKETS, Polls, SoftirqCounts, SoftirqRuns, VECTORS, VectorRuns, late_bucket_end,
 };
@@ -193,21 +196,18 @@ impl Bound {
 
     fn parse(words: &[u64; Self::WORDS]) -> Self {
         let [low, high, rest] = *words;
-        let mut address = [0; 16];
-        address[..8].copy_from_slice(&low.to_ne_bytes());
-        address[8..].copy_from_slice(&high.to_ne_bytes());
-        let [a, b, c, d, ..] = address;
         let family = (rest >> 48) as u16;
-        Self {
-            address: if i32::from(family) == libc::AF_INET6 {
-                IpAddr::from(address)
-            } else {
-                IpAddr::from([a, b, c, d])
-            },
-            port: (rest >> 32) as u16,
-            netns: rest as u32,
-        }
+        Self { address: address([low, high], family), port: (rest >> 32) as u16, netns: rest as u32 }
     }
+}
+
+/// An address from its words, as in packets: IPv4 in the first four bytes.
+fn address([low, high]: [u64; 2], family: u16) -> IpAddr {
+    let mut address = [0; 16];
+    address[..8].copy_from_slice(&low.to_ne_bytes());
+    address[8..].copy_from_slice(&high.to_ne_bytes());
+    let [a, b, c, d, ..] = address;
+    if i32::from(family) == libc::AF_INET6 { IpAddr::from(address) } else { IpAddr::from([a, b, c, d]) }
 }
 
 #[cfg(test)]

@@ -12,10 +12,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use aya::programs::loaded_programs;
-use udpath_bpf::trace::{Loader, LockWaits, SkbDelays, SkbDrops, SoftirqRuns};
+use udpath_bpf::trace::{Loader, LockWaits, PortServed, SkbDelays, SkbDrops, SoftirqRuns};
 
-/// Programs of all four tracers.
-const PROGRAMS: usize = 2 + 1 + 7 + 4;
+/// Programs of all tracers.
+const PROGRAMS: usize = 2 + 1 + 7 + 4 + 4;
 /// The kernel frees programs some time after their last descriptor is closed.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The argument that selects the child's role.
@@ -59,6 +59,7 @@ fn trace() {
         SkbDrops::attach(&mut loader).unwrap(),
         SoftirqRuns::attach(&mut loader).unwrap(),
         SkbDelays::attach(&mut loader).unwrap(),
+        PortServed::attach(7, 0, true).unwrap(),
     );
     std::io::stdout().write_all(b"!").unwrap();
     std::io::stdout().flush().unwrap();

@@ -6,6 +6,7 @@
 //! ```
 //! - `locks.rs`: who waits for which lock, for how long, and which socket owns it. `drops.rs`: what is dropped, why,
 //!   and for which port. `softirqs.rs`: softirqs, polls, IPIs, wake-ups. `delays.rs`: from the stack to the reader.
+//! - `served.rs`: what one port's sockets received and sent; not a [`Source`], but a meter of its own.
 //! - `times.rs`: counts and durations. `socket.rs`: a socket by its bound address.
 //!
 //! Every [`Source`] can be left out. A source that this kernel does not support or this user may not use is listed as
@@ -15,6 +16,7 @@
 pub mod delays;
 pub mod drops;
 pub mod locks;
+mod served;
 mod socket;
 pub mod softirqs;
 mod times;
@@ -40,6 +42,7 @@ use drops::Reasons;
 pub use delays::{DelayMeter, Delays};
 pub use drops::Drops;
 pub use locks::Locks;
+pub use served::{Served, ServedMeter};
 pub use socket::Socket;
 pub use softirqs::Softirqs;
 pub use times::{Length, Times};

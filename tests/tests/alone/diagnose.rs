@@ -1,6 +1,7 @@
 //! `udpath diagnose` on causes that are arranged for real, each beside a healthy twin: the finding of the cause comes
 //! first among what is lost or limited, and the twin has none. Needs root.
 
+mod addresses;
 mod bound;
 mod causes;
 mod looks_up;

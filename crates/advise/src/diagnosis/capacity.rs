@@ -15,6 +15,8 @@
 //! - Softirq time is the service's: the kernel does not say whose packets it was spent on.
 //! - On loopback and veth, the sender's CPU does the receiving, so any CPU may.
 //! - With a selection, other programs keep what they use now.
+//!
+//! It is unknown where the server's threads did not run, and where the result is less than what is carried.
 
 use std::collections::BTreeSet;
 
@@ -29,6 +31,10 @@ const FEWEST: u64 = 1000;
 /// Share of the interval that a thread runs from which on it counts as a reader where samples do not show who reads.
 /// Lower: helper threads count as readers. Higher: readers of a light load do not.
 const READS: f64 = 0.01;
+
+/// Part of the rate now that the rate to expect must reach: what is carried can be carried, and less says that the costs are not of
+/// these datagrams. Lower: such a figure is printed. Higher: contention at the limit, which makes each of them dearer, hides the figure.
+const BELOW: f64 = 0.7;
 
 /// What bounds the rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
@@ -121,6 +127,9 @@ pub(super) fn of(map: &Map, profile: Result<&Profile, &str>) -> Result<Capacity,
     if count < FEWEST || profile.seconds <= 0.0 {
         return Err(unknown(&format!("only {any} datagrams passed during the interval")));
     }
+    if !served(profile) {
+        return Err(unknown("no thread of the server used CPU time"));
+    }
     let charged = profile.charged() as f64;
     let softirq = softirq_ns(profile) as f64;
     let (softirq_ns, program_ns) = (softirq / count as f64, (charged - softirq).max(0.0) / count as f64);
@@ -140,6 +149,9 @@ pub(super) fn of(map: &Map, profile: Result<&Profile, &str>) -> Result<Capacity,
         .filter(|(.., rate)| rate.is_finite())
         .ok_or_else(|| unknown("the datagrams took no CPU time"))?;
     let per_second = count as f64 / profile.seconds;
+    if should_carry < BELOW * per_second {
+        return Err(unknown("CPU time went into something else than the datagrams that were counted"));
+    }
     let carried = Carried {
         rate: per_second,
         transactions,
@@ -159,6 +171,14 @@ pub(super) fn of(map: &Map, profile: Result<&Profile, &str>) -> Result<Capacity,
         receive_cpus: Some(receive_cpus),
         limit_cpus,
     })
+}
+
+/// Whether a thread of the server that was asked for ran; of one over AF_XDP, a thread of its own does. Without a focus, something did.
+fn served(profile: &Profile) -> bool {
+    let focus = &profile.facts.focus.pids;
+    let ran =
+        |process: &udpath_profile::profile::ProcessShare| focus.contains(&process.pid) && process.ns > 0;
+    focus.is_empty() || profile.processes.iter().any(ran)
 }
 
 /// Time in softirqs and interrupts, and in the threads that poll in their place.

@@ -71,6 +71,10 @@ impl Confidence {
             sure.level = sure.level.min(Level::Medium);
             sure.because += "; its queue was seen only at the ends of the interval";
         }
+        if rules::is_open(finding, map) {
+            sure.level = Level::Low;
+            sure.because += "; which ports they came for was not seen";
+        }
         sure
     }
 

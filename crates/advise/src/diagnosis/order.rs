@@ -26,6 +26,7 @@ pub(crate) const RANKS: &[&str] = &[
     "fragments-lost",
     "checksum-errors",
     "no-listener",
+    "answer-from-other-address",
     "udp-memory",
     "memory-limit",
     "neighbours-unresolved",

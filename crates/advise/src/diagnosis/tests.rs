@@ -177,6 +177,75 @@ fn the_rate_that_one_reader_should_carry() {
     assert!(close(capacity.should_carry, 0.2e9 / 3000.0), "{capacity:?}");
 }
 
+/// A profile of the name server: 10,000 transactions that cost 5 us each.
+fn profiled() -> Profile {
+    let mut profile = of(&[
+        (Softirq, Class::UdpReceive, None, None, "handle_softirqs udp_rcv", 200),
+        (Syscall, Class::SocketRead, None, Some("knotd"), "udp_recvmsg", 300),
+    ]);
+    profile.datagrams = Some(Datagrams { received: 10_000, sent: 10_000, dropped: 0 });
+    for stack in &mut profile.stacks {
+        stack.pid = stack.process.as_ref().map(|_| 812);
+    }
+    profile.processes.iter_mut().for_each(|process| process.pid = 812);
+    profile.about(Focus { port: Some(53), pids: vec![812] })
+}
+
+/// What readers cost says nothing about what they could do if they wait for something else.
+#[test]
+fn readers_that_sleep_while_datagrams_wait_promise_no_rate() {
+    let mut host = host(0.3, 5000);
+    assert!(diagnosed(&host, Some(&profiled())).capacity.is_some(), "a burst");
+    (host.map.sockets[0].queued, host.map.sockets[0].queued_before) = (190_000, Some(190_000));
+    let mut sleeping = diagnosed(&host, Some(&profiled()));
+    assert_eq!((ids(&sleeping)[0].0, &sleeping.capacity), ("reader-slow", &None));
+    assert!(sleeping.no_capacity.as_ref().unwrap().contains("its readers waited for something else"));
+    let lever = Lever { what: "two".into(), command: "udpath multiply".into(), readers: Some(2) };
+    sleeping.offer(9, Want::Readers, &[lever]);
+    let found = &sleeping.findings[0].finding;
+    assert!(matches!(found.remedies[0], Remedy::Command { expected: None, .. }), "{found:?}");
+    // Blocked for good.
+    host.map.processes[0].busiest = vec![thread(812, 0.0)];
+    let blocked = diagnosed(&host, Some(&profiled()));
+    assert_eq!((ids(&blocked)[0].0, &blocked.capacity), ("reader-blocked", &None));
+}
+
+/// A server whose threads did not run served nothing, whatever else was counted.
+#[test]
+fn a_server_that_did_not_run_carries_nothing() {
+    let why = |profile: &Profile| diagnosed(&host(0.0, 0), Some(profile)).no_capacity.unwrap_or_default();
+    assert_eq!(why(&profiled()), "");
+    let mut idle = profiled();
+    idle.processes.iter_mut().for_each(|process| process.ns = 0);
+    assert!(why(&idle).ends_with("no thread of the server used CPU time."), "{}", why(&idle));
+    // Costs that would not allow what is carried are of something else.
+    let mut other = profiled();
+    other.datagrams = Some(Datagrams { received: 1_200_000, sent: 1_200_000, dropped: 0 });
+    other.stacks.iter_mut().for_each(|stack| stack.ns *= 30);
+    other.contexts.values_mut().for_each(|ns| *ns *= 30);
+    assert!(why(&other).contains("CPU time went into something else"), "{}", why(&other));
+}
+
+#[test]
+fn a_reader_that_others_hold_up_is_said_not_to_be_judged() {
+    let unseen = |ran, waited| {
+        let mut host = host(0.3, 0);
+        host.map.processes[0].busiest = vec![ThreadMap { waited, ..thread(812, ran) }];
+        diagnosed(&host, None)
+            .unseen
+            .into_iter()
+            .find(|why| why.starts_with("whether the reader is at its limit"))
+    };
+    assert_eq!(
+        unseen(0.6, 0.38).as_deref(),
+        Some(
+            "whether the reader is at its limit: the busiest thread of knotd (pid 812) ran 60 % of the time, but waited for a \
+             CPU for 38 %, which other programs had"
+        )
+    );
+    assert_eq!((unseen(0.97, 0.01), unseen(0.3, 0.1)), (None, None));
+}
+
 #[test]
 fn without_datagrams_or_samples_the_rate_is_unknown_in_one_sentence() {
     let none = diagnosed(&host(0.3, 0), None);

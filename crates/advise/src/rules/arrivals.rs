@@ -1,4 +1,5 @@
-//! Datagrams that arrive but reach no reader: no listener, wrong checksums, fragments; and neighbours without an entry.
+//! Datagrams that arrive but reach no reader: wrong checksums, fragments; and neighbours without an entry. Those for which there is no
+//! socket are in `addresses.rs`.
 
 use udpath_host::ip::IpCounters;
 use udpath_host::neighbours::NeighbourCounters;
@@ -27,17 +28,6 @@ pub(super) const RULES: &[Rule] = &[
         ],
     },
     Rule {
-        id: "no-listener",
-        severity: Severity::Loss,
-        look: Look::Map(no_listener),
-        cause: "no socket was bound to their port: the server was not running or restarting, clients use a wrong port, or a \
-                scan is under way",
-        fix: &[
-            "`udpath profile --trace drops` names the ports; overlap restarts with SO_REUSEPORT (start the new server before \
-             the old one ends), and drop scans in a filter",
-        ],
-    },
-    Rule {
         id: "neighbour-table-full",
         severity: Severity::Loss,
         look: Look::Map(neighbours),
@@ -58,11 +48,8 @@ pub(super) const RULES: &[Rule] = &[
 
 /// Part of the packets received that is fragments from which on they matter. Lower: every resolver has them.
 const FRAGMENTS: f64 = 0.01;
-/// Fewest events of an interval that are worth a word: a scan of a few ports is not.
+/// Fewest fragments of an interval that are worth a word.
 const FEWEST: u64 = 10;
-/// Part of the datagrams without a listener that matters: scans of a busy server stay below.
-const UNHEARD: f64 = 0.01;
-
 /// The counters of both families that are there.
 fn families(on: Observed<'_>) -> impl Iterator<Item = (&'static str, IpCounters)> {
     let ip = &on.map.ip;
@@ -118,25 +105,6 @@ fn checksums(on: Observed<'_>) -> Vec<Found> {
         Some(Found::new(evidence).at(Location::Udp).rate(on.rate(wrong)))
     });
     wrong.collect()
-}
-
-fn no_listener(on: Observed<'_>) -> Vec<Found> {
-    let families = [("IPv4", on.map.udp.v4), ("IPv6", on.map.udp.v6)];
-    let unheard = families.into_iter().filter_map(|(family, udp)| {
-        let udp = udp?;
-        let came = udp.in_datagrams.saturating_add(udp.no_ports);
-        let share = udp.no_ports as f64 / came.max(1) as f64;
-        let evidence = format!(
-            "{} datagrams over {family} came for ports without a socket {}, {} of those that came",
-            number(udp.no_ports),
-            on.when(),
-            percent(share)
-        );
-        (udp.no_ports >= FEWEST && share >= UNHEARD)
-            .then(|| Found::new(evidence).at(Location::Udp).share(share).rate(on.rate(udp.no_ports)))
-    });
-    // Since boot, they may be of a restart long ago.
-    unheard.filter(|_| on.map.seconds.is_some()).collect()
 }
 
 fn neighbours(on: Observed<'_>) -> Vec<Found> {
@@ -208,22 +176,6 @@ mod tests {
             "50 datagrams over IPv6 had a wrong checksum in 10.0 s, 1,000 were delivered"
         );
         assert_eq!((finding.rate, host.found("udp-errors")), (Some(5.0), vec![]));
-    }
-
-    #[test]
-    fn datagrams_that_nobody_listens_for() {
-        let mut host = host();
-        let udp = UdpCounters { in_datagrams: 1000, no_ports: 9, ..UdpCounters::default() };
-        host.map.udp.v4 = Some(udp);
-        assert_eq!(host.found("no-listener"), []);
-        host.map.udp.v4 = Some(UdpCounters { no_ports: 1000, ..udp });
-        let finding = only(&host, "no-listener");
-        assert_eq!(
-            finding.evidence,
-            "1,000 datagrams over IPv4 came for ports without a socket in 10.0 s, 50 % of those that came"
-        );
-        host.map.seconds = None;
-        assert_eq!(host.found("no-listener"), [], "since boot");
     }
 
     #[test]

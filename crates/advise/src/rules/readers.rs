@@ -28,6 +28,7 @@ use crate::rule::{Found, Look, Observed, Rule, counted, number, percent};
 pub(crate) use cause::looks;
 use cause::{BUSY, busiest, is_blocked, lost_share, owners, stays_full, threads, uneven_group};
 pub(super) use cause::{Cause, cause};
+pub(crate) use limit::held_back;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -43,8 +44,7 @@ pub(super) const RULES: &[Rule] = &[
         id: "reader-blocked",
         severity: Severity::Loss,
         look: Look::Map(blocked),
-        cause: "its process is stopped, or waits for something else than datagrams; the kernel still gives the socket its \
-                share of the group's flows",
+        cause: "its process is stopped, or waits for something else than datagrams",
         fix: &[
             "find what it waits for (`cat /proc/PID/stack`, `strace -p PID`); continue a stopped one with `kill -CONT PID`, \
              or restart it",
@@ -200,11 +200,16 @@ fn blocked(on: Observed<'_>) -> Vec<Found> {
             } else {
                 format!("datagrams wait at {}", named(on, socket))
             };
-            let others = match socket.group {
-                0 | 1 => String::new(),
-                n => format!("; it is one of {}", counted(n, "socket")),
+            let found = |others: &str| {
+                located(on, socket, Found::new(format!("{what} while {how}{others}")).rate(on.rate(socket.drops)))
             };
-            located(on, socket, Found::new(format!("{what} while {how}{others}")).rate(on.rate(socket.drops)))
+            match socket.group {
+                0 | 1 => found(""),
+                n => found(&format!("; it is one of {}", counted(n, "socket"))).cause(
+                    "its process is stopped, or waits for something else than datagrams; the kernel still gives the socket its \
+                     share of the group's flows",
+                ),
+            }
         })
         .collect()
 }
@@ -227,6 +232,9 @@ fn small(on: Observed<'_>) -> Vec<Found> {
     found
 }
 
+/// Of readers that have CPU time left, but not for datagrams.
+pub(crate) const SLEPT: &str = "its readers slept although datagrams waited";
+
 fn slow(on: Observed<'_>) -> Vec<Found> {
     let found = dropping(on, Cause::Slow, |socket| {
         let threads = threads(on, socket);
@@ -246,8 +254,7 @@ fn slow(on: Observed<'_>) -> Vec<Found> {
         let threads = threads(on, socket);
         let waited = threads.iter().map(|thread| thread.waited).fold(0.0, f64::max);
         if busiest(on, &threads) < BUSY {
-            let cause = "its readers slept although datagrams waited: they wait for something else, such as a disk, a lock \
-                         or another server";
+            let cause = format!("{SLEPT}: they wait for something else, such as a disk, a lock or another server");
             found.cause(cause).advice("find what they wait for (`strace -f -p PID`), and let more threads wait for it")
         } else if waited >= STARVED.0 {
             let cause = "its readers have to share their CPUs with other programs or softirqs";

@@ -83,6 +83,7 @@ impl Host {
             queued: 100_000,
             queued_before: None,
             looks: None,
+            asked: Vec::new(),
             buffer: Some(200_000),
             drops: 0,
             options: None,

@@ -18,8 +18,9 @@ use udpath_host::source::Folder;
 use udpath_load::Progress;
 use udpath_profile::facts::Focus;
 use udpath_profile::recorder::{Moment, RATE, Wanted};
+use udpath_profile::trace::{Served, ServedMeter};
 
-use crate::diagnosis::Diagnosis;
+use crate::diagnosis::{Diagnosis, only_own};
 use crate::finding::Finding;
 use crate::judged::ProfileResult;
 use crate::rules;
@@ -85,9 +86,22 @@ pub(super) fn look(focus: Focus, over: &AtomicBool) -> Evidence {
     // All CPUs: sampling the server's threads alone would miss the softirqs, where most of the cost is.
     let wanted = Wanted { cpus: before.cpus.online.clone(), pid: None, length: LENGTH, rate: RATE };
     let (mut begin, mut end) = (before.clone(), None);
+    let meter = focus.port.map(|port| ServedMeter::start(port, false));
+    let counted = || match &meter {
+        Some(Ok(meter)) => meter.read().ok_or_else(|| "the counts of its sockets cannot be read".to_owned()),
+        Some(Err(why)) => Err(why.clone()),
+        None => Err("its port is not known".to_owned()),
+    };
+    let (mut first, mut last) = (Served::default(), counted());
     let at = |moment| match moment {
-        Moment::Begin => begin = Snapshot::read(&source),
-        Moment::End => end = Some(Snapshot::read(&source)),
+        Moment::Begin => {
+            begin = Snapshot::read(&source);
+            first = counted().unwrap_or_default();
+        }
+        Moment::End => {
+            last = counted();
+            end = Some(Snapshot::read(&source));
+        }
     };
     let measured = udpath_profile::measure(&wanted, &BTreeSet::new(), &source, before, over, at);
     if measured.is_err() {
@@ -95,8 +109,18 @@ pub(super) fn look(focus: Focus, over: &AtomicBool) -> Evidence {
     }
     let snapshot = end.unwrap_or_else(|| Snapshot::read(&source));
     let map = Map::whole(&snapshot, Some(&begin));
-    let profile =
-        measured.map(|profile| profile.about(focus)).map_err(|error| Report::new(error).to_string());
+    let counted = last.map(|last| Served {
+        received: last.received.saturating_sub(first.received),
+        sent: last.sent.saturating_sub(first.sent),
+        ..last
+    });
+    let profile = measured
+        .map(|mut profile| {
+            // Why a rate is unknown is a matter of `udpath diagnose`.
+            let _ = only_own(&mut profile, (&begin, &snapshot), &selection, &counted);
+            profile.about(focus)
+        })
+        .map_err(|error| Report::new(error).to_string());
     let of = profile.as_ref().map_err(String::as_str);
     // A server that has ended has no socket at the port: then all of the machine is diagnosed.
     let diagnosis = Diagnosis::new(&snapshot, Some(&begin), &selection, of)

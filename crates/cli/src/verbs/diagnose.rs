@@ -12,16 +12,16 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use udpath_advise::diagnosis::{Diagnosis, changes};
+use udpath_advise::diagnosis::{Counted, Diagnosis, changes, only_own};
 use udpath_host::map::{Map, Selection};
 use udpath_host::namespace::{self, Place};
-use udpath_host::sockets::looks::Looks;
+use udpath_host::sockets::looks::{Asked, Looks};
 use udpath_host::source::Folder;
 use udpath_host::{Snapshot, Source};
 use udpath_profile::Profile;
 use udpath_profile::facts::Focus;
 use udpath_profile::recorder::{Moment, RATE, Wanted};
-use udpath_profile::trace;
+use udpath_profile::trace::{self, Served, ServedMeter};
 use udpath_report::{change_json, change_text, diagnosis_text, to_json};
 use udpath_support::Capture;
 
@@ -99,10 +99,13 @@ fn look(args: &Args, source: &dyn Source, stop: &AtomicBool) -> Result<Diagnosis
     let mut watched = Watched::new(args, source, before, &selection, stop);
     line.clear();
     show::look_closer(&mut watched.now, args.what.as_deref(), false)?;
-    let profile = watched.profile.as_ref().map_err(String::as_str);
-    let Watched { earlier, now, looks, .. } = &watched;
+    let Watched { earlier, now, looks, profile, counted } = &mut watched;
+    let not_counted =
+        profile.as_mut().ok().and_then(|profile| only_own(profile, (earlier, now), &selection, counted));
+    let profile = profile.as_ref().map_err(String::as_str);
     let mut diagnosis =
         Diagnosis::watched(now, Some(earlier), looks, &selection, profile).map_err(Failure::usage)?;
+    diagnosis.no_capacity = not_counted.or(diagnosis.no_capacity);
     levers::offer(now, &mut diagnosis, &place(args), Arguments::Shown);
     Ok(diagnosis)
 }
@@ -113,6 +116,8 @@ struct Watched {
     now: Snapshot,
     looks: Looks,
     profile: Result<Profile, String>,
+    /// What the selected sockets received and sent.
+    counted: Counted,
 }
 
 impl Watched {
@@ -123,12 +128,13 @@ impl Watched {
         selection: &Selection,
         stop: &AtomicBool,
     ) -> Self {
+        let mut meter = Meter::start(&before, selection);
         let profile = match args.no_profile {
             true => Err("--no-profile was given".to_owned()),
-            false => Self::sampled(args, source, before, selection, stop),
+            false => Self::sampled(args, source, before, selection, stop, &mut meter),
         };
-        match profile {
-            Ok(((earlier, now), looks, profile)) => Self { earlier, now, looks, profile: Ok(profile) },
+        let (earlier, now, mut looks, profile) = match profile {
+            Ok(((earlier, now), looks, profile)) => (earlier, now, looks, Ok(profile)),
             Err(why) => {
                 let earlier = Snapshot::read(source);
                 let looking = Looking::start();
@@ -137,9 +143,11 @@ impl Watched {
                     thread::sleep(POLL_INTERVAL.min(args.duration.saturating_sub(began.elapsed())));
                 }
                 let looks = looking.end();
-                Self { earlier, now: Snapshot::read(source), looks, profile: Err(why) }
+                (earlier, Snapshot::read(source), looks, Err(why))
             }
-        }
+        };
+        meter.tell(&mut looks);
+        Self { earlier, now, looks, profile, counted: meter.counted }
     }
 
     /// With the snapshots taken when sampling begins and ends, so that both cover the same time.
@@ -149,6 +157,7 @@ impl Watched {
         before: Snapshot,
         selection: &Selection,
         stop: &AtomicBool,
+        meter: &mut Meter,
     ) -> Result<((Snapshot, Snapshot), Looks, Profile), String> {
         let focus = focus(&before, selection);
         let wanted =
@@ -159,16 +168,73 @@ impl Watched {
             udpath_profile::measure(&wanted, &traced, source, before, stop, |moment| match moment {
                 Moment::Begin => {
                     first = Some(Snapshot::read(source));
+                    meter.begins();
                     looking = Some(Looking::start());
                 }
                 Moment::End => {
                     looks = looking.take().map(Looking::end).unwrap_or_default();
+                    meter.ends();
                     last = Some(Snapshot::read(source));
                 }
             });
         let profile = measured.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
         let snapshots = first.zip(last).ok_or("sampling did not end")?;
         Ok((snapshots, looks, profile.about(focus)))
+    }
+}
+
+/// Counts what the selected sockets receive and send.
+struct Meter {
+    port: u16,
+    /// Or why it does not count.
+    meter: Result<ServedMeter, String>,
+    /// When sampling began.
+    first: Served,
+    counted: Counted,
+}
+
+impl Meter {
+    fn start(before: &Snapshot, selection: &Selection) -> Self {
+        let of =
+            || before.sockets.list.iter().filter(|socket| socket.peer.is_none() && selection.takes(socket));
+        let mut ports: Vec<u16> = of().map(|socket| socket.local.port()).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        let (port, meter) = match (selection, &ports[..]) {
+            (Selection::All | Selection::Interface(_), _) => {
+                (0, Err("no port was named, so what each socket receives was not counted".to_owned()))
+            }
+            // One that is bound to an address answers from that.
+            (_, [port]) => {
+                (*port, ServedMeter::start(*port, of().any(|socket| socket.local.ip().is_unspecified())))
+            }
+            _ => (0, Err("the process has several ports: name one".to_owned())),
+        };
+        Self { port, meter, first: Served::default(), counted: Err("sampling did not end".to_owned()) }
+    }
+
+    fn read(&self) -> Counted {
+        let meter = self.meter.as_ref().map_err(Clone::clone)?;
+        meter.read().ok_or_else(|| "the counts of the sockets cannot be read".to_owned())
+    }
+
+    fn begins(&mut self) {
+        self.first = self.read().unwrap_or_default();
+    }
+
+    fn ends(&mut self) {
+        self.counted = self.read().map(|last| Served {
+            received: last.received.saturating_sub(self.first.received),
+            sent: last.sent.saturating_sub(self.first.sent),
+            addresses: last.addresses,
+        });
+    }
+
+    /// Adds which addresses were asked, and which answered.
+    fn tell(&self, looks: &mut Looks) {
+        let seen = self.read().unwrap_or_default();
+        let asked = |&(address, asked, answered): &_| Asked { address, asked, answered };
+        looks.add_addresses(self.port, seen.addresses.iter().map(asked).collect());
     }
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::selection::Selection;
 use super::view::View;
 use crate::client::sockets::{Socket, SocketOptions};
-use crate::sockets::looks::QueueLooks;
+use crate::sockets::looks::{Asked, QueueLooks};
 use crate::sockets::{Selector, place};
 use crate::udp::{UdpCounters, UdpMemory};
 
@@ -49,6 +49,9 @@ pub struct SocketMap {
     /// What looks in between showed, where somebody looked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub looks: Option<QueueLooks>,
+    /// Of a socket that is bound to any address: which ones were asked, and which answered, where somebody looked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asked: Vec<Asked>,
     /// Datagrams dropped at it.
     pub drops: u64,
     /// The options its program has set, if they were read.
@@ -123,6 +126,7 @@ pub(super) fn map(view: View<'_>, selection: &Selection) -> Vec<SocketMap> {
                 queued: socket.receive_queue,
                 queued_before: was.map(|was| was.receive_queue),
                 looks: None,
+                asked: Vec::new(),
                 buffer: socket.memory.map(|memory| memory.receive_buffer),
                 drops: u64::from(drops),
                 options: socket.options.clone(),

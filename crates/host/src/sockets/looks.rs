@@ -7,7 +7,7 @@
 //! the share of looks that find a queue full is the share of the time in which it is full.
 
 use std::collections::{HashMap, HashSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
@@ -44,6 +44,17 @@ pub struct QueueLooks {
     pub shrank: Option<u32>,
 }
 
+/// Packets to and from one address of this machine and a socket's port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+pub struct Asked {
+    /// The address.
+    pub address: IpAddr,
+    /// Packets that came to it.
+    pub asked: u64,
+    /// Packets that left from it.
+    pub answered: u64,
+}
+
 /// What looks showed of a process that asks a name server: its socket is there for as long as it waits for the reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct LookUps {
@@ -72,6 +83,8 @@ pub struct Looks {
     /// Looks that saw a socket connected to a name server, by its user: whose process it is, no look can afford to find out.
     resolving: HashMap<u32, u32>,
     count: u32,
+    /// By a port: the addresses that were asked and that answered.
+    asked: (u16, Vec<Asked>),
 }
 
 /// A socket as it was last seen.
@@ -126,12 +139,22 @@ impl Looks {
         }
     }
 
+    /// What the first packets to and from a port showed of this machine's addresses.
+    pub fn add_addresses(&mut self, port: u16, asked: Vec<Asked>) {
+        self.asked = (port, asked);
+    }
+
     /// Adds what they showed to the sockets and processes of a map, which is of `sockets`.
     pub fn tell(&self, sockets: &Sockets, map: &mut Map) {
         for socket in &mut map.sockets {
             let is = |read: &&Socket| read.inode == socket.inode && read.local == socket.local;
             let known = sockets.list.iter().find(is).and_then(|read| self.of.get(&key(read)));
             socket.looks = known.map(|seen| seen.looks);
+            let (port, asked) = &self.asked;
+            // One that is bound to an address answers from that.
+            if socket.local.ip().is_unspecified() && socket.local.port() == *port && socket.peer.is_none() {
+                socket.asked.clone_from(asked);
+            }
         }
         for socket in sockets.list.iter().filter(|socket| asks(socket)) {
             let owns = |pid| socket.owners.iter().any(|owner| owner.pid == pid);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use udpath_host::map::{ProcessMap, SocketMap};
+use udpath_host::map::{Map, ProcessMap, SocketMap};
 
 use super::SHARES;
 use super::cause::{lost_share, owners};
@@ -69,4 +69,25 @@ pub(super) fn reached(on: Observed<'_>) -> Vec<Found> {
         })
     });
     found.collect()
+}
+
+/// Why a thread that never slept is not named for being at its limit, where that is so: a sentence without its full stop.
+pub(crate) fn held_back(map: &Map) -> Option<String> {
+    let _ = map.seconds?;
+    let threads =
+        map.processes.iter().flat_map(|process| process.busiest.iter().map(move |thread| (process, thread)));
+    if threads.clone().any(|(_, thread)| thread.busy() >= FULL && thread.ran >= RUNS) {
+        return None;
+    }
+    let (process, thread) = threads
+        .filter(|(_, thread)| thread.busy() >= FULL && !thread.stopped)
+        .max_by(|a, b| a.1.ran.total_cmp(&b.1.ran))?;
+    Some(format!(
+        "whether the reader is at its limit: the busiest thread of {} (pid {}) ran {} of the time, but waited for a CPU for {}, which \
+         other programs had",
+        process.name,
+        process.pid,
+        percent(thread.ran),
+        percent(thread.waited)
+    ))
 }

@@ -107,12 +107,18 @@ fn a_reader_that_does_not_run() {
     let mut host = lossy([0.0, 0.0005]);
     assert_eq!(host.found("reader-blocked"), [], "its queue is empty");
     (host.map.sockets[0].queued, host.map.sockets[0].queued_before) = (200_000, Some(200_000));
-    assert!(only(&host, "reader-blocked").evidence.ends_with("while no thread of its process ran"));
+    let finding = only(&host, "reader-blocked");
+    assert!(finding.evidence.ends_with("while no thread of its process ran"));
+    // Alone, it has no group; and its commands name it.
+    assert!(!finding.cause.contains("group"), "{}", finding.cause);
+    let fix = finding.remedies[0].what();
+    assert!(fix.contains("`cat /proc/812/stack`, `strace -p 812`") && !fix.contains("PID"), "{fix}");
     host.map.processes[0].busiest[0].stopped = true;
     host.map.sockets[0].group = 4;
     let finding = only(&host, "reader-blocked");
     assert!(
-        finding.evidence.ends_with("while its process is stopped; it is one of 4 sockets"),
+        finding.cause.contains("its share of the group's flows")
+            && finding.evidence.ends_with("while its process is stopped; it is one of 4 sockets"),
         "{}",
         finding.evidence
     );

@@ -1,0 +1,105 @@
+//! Datagrams of one port's sockets: loader and results of `bpf/served.bpf.c`.
+
+use std::net::IpAddr;
+
+use aya::EbpfLoader;
+
+use super::{Run, Tracepoints, Tracer};
+use crate::Error;
+use crate::attach::{self, object};
+
+const NAME: &str = "served";
+/// Words of `struct served`.
+const SERVED: usize = 2;
+/// Words of `struct way` and `struct asked`.
+const WAY: usize = 3;
+const ASKED: usize = 2;
+
+/// Counts what the UDP sockets of one port of one network namespace receive and send, until dropped.
+#[derive(Debug)]
+pub struct PortServed(Tracepoints);
+
+/// The counts: calls that took or gave a datagram, as the kernel's own counters of UDP.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServedCounts {
+    /// Received.
+    pub received: u64,
+    /// Sent.
+    pub sent: u64,
+    /// Of the first of them, by the address of this machine.
+    pub addresses: Vec<Asked>,
+}
+
+/// Packets to and from one address of this machine and the port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Asked {
+    /// The address.
+    pub address: IpAddr,
+    /// Packets to it.
+    pub asked: u64,
+    /// Packets from it.
+    pub answered: u64,
+}
+
+impl PortServed {
+    /// Starts counting. `netns`: the inode of the namespace, as in `/proc/PID/ns/net`. `addresses`: also by address.
+    ///
+    /// # Errors
+    /// Permission denied, or a kernel without the tracepoints (before 6.3) or without BTF.
+    pub fn attach(port: u16, netns: u32, addresses: bool) -> Result<Self, Error> {
+        let mut loader = EbpfLoader::new();
+        loader.override_global("port", &port, true).override_global("netns", &netns, true);
+        let object = attach::load_tracing(NAME, &mut loader, object!("served"))?;
+        let mut points = Tracepoints { name: NAME, object, links: Vec::new(), programs: Vec::new() };
+        let by_address: &[&'static str] =
+            if addresses { &["net_dev_queue", "netif_receive_skb"] } else { &[] };
+        for point in ["sock_recv_length", "sock_send_length"].iter().chain(by_address) {
+            points.attach(point)?;
+        }
+        Ok(Self(points))
+    }
+}
+
+impl Tracer for PortServed {
+    type Counts = ServedCounts;
+
+    fn detach(&mut self) {
+        self.0.detach();
+    }
+
+    fn runs(&self) -> Vec<Run> {
+        self.0.runs()
+    }
+
+    fn read(&self) -> Result<ServedCounts, Error> {
+        let mut sum = ServedCounts::default();
+        for [received, sent] in self.0.element_by_cpu::<SERVED>("served", 0)?.iter() {
+            sum.received += received;
+            sum.sent += sent;
+        }
+        let ways = self.0.entries::<WAY, ASKED>("ways")?;
+        sum.addresses = ways.iter().map(|(way, counts)| Asked::parse(way, *counts)).collect();
+        sum.addresses.sort_unstable();
+        Ok(sum)
+    }
+}
+
+impl Asked {
+    fn parse([low, high, family]: &[u64; WAY], [asked, answered]: [u64; ASKED]) -> Self {
+        Self { address: super::address([*low, *high], *family as u16), asked, answered }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_read_from_its_words() {
+        let v4 = [u64::from_ne_bytes([10, 9, 0, 2, 0, 0, 0, 0]), 0, 2];
+        let found = Asked::parse(&v4, [7, 5]);
+        assert_eq!(found, Asked { address: [10, 9, 0, 2].into(), asked: 7, answered: 5 });
+        let v6 = [0, u64::from_ne_bytes([0, 0, 0, 0, 0, 0, 0, 1]), 10];
+        assert_eq!(Asked::parse(&v6, [0, 1]).address.to_string(), "::1");
+    }
+}
