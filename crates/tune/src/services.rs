@@ -289,7 +289,10 @@ pub fn recognise(pid: u32) -> Result<Service, ServiceError> {
     if let Some(instead) = profile.instead.iter().find(|instead| instead.holds(&arguments, named, &reader)) {
         return Err(ServiceError::NoFile { server: profile.name.clone(), instead: &instead.what });
     }
-    let lines = if profile.lines_as_words { arguments.operands() } else { Vec::new() };
+    let words = if profile.lines_as_words { arguments.operands() } else { Vec::new() };
+    let lines = format::lines::of_words(&words).map_err(|why| {
+        failed(io::Error::other(format!("its configuration is its command line, and {why}")))
+    })?;
     let (config, config_path) = match lines.is_empty() {
         true => {
             (Config::read(&reader, &config_path, profile.format, profile.arguments.as_deref())?, config_path)

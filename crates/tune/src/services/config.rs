@@ -113,7 +113,7 @@ impl Config {
     ///
     /// # Errors
     /// The server's rights cannot be taken.
-    pub(super) fn of_lines(reader: &Reader, format: Format, lines: &[&str]) -> io::Result<Self> {
+    pub(super) fn of_lines(reader: &Reader, format: Format, lines: &[String]) -> io::Result<Self> {
         let text = lines.iter().map(|line| format!("{line}\n")).collect();
         reader.run(move |mut reader| {
             let text = Text { text, foreign: None, changed: None };

@@ -10,7 +10,7 @@
 
 mod braces;
 mod clauses;
-mod lines;
+pub(super) mod lines;
 mod lua;
 mod objects;
 mod radius;

@@ -346,7 +346,7 @@ fn one_letter_of_another_character_set_refuses_no_file() {
 fn lines_of_a_command_line_include_files() {
     let root = folder(&[("c/a.conf", "port 7\n"), ("s/b", "port 8\n")]);
     let reader = Reader::own(root.path()).unwrap().started_in("/s");
-    let lines = ["port 5", "confdir /c", "include b", "include gone"];
+    let lines = ["port 5", "confdir /c", "include b", "include gone"].map(str::to_owned);
     let config = Config::of_lines(&reader, Format::Lines, &lines).unwrap();
     let values: Vec<&str> =
         config.find("", "port").iter().map(|found| found.directive.value.as_str()).collect();

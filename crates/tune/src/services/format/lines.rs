@@ -11,6 +11,45 @@ pub(super) enum Style {
     Coturn,
 }
 
+/// The directives of chrony 4.3 (conf.c, CNF_ParseLine), but those that are options of a source, too.
+const DIRECTIVES: &str = "acquisitionport allow authselectmode bindacqaddress bindacqdevice bindaddress bindcmdaddress binddevice broadcast \
+    clientloglimit clockprecision cmdallow cmddeny cmdport cmdratelimit combinelimit commandkey confdir corrtimeratio deny driftfile dscp \
+    dumpdir dumponexit fallbackdrift generatecommandkey hwclockfile hwtimestamp include initstepslew keyfile leapsecmode leapsectz \
+    linux_freq_scale linux_hz local lock_all log logbanner logchange logdir mailonchange makestep manual maxchange maxclockerror \
+    maxdistance maxdrift maxjitter maxlockage maxntsconnections maxslewrate maxtxbuffers maxupdateskew minsources nocerttimecheck \
+    noclientlog nosystemcert ntpsigndsocket ntsaeads ntscachedir ntsdumpdir ntsntpserver ntsport ntsprocesses ntsratelimit ntsrefresh \
+    ntsrotate ntsservercert ntsserverkey ntstrustedcerts peer pidfile pool ptpport ratelimit refclock refresh reselectdist \
+    reselectdistance rtcautotrim rtcdevice rtcfile rtconutc rtcsync sched_priority server smoothtime sourcedir stratumweight tempcomp \
+    user";
+/// Those that may be an option of a source.
+const OPTIONS: [&str; 5] = ["port", "maxsamples", "minsamples", "maxsources", "maxdelay"];
+const SOURCES: [&str; 4] = ["server", "pool", "peer", "refclock"];
+
+/// The lines that chronyd has on its command line. It cuts them into words there, so that nothing but the names of directives tells where
+/// they begin.
+///
+/// # Errors
+/// It is not known of this word.
+pub(in super::super) fn of_words(words: &[&str]) -> Result<Vec<String>, String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in words.iter().flat_map(|word| word.split_whitespace()) {
+        let is = |other: &&str| other.eq_ignore_ascii_case(word);
+        let source = lines
+            .last()
+            .and_then(|line| line.split(' ').next())
+            .is_some_and(|first| SOURCES.iter().any(|source| source.eq_ignore_ascii_case(first)));
+        if OPTIONS.iter().any(&is) && source {
+            return Err(format!("{word} after a source may be its option, or a directive"));
+        }
+        let begins = DIRECTIVES.split_whitespace().any(|name| is(&name)) || OPTIONS.iter().any(is);
+        match lines.last_mut().filter(|_| !begins) {
+            Some(line) => *line = format!("{line} {word}"),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    Ok(lines)
+}
+
 /// Reads a file.
 pub(super) fn parse(text: &str, style: Style) -> Parsed {
     let mut parsed = Parsed::default();

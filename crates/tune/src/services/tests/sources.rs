@@ -104,7 +104,9 @@ fn a_configuration_on_the_command_line_is_shown_and_not_changed() {
     let root = tempfile::tempdir().unwrap();
     let reader = Reader::own(root.path()).unwrap();
     let profile = Profile::named("chrony").unwrap();
-    let config = Config::of_lines(&reader, profile.format, &arguments.operands()).unwrap();
+    let found = format::lines::of_words(&arguments.operands()).unwrap();
+    assert_eq!(found, lines);
+    let config = Config::of_lines(&reader, profile.format, &found).unwrap();
     let service =
         Service { config, arguments, config_path: COMMAND_LINE.to_owned(), ..Service::of_text(profile, "") };
     assert_eq!(shown(&service), ["clientloglimit=1000000", "port=5501"]);
@@ -120,6 +122,27 @@ fn a_configuration_on_the_command_line_is_shown_and_not_changed() {
     }
     let said = service.prepare(Vec::new(), Some("true")).unwrap().check().unwrap_err().to_string();
     assert!(said.contains("change it where it is started"), "{said}");
+}
+
+/// chronyd writes a NUL behind each word of its command line.
+#[test]
+fn lines_that_were_cut_into_words_are_found_by_the_names_of_directives() {
+    let lines = |text: &str| format::lines::of_words(&text.split(' ').collect::<Vec<_>>());
+    assert_eq!(
+        lines("port 5545 Allow 10.0.0.0/8 local stratum 5 noclientlog ratelimit interval 1 server a iburst")
+            .unwrap(),
+        [
+            "port 5545",
+            "Allow 10.0.0.0/8",
+            "local stratum 5",
+            "noclientlog",
+            "ratelimit interval 1",
+            "server a iburst"
+        ]
+    );
+    assert_eq!(lines("server a iburst allow port 7").unwrap(), ["server a iburst", "allow", "port 7"]);
+    assert!(lines("server a port 7").unwrap_err().contains("port after a source may be its option"));
+    assert_eq!(format::lines::of_words(&["port 5", "allow"]).unwrap(), ["port 5", "allow"]);
 }
 
 #[test]
