@@ -42,7 +42,7 @@ use drops::Reasons;
 pub use delays::{DelayMeter, Delays};
 pub use drops::Drops;
 pub use locks::Locks;
-pub use served::{Served, ServedMeter};
+pub use served::{Sample, Sampling, Served, ServedMeter};
 pub use socket::Socket;
 pub use softirqs::Softirqs;
 pub use times::{Length, Times};

@@ -2,7 +2,7 @@
 //! what it is, and another server there adds its own.
 //!
 //! ```text
-//! sockets' own counts ──yes──▸ they are the server's
+//! sockets' own counts ──yes──▸ their share of the namespace's is the server's
 //!        │ no (kernel before 6.3, no permission)
 //!        ▼
 //! packets of the loopback interface ──few──▸ the namespace's counts are the server's
@@ -15,14 +15,14 @@ use udpath_host::Snapshot;
 use udpath_host::map::{Map, Selection};
 use udpath_profile::Profile;
 use udpath_profile::profile::Datagrams;
-use udpath_profile::trace::Served;
+use udpath_profile::trace::Sample;
 
 /// Part of the datagrams received that packets of the loopback interface may be where nobody counted by socket. Lower: a resolver's
 /// look-ups on the same machine hide the rate. Higher: the rate is wrong by more than it is good for.
 const LOCAL: f64 = 0.05;
 
-/// What the sockets of a port received and sent in an interval, or why that was not counted.
-pub type Counted = Result<Served, String>;
+/// A sample of what the sockets of a port received and sent in an interval, or why that was not counted.
+pub type Counted = Result<Sample, String>;
 
 /// Takes the datagrams of others from a profile's count. Returns why the rate is unknown, as a sentence, if it is.
 pub fn only_own(
@@ -38,11 +38,19 @@ pub fn only_own(
         return None;
     }
     match counted {
-        Ok(served) => {
+        Ok(sample) => {
             let map = Map::new(after, Some(before), selection).ok();
             let dropped =
                 map.map_or(datagrams.dropped, |map| map.sockets.iter().map(|socket| socket.drops).sum());
-            profile.datagrams = Some(Datagrams { received: served.received, sent: served.sent, dropped });
+            let share = |whole: u64, own: u64, all: u64| match all {
+                0 => own,
+                _ => (whole as f64 * own as f64 / all as f64).round() as u64,
+            };
+            profile.datagrams = Some(Datagrams {
+                received: share(datagrams.received, sample.own.received, sample.received),
+                sent: share(datagrams.sent, sample.own.sent, sample.sent),
+                dropped,
+            });
             None
         }
         Err(why) if is_local(datagrams, local(before, after)) => {
@@ -74,6 +82,7 @@ mod tests {
     use udpath_host::source::Folder;
     use udpath_profile::classes::Class;
     use udpath_profile::context::Context;
+    use udpath_profile::trace::Served;
 
     use super::*;
     use crate::rules::testing::of;
@@ -97,8 +106,10 @@ mod tests {
 
     #[test]
     fn a_client_on_the_same_machine_does_not_double_the_rate() {
-        let own = Served { received: 4000, sent: 4000, addresses: Vec::new() };
-        assert_eq!(counted(8000, &Ok(own)), (Some((4000, 4000)), None));
+        // Half of all that the namespace had in the time of the sample.
+        let own = Served { received: 500, sent: 400, addresses: Vec::new() };
+        let sample = Sample { own, received: 1000, sent: 800 };
+        assert_eq!(counted(8000, &Ok(sample)), (Some((4000, 4000)), None));
     }
 
     #[test]

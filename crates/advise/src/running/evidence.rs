@@ -18,7 +18,7 @@ use udpath_host::source::Folder;
 use udpath_load::Progress;
 use udpath_profile::facts::Focus;
 use udpath_profile::recorder::{Moment, RATE, Wanted};
-use udpath_profile::trace::{Served, ServedMeter};
+use udpath_profile::trace::ServedMeter;
 
 use crate::diagnosis::{Diagnosis, only_own};
 use crate::finding::Finding;
@@ -86,20 +86,25 @@ pub(super) fn look(focus: Focus, over: &AtomicBool) -> Evidence {
     // All CPUs: sampling the server's threads alone would miss the softirqs, where most of the cost is.
     let wanted = Wanted { cpus: before.cpus.online.clone(), pid: None, length: LENGTH, rate: RATE };
     let (mut begin, mut end) = (before.clone(), None);
-    let meter = focus.port.map(|port| ServedMeter::start(port, false));
-    let counted = || match &meter {
-        Some(Ok(meter)) => meter.read().ok_or_else(|| "the counts of its sockets cannot be read".to_owned()),
-        Some(Err(why)) => Err(why.clone()),
+    let mut meter = match focus.port.map(|port| ServedMeter::start(port, false)) {
+        Some(started) => started,
         None => Err("its port is not known".to_owned()),
     };
-    let (mut first, mut last) = (Served::default(), counted());
+    let (mut sampling, mut counted) = (None, Err("sampling did not end".to_owned()));
     let at = |moment| match moment {
         Moment::Begin => {
             begin = Snapshot::read(&source);
-            first = counted().unwrap_or_default();
+            let taken = std::mem::replace(&mut meter, Err("it was taken".to_owned()));
+            sampling = Some(taken.map(ServedMeter::sample));
         }
         Moment::End => {
-            last = counted();
+            counted = match sampling.take() {
+                Some(Ok(sampling)) => {
+                    sampling.end().ok_or_else(|| "the counts of its sockets cannot be read".to_owned())
+                }
+                Some(Err(why)) => Err(why),
+                None => Err("sampling did not begin".to_owned()),
+            };
             end = Some(Snapshot::read(&source));
         }
     };
@@ -109,11 +114,6 @@ pub(super) fn look(focus: Focus, over: &AtomicBool) -> Evidence {
     }
     let snapshot = end.unwrap_or_else(|| Snapshot::read(&source));
     let map = Map::whole(&snapshot, Some(&begin));
-    let counted = last.map(|last| Served {
-        received: last.received.saturating_sub(first.received),
-        sent: last.sent.saturating_sub(first.sent),
-        ..last
-    });
     let profile = measured
         .map(|mut profile| {
             // Why a rate is unknown is a matter of `udpath diagnose`.

@@ -21,7 +21,7 @@ use udpath_host::{Snapshot, Source};
 use udpath_profile::Profile;
 use udpath_profile::facts::Focus;
 use udpath_profile::recorder::{Moment, RATE, Wanted};
-use udpath_profile::trace::{self, Served, ServedMeter};
+use udpath_profile::trace::{self, Sampling, ServedMeter};
 use udpath_report::{change_json, change_text, diagnosis_text, to_json};
 use udpath_support::Capture;
 
@@ -137,12 +137,14 @@ impl Watched {
             Ok(((earlier, now), looks, profile)) => (earlier, now, looks, Ok(profile)),
             Err(why) => {
                 let earlier = Snapshot::read(source);
+                meter.begins();
                 let looking = Looking::start();
                 let began = Instant::now();
                 while began.elapsed() < args.duration && !stop.load(Ordering::Relaxed) {
                     thread::sleep(POLL_INTERVAL.min(args.duration.saturating_sub(began.elapsed())));
                 }
                 let looks = looking.end();
+                meter.ends();
                 (earlier, Snapshot::read(source), looks, Err(why))
             }
         };
@@ -183,13 +185,12 @@ impl Watched {
     }
 }
 
-/// Counts what the selected sockets receive and send.
+/// Samples what the selected sockets receive and send.
 struct Meter {
     port: u16,
-    /// Or why it does not count.
-    meter: Result<ServedMeter, String>,
-    /// When sampling began.
-    first: Served,
+    /// Or why it does not count. Taken when sampling begins.
+    meter: Option<Result<ServedMeter, String>>,
+    sampling: Option<Result<Sampling, String>>,
     counted: Counted,
 }
 
@@ -210,31 +211,28 @@ impl Meter {
             }
             _ => (0, Err("the process has several ports: name one".to_owned())),
         };
-        Self { port, meter, first: Served::default(), counted: Err("sampling did not end".to_owned()) }
-    }
-
-    fn read(&self) -> Counted {
-        let meter = self.meter.as_ref().map_err(Clone::clone)?;
-        meter.read().ok_or_else(|| "the counts of the sockets cannot be read".to_owned())
+        Self { port, meter: Some(meter), sampling: None, counted: Err("sampling did not end".to_owned()) }
     }
 
     fn begins(&mut self) {
-        self.first = self.read().unwrap_or_default();
+        self.sampling = self.meter.take().map(|meter| meter.map(ServedMeter::sample));
     }
 
     fn ends(&mut self) {
-        self.counted = self.read().map(|last| Served {
-            received: last.received.saturating_sub(self.first.received),
-            sent: last.sent.saturating_sub(self.first.sent),
-            addresses: last.addresses,
-        });
+        self.counted = match self.sampling.take() {
+            Some(Ok(sampling)) => {
+                sampling.end().ok_or_else(|| "the counts of the sockets cannot be read".to_owned())
+            }
+            Some(Err(why)) => Err(why),
+            None => Err("sampling did not begin".to_owned()),
+        };
     }
 
     /// Adds which addresses were asked, and which answered.
     fn tell(&self, looks: &mut Looks) {
-        let seen = self.read().unwrap_or_default();
+        let seen = self.counted.iter().flat_map(|sample| &sample.own.addresses);
         let asked = |&(address, asked, answered): &_| Asked { address, asked, answered };
-        looks.add_addresses(self.port, seen.addresses.iter().map(asked).collect());
+        looks.add_addresses(self.port, seen.map(asked).collect());
     }
 }
 

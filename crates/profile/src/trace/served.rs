@@ -1,11 +1,34 @@
 //! What the sockets of one port received and sent: the kernel's own counters are of a network namespace, where the clients of a
 //! server on the same machine count twice.
 
+//!
+//! Each datagram that is counted costs its server 0.1 us, so a sample is counted, beside what the kernel counts in the same time:
+//!
+//! ```text
+//! begin ── tracer attached ── ENOUGH of the port's, or LONG ── detached ─────────────── end
+//!              │ own / all of the namespace
+//!              └──────────────────────────────── share ──▸ of what the namespace had from begin to end
+//! ```
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::unix::fs::MetadataExt;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use error_reporter::Report;
 use udpath_bpf::trace::{PortServed, Tracer};
+use udpath_host::source::Folder;
+use udpath_host::udp::{self, UdpCounters};
+
+/// Datagrams of the port in a sample. Fewer: the share of one that sends in turns with others is wrong. More: CPU time of a busy
+/// server, a millisecond for these.
+const ENOUGH: u64 = 10_000;
+/// After this time fewer are enough, since other ports may be busy. Shorter: a server that answers now and then has no
+/// share. Longer: those others' datagrams cost 0.1 us each meanwhile.
+const LONG: (Duration, u64) = (Duration::from_secs(1), 200);
+/// Pause between two looks at the counts. Shorter: CPU time. Longer: more than enough is counted.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Counts what the sockets of a port receive and send, until dropped.
 #[derive(Debug)]
@@ -23,7 +46,57 @@ pub struct Served {
     pub addresses: Vec<(IpAddr, u64, u64)>,
 }
 
+/// A sample: what the port's sockets received and sent, and in the same time all of the namespace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// The port's.
+    pub own: Served,
+    /// Datagrams that all sockets of the namespace received.
+    pub received: u64,
+    /// Datagrams that they sent.
+    pub sent: u64,
+}
+
+/// A sample that is being taken, in a thread of its own.
+#[derive(Debug)]
+pub struct Sampling {
+    over: Sender<()>,
+    thread: JoinHandle<Option<Sample>>,
+}
+
+impl Sampling {
+    /// The sample, which ends now if it had not. [`None`]: the counts cannot be read.
+    #[must_use]
+    pub fn end(self) -> Option<Sample> {
+        // Without its sender it ends.
+        drop(self.over);
+        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
 impl ServedMeter {
+    /// Begins a sample, of the caller's network namespace.
+    #[must_use]
+    pub fn sample(self) -> Sampling {
+        let (over, ended) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            let (begin, before, first) = (Instant::now(), counters(), self.read()?);
+            loop {
+                let is_over = !matches!(ended.recv_timeout(PAUSE), Err(RecvTimeoutError::Timeout));
+                let (own, all) = (self.read()?.since(&first), counters());
+                let most = own.received.max(own.sent);
+                if is_over || most >= ENOUGH || (begin.elapsed() >= LONG.0 && most >= LONG.1) {
+                    return Some(Sample {
+                        own,
+                        received: all.0.saturating_sub(before.0),
+                        sent: all.1.saturating_sub(before.1),
+                    });
+                }
+            }
+        });
+        Sampling { over, thread }
+    }
+
     /// Starts to count at this port of the caller's network namespace; `addresses`: also by address. It costs each datagram of the
     /// machine 0.1 us.
     ///
@@ -47,6 +120,25 @@ impl ServedMeter {
             addresses: addresses.map(|of| (of.address, of.asked, of.answered)).collect(),
         })
     }
+}
+
+impl Served {
+    /// What came after an earlier count.
+    fn since(self, first: &Self) -> Self {
+        Self {
+            received: self.received.saturating_sub(first.received),
+            sent: self.sent.saturating_sub(first.sent),
+            addresses: self.addresses,
+        }
+    }
+}
+
+/// Datagrams that all sockets of this thread's network namespace have received and sent.
+fn counters() -> (u64, u64) {
+    let udp = udp::read(&Folder::live(), &mut Vec::new());
+    let both = || [udp.v4, udp.v6].into_iter().flatten();
+    let sum = |of: fn(&UdpCounters) -> u64| both().map(|counted| of(&counted)).sum();
+    (sum(|counted| counted.in_datagrams), sum(|counted| counted.out_datagrams))
 }
 
 /// Whether an address is neither multicast nor broadcast, which a socket may only be connected to if it says so.
