@@ -208,7 +208,7 @@ fn another_zone_is_refused() {
             let counts = &result["counts"];
             assert!(counts["refused"].as_u64().unwrap() > 50, "{engine}: {counts}");
             assert_eq!(counts["refused"], counts["received"], "{engine}: {counts}");
-            let refused = serde_json::json!([{ "name": "REFUSED", "count": counts["received"] }]);
+            let refused = serde_json::json!([{ "name": "REFUSED", "count": counts["received"], "refused": counts["received"] }]);
             assert_eq!(result["kinds"], refused, "{engine}");
             assert_eq!((&counts["ok"], &counts["corrupt"]), (&0.into(), &0.into()), "{engine}: {counts}");
         }

@@ -31,10 +31,14 @@ fn calls(lab: &Lab, arguments: &[&str]) -> Vec<String> {
 fn what_only_looks_sends_nothing_and_duplicates_what_was_asked_for_once() {
     udpath_lab::needs_root!();
     let lab = client_and_server("looking", 1);
-    let server = lab.machine("server").unwrap();
-    // Two sockets of one port, and one of another.
-    let sockets = ["127.0.0.1:5353", "127.0.0.2:5353", "[::1]:5354"]
-        .map(|to| server.run(|| std::net::UdpSocket::bind(to)).unwrap().unwrap());
+    // Two sockets of one port, and one of another; a process of that namespace, which waits for them.
+    let serves = "import socket, select, sys\ndef bound(family, *to): s = socket.socket(family, socket.SOCK_DGRAM); s.bind(to); return s\n\
+                  all = [bound(socket.AF_INET, '127.0.0.1', 5353), bound(socket.AF_INET, '127.0.0.2', 5353), bound(socket.AF_INET6, '::1', 5354)]\n\
+                  print('ready', file=sys.stderr, flush=True)\nselect.select(all, [], [])";
+    let mut python = lab.machine("server").unwrap().command("/usr/bin/python3");
+    python.args(["-c", serves]);
+    let mut held = start(&lab, python, "sockets");
+    held.says("ready");
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("capture.tar.gz").display().to_string();
     let cases: [(&[&str], usize); 6] = [
@@ -74,5 +78,5 @@ fn what_only_looks_sends_nothing_and_duplicates_what_was_asked_for_once() {
             "{arguments:?}: {got} descriptors, not {duplicated}"
         );
     }
-    drop(sockets);
+    drop(held);
 }

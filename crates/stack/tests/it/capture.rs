@@ -245,7 +245,10 @@ fn unsupported_captures_are_rejected_by_name() {
     );
     let raw = refused(pcapng(Order::Little, 101, &frames()));
     assert!(matches!(raw, Error::LinkType { link_type: 101, .. }), "{raw}");
-    for file in [&b""[..], b"\xd4\xc3", b"GET / HTTP/1.1\r\n\r\n", &[0; 100], &[0xff; 100]] {
+    assert!(matches!(refused(Vec::new()), Error::NoBytes { .. }));
+    let cut = refused(b"\xd4\xc3\xb2\xa1\x02".to_vec());
+    assert!(matches!(cut, Error::CutHeader { len: 5, .. }), "{cut}");
+    for file in [&b"\xd4\xc3"[..], b"GET / HTTP/1.1\r\n\r\n", &[0; 100], &[0xff; 100]] {
         let error = refused(file.to_vec());
         assert!(matches!(error, Error::NotACapture { .. }), "{error}");
     }

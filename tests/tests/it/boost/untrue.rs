@@ -20,7 +20,7 @@ fn a_load_whose_engine_cannot_work_here_ends_it_with_the_cause() {
     let mut command = Command::new(program());
     command.args(["boost", "--pid", &pid, "--from", from, "--state", state.path().to_str().unwrap()]);
     command.args(["--no-profile", "--duration", "100ms", "--budget", "20s"]);
-    command.args(["--load", "echo", &target, "--flows", "4", "--inflight", "1", "--engine", "kernel"]);
+    command.args(["--load", "echo", &target, "--flows", "64", "--inflight", "4", "--engine", "kernel"]);
     let ended = Run::of(command, "boost").within(TIMEOUT * 4).finish();
     assert_eq!(ended.code(), Some(3), "{}{}", ended.out, ended.err);
     assert!(ended.err.contains("attach an XDP program there"), "{}", ended.err);

@@ -78,10 +78,12 @@ impl Place {
         let folder = tempfile::tempdir_in(self.theirs.path()).unwrap().keep();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
         let program = folder.join("chronyd");
-        assert!(Command::new("cp").arg("/bin/sh").arg(&program).status().unwrap().success());
+        assert!(Command::new("cp").arg("/bin/bash").arg(&program).status().unwrap().success());
+        // A chronyd's own arguments, to bash: no file name patterns, and a script, before which it reads this one.
+        let script = self.put("sleeps", "while :; do sleep 300; done\n");
         let mut command = self.lab.machine("server").unwrap().command("setpriv");
         command.args([&format!("--reuid={USER}"), &format!("--regid={USER}"), "--clear-groups", "--"]);
-        command.arg(&program).args(["-c", "sleep 300; :", "chronyd", "-f"]).arg(config);
+        command.arg(&program).arg("-f").arg(config).env("BASH_ENV", script);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
         let exe = format!("/proc/{}/exe", child.id());
         awaited("the fake chronyd", TIMEOUT, || {
