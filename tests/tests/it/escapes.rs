@@ -101,7 +101,7 @@ fn names_of_processes_are_shown_and_not_obeyed() {
     let process = format!("pid/{}", named.0.id());
     // Among the sockets of other tests, the first shows the busiest only.
     let cases: [&[&str]; 8] = [
-        &["export", "--once", "--sockets", "10000"],
+        &["export", "--once", "--sockets", "1000"],
         &["show"],
         &["show", "--all"],
         &["show", &service],
