@@ -18,12 +18,12 @@ use udpath_serve::{Config, Io, IoChoice, Server};
 pub(crate) mod sys;
 
 /// Time for every table and buffer to be used, and time that is counted.
-const SETTLE: Duration = Duration::from_secs(1);
-const COUNTED: Duration = Duration::from_secs(1);
+const SETTLE: Duration = Duration::from_millis(300);
+const COUNTED: Duration = Duration::from_millis(500);
 /// Requests per second: enough for some ten thousand in the counted time, few enough for a busy machine.
 const RATE: u32 = 20_000;
 /// Datagrams that must have been served in the counted time. Fewer: nothing is shown. More: a starved machine fails.
-const LEAST: u64 = 2_000;
+const LEAST: u64 = 1_000;
 
 /// What a service is started and loaded with.
 struct Case {
@@ -119,7 +119,7 @@ fn no_service_allocates_for_a_datagram_over_any_io() {
 
             let mut inside = lab.machine("client").unwrap().command(program());
             inside.args(["load", case.service.name, &format!("{to}:7000"), "--json", "--flows", "16"]);
-            inside.args(["--rate", &RATE.to_string(), "-d", "4s"]).args(&case.load);
+            inside.args(["--rate", &RATE.to_string(), "-d", "2s"]).args(&case.load);
             let load = Run::of(inside, "load").within(TIMEOUT * 2).start_with(|command| lab.spawn(command));
             sleep(SETTLE);
             let before = served(&server);

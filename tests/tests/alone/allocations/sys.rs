@@ -5,11 +5,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Counts the calls that get memory, of any thread but [`MONITOR`].
+/// Counts the calls that get memory, of a server's workers: `KIND-NUMBER`. The harness prints meanwhile, and the monitor of xdp
+/// asks for the machine's addresses ten times a second.
 struct Counting;
-
-/// The thread that asks ten times a second for the machine's addresses: it handles no datagram.
-const MONITOR: &[u8] = b"xdp-monitor\0";
 
 thread_local! {
     /// Whether this thread counts, once it is known.
@@ -37,18 +35,21 @@ fn count() {
     }
     // A thread that ends has none any more.
     let known = COUNTED.try_with(|counted| {
-        let known = counted.get().unwrap_or_else(|| !is_monitor());
+        let known = counted.get().unwrap_or_else(is_worker);
         counted.set(Some(known));
         known
     });
-    CALLS.fetch_add(known.unwrap_or(true).into(), Ordering::Relaxed);
+    CALLS.fetch_add(known.unwrap_or(false).into(), Ordering::Relaxed);
 }
 
-fn is_monitor() -> bool {
+/// Whether this thread has a worker's name.
+fn is_worker() -> bool {
     let mut name = [0_u8; 16];
     // SAFETY: the kernel writes 16 bytes, which is the length of `name`.
     let read = unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
-    read == 0 && name.starts_with(MONITOR)
+    let text = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    let number = text.iter().rposition(|byte| *byte == b'-').map(|dash| &text[dash + 1..]);
+    read == 0 && number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
 }
 
 // SAFETY: every call is the system allocator's, with the caller's own arguments; counting touches no memory of it.
