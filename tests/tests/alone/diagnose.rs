@@ -31,6 +31,19 @@ fn file(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/alone/diagnose").join(name).display().to_string()
 }
 
+/// The diagnosis of a server on its port under a load, which another machine of the lab or its own runs; ends all of them.
+fn diagnosed_under(bed: Bed, server: Running, machine: &str, load: &[&str]) -> Value {
+    let load = bed.start(machine, program(), load);
+    std::thread::sleep(Duration::from_secs(1));
+    let ended = bed.diagnose(&[&PORT.to_string(), "-d", "2s", "--json"]);
+    for one in [load, server] {
+        one.signal(Signal::TERM);
+        drop(one);
+    }
+    bed.down();
+    udpath_rig::json(&ended.out)
+}
+
 /// A machine under load.
 struct Scene {
     bed: Bed,

@@ -345,8 +345,10 @@ fn without_strangers(prepared: Vec<(bool, Prepared)>) -> Vec<Prepared> {
             _ => kept.push(one),
         }
     }
-    if kept.is_empty() {
-        return strangers.into_iter().map(|(one, _)| one).collect();
+    // Where nothing of the others changes, there is no server that was meant instead.
+    if kept.iter().all(|one| one.files.is_empty()) {
+        kept.extend(strangers.into_iter().map(|(one, _)| one));
+        return kept;
     }
     for (Prepared { service, .. }, why) in strangers {
         let at = service.address.map_or_else(String::new, |address| format!("{address} belongs to "));

@@ -6,7 +6,7 @@ use serde_json::Value;
 use udpath_lab::LinkSpec;
 use udpath_rig::{Bed, Running, program};
 
-use super::{PORT, file, first_is, found_first, python, right, silent};
+use super::{PORT, diagnosed_under, file, first_is, found_first, python, right, silent};
 
 /// An address of the server's machine beside its first one.
 fn second(first: &str) -> String {
@@ -77,15 +77,7 @@ fn on_one_machine(bound: &str, asked: &str) -> Value {
     let bed = Bed::new("local", &LinkSpec::with_queues(1));
     let server = sleeps(&bed, bound, "0");
     let target = format!("{asked}:{PORT}");
-    let load = bed.start("server", program(), &["load", "echo", &target, "--rate", "2k", "-d", "20s"]);
-    std::thread::sleep(std::time::Duration::from_secs(1));
-    let ended = bed.diagnose(&[&PORT.to_string(), "-d", "2s", "--json"]);
-    for one in [load, server] {
-        one.signal(Signal::TERM);
-        drop(one);
-    }
-    bed.down();
-    udpath_rig::json(&ended.out)
+    diagnosed_under(bed, server, "server", &["load", "echo", &target, "--rate", "2k", "-d", "20s"])
 }
 
 #[test]

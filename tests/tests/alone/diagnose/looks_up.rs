@@ -1,11 +1,10 @@
 //! A server that waits for a name server with each datagram, beside one that waits for something else as long.
 
-use rustix::process::Signal;
 use serde_json::Value;
 use udpath_lab::LinkSpec;
-use udpath_rig::{Bed, program};
+use udpath_rig::Bed;
 
-use super::{PORT, file, first_is, found_first, severe, silent};
+use super::{PORT, diagnosed_under, file, first_is, found_first, severe, silent};
 
 const FOUND: &str = "reader-waits-for-dns";
 
@@ -24,16 +23,13 @@ fn diagnosed(arguments: &[&str]) -> Value {
     let mut server = bed.start("server", "python3", &arguments);
     server.says("ready");
     // Not all of them answer.
-    let load = ["load", "echo", &bed.target(PORT), "--rate", "1k", "--flows", "8", "-d", "20s"];
-    let load = bed.start("client", program(), &load);
-    std::thread::sleep(std::time::Duration::from_secs(1));
-    let ended = bed.diagnose(&[&PORT.to_string(), "-d", "2s", "--json"]);
-    for one in [load, server] {
-        one.signal(Signal::TERM);
-        drop(one);
-    }
-    bed.down();
-    udpath_rig::json(&ended.out)
+    let target = bed.target(PORT);
+    diagnosed_under(
+        bed,
+        server,
+        "client",
+        &["load", "echo", &target, "--rate", "1k", "--flows", "8", "-d", "20s"],
+    )
 }
 
 #[test]
