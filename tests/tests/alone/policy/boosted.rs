@@ -66,6 +66,11 @@ impl Drop for Server {
 fn a_buffer_that_helps_is_there_at_the_next_start() {
     udpath_lab::needs_root!();
     let _alone = udpath_rig::alone();
+    // A program that takes the CPUs makes trials differ by more than a buffer does.
+    udpath_rig::judged("a buffer that helps is kept", a_buffer_is_kept);
+}
+
+fn a_buffer_is_kept() {
     let lab = client_and_server("boost-policy", 2);
     let (cgroup, state) = (Cgroup::new(), tempfile::tempdir().unwrap());
     let [client, server] = ["client", "server"].map(|name| lab.machine(name).unwrap().namespace());
@@ -83,7 +88,7 @@ fn a_buffer_that_helps_is_there_at_the_next_start() {
     assert_eq!(ended.code(), Some(0), "{}", ended.err);
     let running = serde_json::from_str::<Value>(&ended.out).unwrap()["running"].take();
     let kept = running["kept"].to_string();
-    assert!(kept.contains("port:7000:receive-buffer="), "{kept} {}", running["findings"]);
+    assert!(kept.contains("port:7000:receive-buffer="), "{running:#}");
     // It outlasts the server, unlike other options of its sockets; a boot does not know this namespace.
     for fleeting in running["fleeting"].as_array().unwrap() {
         let buffer = fleeting["settings"].to_string().contains("receive-buffer");
