@@ -39,7 +39,6 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_dup,
     libc::SYS_dup3,
     libc::SYS_pipe2,
-    libc::SYS_ioctl,
     libc::SYS_statfs,
     libc::SYS_fstatfs,
     // Results of an agent: whole files by renaming.
@@ -186,6 +185,12 @@ fn filter() -> Result<BpfProgram, BackendError> {
     let no_namespace =
         SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(user_namespace), 0)?;
     rules.insert(libc::SYS_clone, vec![SeccompRule::new(vec![no_namespace])?]);
+    // stderr may be the terminal of the root shell that started it: what is typed or pasted there is run as root (tty_ioctl(4),
+    // ioctl_console(2)). The kernel looks at 32 bits of the request.
+    let others = [libc::TIOCSTI, libc::TIOCLINUX]
+        .map(|request| SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, request.into()));
+    let others = others.into_iter().collect::<Result<_, _>>()?;
+    rules.insert(libc::SYS_ioctl, vec![SeccompRule::new(others)?]);
     let missing = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
     SeccompFilter::new(rules, missing, SeccompAction::Allow, TargetArch::try_from(ARCH)?)?.try_into()
 }

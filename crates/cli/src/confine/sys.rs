@@ -48,3 +48,13 @@ pub(super) fn unshare(flags: rustix::thread::UnshareFlags) -> io::Result<()> {
     // SAFETY: the caller does not unshare the descriptor table.
     Ok(unsafe { rustix::thread::unshare_unsafe(flags) }?)
 }
+
+/// Tries to make a request of a terminal, with an argument of zeros.
+#[cfg(test)]
+pub(super) fn ask_terminal(terminal: std::os::fd::BorrowedFd<'_>, request: libc::Ioctl) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let mut argument = [0_u64; 8];
+    // SAFETY: the callers' requests read or write less than the argument has.
+    let done = unsafe { libc::ioctl(terminal.as_raw_fd(), request, argument.as_mut_ptr()) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

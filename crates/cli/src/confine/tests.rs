@@ -3,6 +3,7 @@
 use std::env;
 use std::fs;
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
@@ -34,6 +35,7 @@ fn inside(folder: &Path) {
     let was_root = geteuid().is_root();
     let before = std::thread::spawn(|| std::thread::park_timeout(std::time::Duration::from_secs(30)));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let terminal = fs::File::options().read(true).write(true).open("/dev/ptmx").unwrap();
     let own_space = fs::File::open("/proc/self/ns/uts").unwrap();
     let choice = Choice::of(None).unwrap();
     let needs = Needs { writes: &[folder], ..Needs::SERVER };
@@ -79,6 +81,12 @@ fn inside(folder: &Path) {
     rustix::mount::mount(c"none", c"/tmp", c"tmpfs", rustix::mount::MountFlags::empty(), None).unwrap_err();
     rustix::system::sethostname(b"confined").unwrap_err();
     assert_eq!(sys::unshare(UnshareFlags::NEWUSER).unwrap_err().raw_os_error(), Some(libc::ENOSYS));
+    // A shell's terminal, which it may have inherited: its size, but no typing (tests/strangers has a checker that tried).
+    for typing in [libc::TIOCSTI, libc::TIOCLINUX] {
+        let refused = sys::ask_terminal(terminal.as_fd(), typing).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::ENOSYS), "{typing:#x}");
+    }
+    sys::ask_terminal(terminal.as_fd(), libc::TIOCGWINSZ).unwrap();
     if was_root {
         // Any signal but SIGCONT, which may be sent within a session (kill(2)), and init may be of this one.
         assert_eq!(test_kill_process(Pid::INIT), Err(rustix::io::Errno::PERM));
