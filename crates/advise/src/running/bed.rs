@@ -53,8 +53,8 @@ pub(super) struct RunningBed<'a> {
     pub(super) trials: BTreeMap<(Under, Vec<Candidate>), Trials>,
     /// In effect.
     on: Vec<Candidate>,
-    /// The part of that which is the server's configuration.
-    configured: Vec<(Setting, Value)>,
+    /// The part of that which is the server's configuration; `None` after a change of it that failed.
+    configured: Option<Vec<(Setting, Value)>>,
     /// How many were kept when evidence was last collected.
     looked: usize,
     /// Trials that were refused, and the last reason.
@@ -96,7 +96,7 @@ impl<'a> RunningBed<'a> {
             order: Vec::new(),
             trials: BTreeMap::new(),
             on: Vec::new(),
-            configured: Vec::new(),
+            configured: Some(Vec::new()),
             looked: 0,
             refused: (0, None),
             racing: (0, String::new(), (0, 0)),
@@ -133,12 +133,14 @@ impl<'a> RunningBed<'a> {
         let wanted = self.groups.values(on);
         let configured: Vec<_> =
             wanted.iter().filter(|value| groups::of_configuration(value)).cloned().collect();
-        if configured != self.configured {
+        if self.configured.as_ref() != Some(&configured) {
+            // A restart that fails may have ended the old process all the same: the next one is looked for again.
+            self.configured = None;
             // The sockets and threads that settings were made for go with the old process.
             self.changes.set(&configured)?;
             self.changes.forget_ended();
-            self.configured = configured;
             self.target = self.target.again()?;
+            self.configured = Some(configured);
             self.groups.resolve_again(self.config, self.machine);
         }
         self.changes.set(&self.groups.values(on))?;

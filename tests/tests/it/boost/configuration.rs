@@ -139,6 +139,25 @@ fn it_is_tried_only_with_consent_and_put_back_byte_for_byte() {
     assert!(nsd.answers());
 }
 
+/// The old process has ended then, as after a restart that works.
+#[test]
+fn a_restart_that_says_it_failed_does_not_end_the_boost() {
+    udpath_lab::needs_root!();
+    let nsd = Nsd::new("boost-config-fail");
+    let (before, restart) = (nsd.configuration(), nsd.path("restart"));
+    let (once, failed) = (nsd.path("once"), nsd.path("failed"));
+    fs::write(&once, format!("#!/bin/sh\n{restart} || exit\n[ -e {failed} ] || {{ >{failed}; exit 3; }}\n"))
+        .unwrap();
+    fs::set_permissions(&once, fs::Permissions::from_mode(0o755)).unwrap();
+
+    let consent = ["--budget", "20s", "--allow", "config,restart", "--restart", &once];
+    let ended = nsd.boost(&consent).finish();
+    assert_eq!(ended.code(), Some(0), "{}", ended.err);
+    assert!(fs::exists(&failed).unwrap(), "it was restarted");
+    assert_eq!(nsd.configuration(), before);
+    assert!(nsd.answers());
+}
+
 #[test]
 fn killed_in_a_trial_of_it_undo_brings_the_old_one_back() {
     udpath_lab::needs_root!();
