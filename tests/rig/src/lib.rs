@@ -15,6 +15,7 @@
 //! SysctlGuard::new(name)              what a sysctl was is written back
 //! BindWitness::attach(&cgroup)       another program at the hook of policies
 //! Bed::new(name, &link)              a server and its load in a lab, and `udpath profile` of them
+//! DeferredServer::new(name)          a server whose interface polls too seldom, and boosts of it
 //! alone(), together()                     which tests run at the same time
 //! undisturbed(check), judged(what, check)    again while others take the CPUs
 //! needs_cpus!(2)                          skips a test on a machine with fewer
@@ -41,6 +42,7 @@ pub mod campaign;
 mod cgroup;
 mod cpus;
 mod daemon;
+mod deferred;
 mod dns;
 mod freeradius;
 mod host;
@@ -65,6 +67,7 @@ pub use browser::{Tab, dom};
 pub use cgroup::Cgroup;
 pub use cpus::skipped_without_cpus;
 pub use daemon::DaemonProgram;
+pub use deferred::DeferredServer;
 pub use dns::{DnsProgram, DnsServer, DnsSpec};
 pub use freeradius::{FREERADIUS_READY, freeradius};
 pub use host::{Host, named};

@@ -19,6 +19,7 @@ mod policy;
 mod profile;
 #[path = "../../../crates/profile/tests/rings/mod.rs"]
 mod rings;
+mod running;
 mod sentences;
 mod signals;
 mod versions;

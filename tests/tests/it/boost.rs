@@ -1,135 +1,15 @@
-//! `boost` of a server that runs already: what helps is found and kept, and whatever happens to the program or the server,
-//! every setting is as it was.
-//!
-//! The arranged cause: the server's interface polls once in [`TIMER`], so that a closed loop waits for the timer. Without it
-//! the loop runs many times faster, beyond any noise of the machine.
+//! `boost` of a server that runs already: whatever happens to the program or the server, every setting is as it was. What it finds
+//! needs the CPUs: `alone running`.
 
 mod configuration;
 mod link_reset;
 mod live;
 mod untrue;
 
-use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use serde_json::Value;
-use udpath_lab::Lab;
-use udpath_rig::{Ended, Run, Running, TIMEOUT, client_and_server, program};
-
-use crate::inside::{addresses, udpath};
-
-/// Time between two polls of the server's interface, nanoseconds.
-const TIMER: &str = "3000000";
-/// The files that the cause is arranged with.
-const FILES: [(&str, &str); 2] = [("napi_defer_hard_irqs", "4"), ("gro_flush_timeout", TIMER)];
-/// The server's port.
-const PORT: u16 = 7000;
-
-/// A lab with the cause, and its server.
-struct Bed {
-    lab: Lab,
-    server: Running,
-    state: tempfile::TempDir,
-}
-
-impl Bed {
-    fn new(name: &str) -> Self {
-        let lab = client_and_server(name, 2);
-        // NAPI, whose timer is the cause.
-        lab.machine("server").unwrap().towards("client").unwrap().keep_napi().unwrap();
-        lab.machine("server").unwrap().run(|| FILES.map(|(file, value)| write(file, value))).unwrap();
-        let server = udpath(&lab, "server", &["serve", "echo", "--io", "shared", "--bind", "0.0.0.0:7000"]);
-        let mut bed = Self { lab, server, state: tempfile::tempdir().unwrap() };
-        bed.server.says("ready io=shared");
-        bed
-    }
-
-    /// `udpath boost` from outside of the lab's machines, with `more` options before the load.
-    fn boost(&self, more: &[&str]) -> Run {
-        let [v4, _] = addresses(&self.lab);
-        let (target, pid) = (format!("{v4}:{PORT}"), self.server.pid().to_string());
-        let from = self.lab.machine("client").unwrap().namespace();
-        let state = self.state.path().to_str().unwrap();
-        let mut command = std::process::Command::new(program());
-        command.args(["boost", "--pid", &pid, "--from", from, "--state", state, "--json", "--no-profile"]);
-        command.args(["--duration", "100ms", "--bound", "10", "--blocks", "6"]).args(more);
-        command.args(["--load", "echo", &target, "--flows", "4", "--inflight", "1"]);
-        Run::of(command, "boost").within(TIMEOUT * 4)
-    }
-
-    /// The arranged settings, and the journal's entries that have something to undo.
-    fn settings(&self) -> Vec<String> {
-        self.lab.machine("server").unwrap().run(|| FILES.map(|(file, _)| read(file)).to_vec()).unwrap()
-    }
-
-    fn arranged() -> Vec<String> {
-        FILES.map(|(_, value)| value.to_owned()).to_vec()
-    }
-
-    /// `udpath VERB` in the server's namespace.
-    fn inside(&self, verb: &str) -> Ended {
-        let state = self.state.path().to_str().unwrap();
-        let namespace = self.lab.machine("server").unwrap().namespace();
-        Run::new(&[verb, "--netns", namespace, "--state", state]).finish()
-    }
-}
-
-fn path(file: &str) -> std::path::PathBuf {
-    Path::new("/sys/class/net/eth0").join(file)
-}
-
-fn write(file: &str, value: &str) {
-    fs::write(path(file), value).unwrap();
-}
-
-fn read(file: &str) -> String {
-    fs::read_to_string(path(file)).unwrap().trim().to_owned()
-}
-
-/// Names of what helps.
-fn kept(result: &Value) -> Vec<&str> {
-    let kept = result["running"]["kept"].as_array().unwrap();
-    kept.iter().map(|helps| helps["name"].as_str().unwrap()).collect()
-}
-
-#[test]
-fn what_helps_is_found_and_nothing_stays_changed() {
-    udpath_lab::needs_root!();
-    let bed = Bed::new("boost-found");
-    let ended = bed.boost(&["--budget", "20s"]).finish();
-    assert_eq!(ended.code(), Some(0), "{}", ended.err);
-    let result: Value = serde_json::from_str(&ended.out).unwrap();
-    // Each removes the cause, as the gain shows; which of them is fastest is within the noise of a busy machine.
-    let found = |name: &&str| ["no-defer", "defer-20us", "defer-75us"].contains(name);
-    assert!(kept(&result).iter().any(found), "{}", result["running"]["kept"]);
-    assert!(result["gain"]["low"].as_f64().unwrap() > 2.0, "{}", result["gain"]);
-    assert_eq!(result["running"]["pids"][0], bed.server.pid());
-    assert_eq!(bed.settings(), Bed::arranged());
-    // Nothing to undo is left in the journal.
-    let undo = bed.inside("undo");
-    assert!(undo.err.contains("nothing to undo"), "{}", undo.err);
-}
-
-#[test]
-fn what_helps_is_kept_on_request_and_undone_exactly() {
-    udpath_lab::needs_root!();
-    let bed = Bed::new("boost-kept");
-    let ended = bed.boost(&["--budget", "1s", "--keep"]).finish();
-    assert_eq!(ended.code(), Some(0), "{}", ended.err);
-    let result: Value = serde_json::from_str(&ended.out).unwrap();
-    assert_eq!(kept(&result), ["no-defer"], "the budget is one race");
-    assert_eq!(result["running"]["out_of_time"], true);
-    assert_eq!(bed.settings(), ["0", "0"]);
-    // A boot does not know this namespace.
-    let fleeting = result["running"]["fleeting"].as_array().unwrap();
-    assert_eq!((fleeting.len(), &fleeting[0]["until"]), (1, &Value::from("boot")), "{fleeting:?}");
-    assert!(fleeting[0]["why"].as_str().unwrap().contains("network namespace"), "{fleeting:?}");
-    let undo = bed.inside("undo");
-    assert_eq!(undo.code(), Some(0), "{}", undo.err);
-    assert_eq!(bed.settings(), Bed::arranged());
-}
+use udpath_rig::{DeferredServer as Bed, Run, TIMEOUT};
 
 #[test]
 fn ended_by_a_signal_it_restores_everything() {

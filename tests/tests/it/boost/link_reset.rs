@@ -10,8 +10,10 @@ use serde_json::Value;
 use udpath_lab::Lab;
 use udpath_rig::{Run, TIMEOUT, client_and_server, program};
 
-use super::PORT;
 use crate::inside::{addresses, udpath};
+
+/// The server's port.
+const PORT: u16 = 7000;
 
 /// The server's interface receives on one of its two queues.
 struct Bed {

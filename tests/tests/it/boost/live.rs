@@ -1,9 +1,8 @@
 //! `boost --live`: nothing is sent, and what clients send anyway is measured.
 
 use serde_json::Value;
-use udpath_rig::{Run, TIMEOUT, program};
+use udpath_rig::{DeferredServer as Bed, Run, TIMEOUT, program};
 
-use super::{Bed, PORT};
 use crate::inside::{addresses, udpath};
 
 /// `udpath boost --live` of the bed's server.
@@ -20,7 +19,7 @@ fn changes_are_judged_by_the_cpu_time_of_what_clients_send() {
     udpath_lab::needs_root!();
     let bed = Bed::new("boost-live");
     let [v4, _] = addresses(&bed.lab);
-    let target = format!("{v4}:{PORT}");
+    let target = format!("{v4}:{}", Bed::PORT);
     let arguments = ["load", "echo", &target, "--flows", "16", "--rate", "5k", "-d", "120s"];
     let _clients = udpath(&bed.lab, "client", &arguments);
     let ended = boost(&bed).finish();

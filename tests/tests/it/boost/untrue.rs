@@ -4,8 +4,10 @@ use std::process::Command;
 
 use udpath_rig::{Run, TIMEOUT, client_and_server, program};
 
-use super::PORT;
 use crate::inside::{addresses, udpath};
+
+/// The server's port.
+const PORT: u16 = 7000;
 
 /// The kernel engine over a veth whose other end takes no XDP frames.
 #[test]
