@@ -416,9 +416,9 @@ fn an_apply_and_its_undo() {
         let came_after;
         (came_after, in_time) = ends(Way::Timeout, moment);
         if came_after {
-            late = moment
+            late = moment;
         } else {
-            early = moment
+            early = moment;
         }
         // Runs differ: a moment that was late may be early the next time.
         (early, late) = (early.mul_f64(0.95), late.mul_f64(1.05));

@@ -160,6 +160,10 @@ const OLDER: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER: &[c_long] = &[];
 
+/// Requests (ioctl(2)) that type into a terminal, or paste there: TIOCSTI and TIOCLINUX (asm-generic/ioctls.h; tty_ioctl(4),
+/// ioctl_console(2)). stderr may be the terminal of the root shell that started the server. The kernel looks at 32 bits of a request.
+const TYPING: [u64; 2] = [0x5412, 0x541c];
+
 /// Restricts all threads.
 pub(super) fn restrict(needs: &Needs<'_>) -> Result<(), Error> {
     let program = filter().map_err(|error| Error::Calls(error.into()))?;
@@ -185,10 +189,8 @@ fn filter() -> Result<BpfProgram, BackendError> {
     let no_namespace =
         SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(user_namespace), 0)?;
     rules.insert(libc::SYS_clone, vec![SeccompRule::new(vec![no_namespace])?]);
-    // stderr may be the terminal of the root shell that started it: what is typed or pasted there is run as root (tty_ioctl(4),
-    // ioctl_console(2)). The kernel looks at 32 bits of the request.
-    let others = [libc::TIOCSTI, libc::TIOCLINUX]
-        .map(|request| SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, request.into()));
+    let others =
+        TYPING.map(|request| SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, request));
     let others = others.into_iter().collect::<Result<_, _>>()?;
     rules.insert(libc::SYS_ioctl, vec![SeccompRule::new(others)?]);
     let missing = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());

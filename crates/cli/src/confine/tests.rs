@@ -81,7 +81,7 @@ fn inside(folder: &Path) {
     rustix::mount::mount(c"none", c"/tmp", c"tmpfs", rustix::mount::MountFlags::empty(), None).unwrap_err();
     rustix::system::sethostname(b"confined").unwrap_err();
     assert_eq!(sys::unshare(UnshareFlags::NEWUSER).unwrap_err().raw_os_error(), Some(libc::ENOSYS));
-    // A shell's terminal, which it may have inherited: its size, but no typing (tests/strangers has a checker that tried).
+    // A shell's terminal, which it may have inherited: its size, but no typing.
     for typing in [libc::TIOCSTI, libc::TIOCLINUX] {
         let refused = sys::ask_terminal(terminal.as_fd(), typing).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(libc::ENOSYS), "{typing:#x}");
