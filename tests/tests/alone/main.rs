@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a test says what it did")]
 
 mod accounting;
+mod allocations;
 mod bad_input;
 mod boost;
 mod capacity;

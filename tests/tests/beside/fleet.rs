@@ -220,13 +220,14 @@ fn the_dead_of_sixty_four_are_named_and_the_others_count() {
     let bed = Bed::new("fleet-dead", &[]);
     let mut agents = bed.agents(64);
     let mut load = bed.load(&[
-        "--agents", "64", "--flows", "64", "--rate", "3200", "-d", "8s", "--gather", "30s", "--lead", "8s",
+        "--agents", "64", "--flows", "64", "--rate", "3200", "-d", "20s", "--gather", "30s", "--lead", "8s",
     ]);
     let victims: Vec<String> = agents.keys().step_by(13).cloned().collect();
     for victim in &victims {
         let agent = agents.get_mut(victim).unwrap();
         agent.says("segment ");
     }
+    // Seconds after its begin and, where orders arrive late since others have the CPUs, before its end.
     std::thread::sleep(Duration::from_secs(11));
     assert!(!load.has_ended(), "in the middle of the load");
     for victim in &victims {
