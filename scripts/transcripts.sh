@@ -35,6 +35,9 @@ stop() {
         udpath multiply echo --stop >/dev/null 2>&1 || true
         rm -f "$work/multiplied"
     fi
+    if [ -e "$work/nsd" ]; then
+        rm -rf "$(cat "$work/nsd")" "$work/nsd"
+    fi
     if [ -e "$work/slice" ]; then
         echo 1 > "$(cat "$work/slice")/cgroup.kill"
         sleep 1
@@ -354,13 +357,15 @@ CONF
 scene_own_nsd() {
     command -v nsd >/dev/null || fail "nsd not found; run scripts/setup.sh"
     two_machines
-    local folder=$work/nsd command status shown
-    mkdir -p "$folder"
+    local folder command status shown
+    # Not below /tmp: udpath changes only files that nobody else can.
+    folder=$(mktemp -d -p /run)
+    echo "$folder" > "$work/nsd"
     {
         printf '$ORIGIN example.\n$TTL 60\n@ SOA ns admin 1 60 60 60 60\n@ NS ns\nns A 10.0.0.2\n'
-        printf 'h%d A 198.18.0.1\n' {0..999}
+        printf 'h%d A 198.18.0.1\n' {0..9999}
     } > "$folder/example.zone"
-    printf 'h%d.example A\n' {0..999} > "$folder/names.txt"
+    printf 'h%d.example A\n' {0..9999} > "$folder/names.txt"
     cat > "$folder/nsd.conf" <<CONF
 server:
     server-count: 1
