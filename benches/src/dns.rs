@@ -38,7 +38,8 @@ const SHARE: f64 = 0.45;
 pub(crate) fn run(results: &mut Results) -> Result<()> {
     let folder = tempfile::tempdir().context("cannot create a folder for the zone")?;
     servers::write_zone(folder.path(), NAMES)?;
-    let load = load()?;
+    // All names of the zone; every second query is for a name below it that does not exist.
+    let load = load(&[("name", "h{}.example.org"), ("names", &NAMES.to_string()), ("missing", "50")])?;
     // A lab for each: the XDP program of a knotd that is killed stays with its interface.
     in_lab(|lab| over_xdp(results, &load, lab, folder.path()))?;
     in_lab(|lab| over_sockets(results, &load, lab, folder.path()))?;
@@ -54,11 +55,11 @@ fn in_lab(part: impl FnOnce(&Lab) -> Result<()>) -> Result<()> {
     done
 }
 
-/// Queries for all names of the zone, every second one for a name below it that does not exist.
-fn load() -> Result<DnsLoad> {
+/// The load with these options.
+pub(crate) fn load(of: &[(&str, &str)]) -> Result<DnsLoad> {
     let mut options = Options::default();
-    for (name, value) in [("name", "h{}.example.org"), ("names", &NAMES.to_string()), ("missing", "50")] {
-        let spec = ENTRY.load_options.iter().find(|spec| spec.name == name);
+    for (name, value) in of {
+        let spec = ENTRY.load_options.iter().find(|spec| spec.name == *name);
         options.push(spec.with_context(|| format!("the load has no --{name}"))?, value);
     }
     Ok(DnsLoad::from_options(u64::from(std::process::id()), &options)?)

@@ -1,20 +1,20 @@
-//! `udpath load dns` against dnsperf: queries sent by one core, and the highest rate that each finds of knotd and of NSD.
+//! `udpath load dns` against dnsperf: queries completed by one core, and the highest rate that each finds of knotd and of NSD.
 //!
 //! ```text
 //!   client: dnsperf, or `udpath load dns`  == veth, one queue ==  server: an answerer, knotd, NSD
 //! ```
 //! Both generators read the same file of 10,000 queries and check every reply: dnsperf its identifier and code, udpath also
 //! the question. Three questions, each with the same server for both:
-//! - What does one core send over sockets? The server is the cheapest one: it returns the query with the response bit. Each
-//!   generator has the number of queries in flight that suits it best; udpath with and without `--gso`.
-//! - And through the xdp engine, to the same server over AF_XDP. What the server cannot take is lost; the figure is what was
-//!   sent.
+//! - What does one core complete over sockets? The server is the cheapest one: it returns the query with the response bit. Each
+//!   generator has the number of queries in flight that suits it best, dnsperf also the number of threads; udpath with and without
+//!   `--gso`.
+//! - And through the xdp engine, to the same server over AF_XDP: queries that were answered, of both.
 //! - Which rate does a real server hold? Its two workers share both CPUs with the generator, which leaves the more to them the
 //!   less it takes itself; for the other questions the generator has CPU 0 and the server CPU 1. Both are closed loops, each with
 //!   the number of queries in flight that completes most: udpath's kernel engine searches for it, dnsperf is tried with several
 //!   and must lose no more than the search allows. The server's interface has NAPI, as that of a card.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::net::{IpAddr, SocketAddr};
 use std::process::Stdio;
 
@@ -28,14 +28,12 @@ use crate::claim::{Bound, Claim};
 use crate::race::{quantile, race};
 use crate::results::Results;
 
-/// How many more queries one core must send, over sockets and over AF_XDP, and how much higher the rate found must be.
+/// How many more queries one core must complete, over sockets and over AF_XDP, and how much higher the rate found must be.
 const SOCKET_AT_LEAST: f64 = 2.0;
 const XDP_AT_LEAST: f64 = 3.0;
 const FOUND_AT_LEAST: f64 = 1.3;
 /// Seconds of one run of either generator.
 const SECONDS: &str = "2";
-/// Requested rate of the xdp engine per second: more than it can send.
-const RATE: &str = "20000000";
 /// Largest share of queries without a reply at a rate that counts as held.
 const LOSS: f64 = 0.001;
 /// Names in the zone and queries in the file.
@@ -43,9 +41,11 @@ const NAMES: usize = 10_000;
 /// dnsperf's clients (sockets), and the queries in flight that it is tried with.
 const CLIENTS: &str = "16";
 const IN_FLIGHT: [&str; 4] = ["32", "64", "128", "256"];
-/// udpath's flows, and the queries in flight per flow that it is tried with over sockets.
+/// Threads that dnsperf is tried with.
+const THREADS: [&str; 2] = ["1", "2"];
+/// udpath's flows, and the queries in flight per flow that it is tried with.
 const FLOWS: &str = "16";
-const PER_FLOW: [&str; 3] = ["4", "8", "16"];
+const PER_FLOW: [&str; 4] = ["4", "8", "16", "32"];
 /// Port of the answerer.
 const PORT: u16 = 5301;
 
@@ -66,8 +66,8 @@ pub(crate) fn run(results: &mut Results) -> Result<()> {
         (0..NAMES).map(|number| format!("h{}.example.test A\n", scattered(number))).collect();
     std::fs::write(&file, queries).context("cannot write the queries")?;
     let race = Race { lab: &lab, cpus: "0", udpath: udpath()?, queries: file.path().display().to_string() };
-    race.sent_by_one_core(results, Io::Shared)?;
-    race.sent_by_one_core(results, Io::Xdp)?;
+    race.completed_by_one_core(results, Io::Shared)?;
+    race.completed_by_one_core(results, Io::Xdp)?;
     let race = Race { cpus: "0,1", ..race };
     for program in DnsProgram::ALL {
         race.highest_rate(results, program)?;
@@ -82,8 +82,8 @@ fn scattered(number: usize) -> usize {
 }
 
 impl Race<'_> {
-    /// Queries sent per second by CPU 0, with the answerer on `io`.
-    fn sent_by_one_core(&self, results: &mut Results, io: Io) -> Result<()> {
+    /// Queries answered per second of what CPU 0 sends, with the answerer on `io`.
+    fn completed_by_one_core(&self, results: &mut Results, io: Io) -> Result<()> {
         let at = SocketAddr::new(IpAddr::V4(self.lab.address_of("server", "client")?.ipv4), PORT);
         let mut config = Config::new([at]);
         config.workers = Some(1);
@@ -91,26 +91,32 @@ impl Race<'_> {
         config.pin = true;
         config.io = IoChoice::Only(io);
         let server = self.lab.machine("server")?.run(|| Server::start(&config, |_| DnsAnswerer))??;
-        let theirs = best("dnsperf", &IN_FLIGHT, |in_flight| Ok(self.dnsperf(at, in_flight)?.rate))?;
-        let dnsperf = || -> Result<f64> { Ok(self.dnsperf(at, theirs)?.rate) };
-        if io == Io::Xdp {
-            let what = "load dns (xdp engine) / dnsperf, queries sent by one core";
-            let ratio = race(what, 0.03, 6, dnsperf, || self.open(at))?;
-            results.add(&Claim::ratio("dns_load.xdp", what, &ratio, Bound::AtLeast(XDP_AT_LEAST)));
-        } else {
-            for (id, more, bound) in [
-                ("dns_load.socket", &["--gso"][..], Bound::AtLeast(SOCKET_AT_LEAST)),
-                ("dns_load.socket_plain", &[], Bound::Shown),
-            ] {
-                let of = if more.is_empty() { "load dns" } else { "load dns --gso" };
-                let what = format!("{of} (socket engine) / dnsperf, queries sent by one core");
-                let ours = best(of, &PER_FLOW, |per_flow| self.closed(at, per_flow, more))?;
-                let ratio = race(&what, 0.03, 6, dnsperf, || self.closed(at, ours, more))?;
-                results.add(&Claim::ratio(id, what, &ratio, bound));
+        let theirs = best("dnsperf", &self.dnsperfs(), |choice| Ok(self.dnsperf(at, choice)?.rate))?;
+        let (socket, gso, xdp): (&[&str], &[&str], &[&str]) = (&[], &["--gso"], &["--engine", "xdp"]);
+        let rows = match io {
+            Io::Xdp => {
+                vec![("dns_load.xdp_completed", "load dns (xdp engine)", xdp, Bound::AtLeast(XDP_AT_LEAST))]
             }
+            _ => vec![
+                ("dns_load.plain", "load dns (socket engine)", socket, Bound::AtLeast(SOCKET_AT_LEAST)),
+                ("dns_load.gso", "load dns --gso (socket engine)", gso, Bound::Shown),
+            ],
+        };
+        for (id, of, more, bound) in rows {
+            let what = format!("{of} / dnsperf, queries completed by one core");
+            let ours = best(of, &PER_FLOW, |per_flow| self.closed(at, per_flow, more))?;
+            let dnsperf = || -> Result<f64> { Ok(self.dnsperf(at, theirs)?.rate) };
+            let ratio = race(&what, 0.03, 6, dnsperf, || self.closed(at, ours, more))?;
+            results.add(&Claim::ratio(id, what, &ratio, bound));
         }
         drop(server);
         Ok(())
+    }
+
+    /// What dnsperf is tried with.
+    fn dnsperfs(&self) -> Vec<Dnsperf> {
+        let all = |threads| IN_FLIGHT.map(|in_flight| Dnsperf { threads, in_flight });
+        THREADS.into_iter().flat_map(all).collect()
     }
 
     /// The highest rate that a server of two workers holds, by `--find-max` and by dnsperf.
@@ -126,11 +132,11 @@ impl Race<'_> {
         let server =
             DnsServer::start(self.lab, &DnsSpec { program, machine, asker, zones, workers: 2, cpus });
         let (at, name) = (server.ipv4(), program.name());
-        let held = |in_flight: &str| -> Result<f64> {
-            let run = self.dnsperf(at, in_flight)?;
+        let held = |choice: Dnsperf| -> Result<f64> {
+            let run = self.dnsperf(at, choice)?;
             Ok(if run.lost <= LOSS { run.rate } else { 0.0 })
         };
-        let theirs = best("dnsperf", &IN_FLIGHT, held)?;
+        let theirs = best("dnsperf", &self.dnsperfs(), held)?;
         let what = format!("load dns --find-max / the best of dnsperf, {name}");
         let (mut of_theirs, mut of_ours) = (Vec::new(), Vec::new());
         let ratio = race(
@@ -147,7 +153,7 @@ impl Race<'_> {
         Ok(())
     }
 
-    fn dnsperf(&self, at: SocketAddr, in_flight: &str) -> Result<Run> {
+    fn dnsperf(&self, at: SocketAddr, Dnsperf { threads, in_flight }: Dnsperf) -> Result<Run> {
         let (ip, port) = (at.ip().to_string(), at.port().to_string());
         let text = self.on_its_cpus(&[
             "dnsperf",
@@ -162,7 +168,7 @@ impl Race<'_> {
             "-c",
             CLIENTS,
             "-T",
-            "1",
+            threads,
             "-q",
             in_flight,
             "-t",
@@ -178,18 +184,10 @@ impl Race<'_> {
         Ok(Run { rate: figure("Queries per second:")?, lost: lost / sent.max(1.0) })
     }
 
-    /// Transactions per second over sockets in a closed loop.
+    /// Transactions per second in a closed loop.
     fn closed(&self, at: SocketAddr, per_flow: &str, more: &[&str]) -> Result<f64> {
         let result = self.load(at, &[&["--inflight", per_flow], more].concat())?;
         result["tps"].as_f64().context("load printed no rate")
-    }
-
-    /// Queries sent per second by the xdp engine at a rate above what it can send.
-    fn open(&self, at: SocketAddr) -> Result<f64> {
-        // Most are not answered: a short timeout keeps the table of open requests as small as in real use.
-        let result = self.load(at, &["--engine", "xdp", "--rate", RATE, "--timeout", "1ms"])?;
-        let sent = result["counts"]["sent"].as_f64().zip(result["seconds"].as_f64());
-        sent.map(|(sent, seconds)| sent / seconds).context("load printed no counts")
     }
 
     /// The highest rate that the search finds.
@@ -233,15 +231,28 @@ struct Run {
     lost: f64,
 }
 
+/// Threads of dnsperf, and its queries in flight.
+#[derive(Clone, Copy)]
+struct Dnsperf {
+    threads: &'static str,
+    in_flight: &'static str,
+}
+
+impl fmt::Display for Dnsperf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} with -T {}", self.in_flight, self.threads)
+    }
+}
+
 /// The choice with the highest median rate of three runs.
-fn best<'a>(of: &str, choices: &[&'a str], rate: impl Fn(&str) -> Result<f64>) -> Result<&'a str> {
-    let mut best: Option<(f64, &str)> = None;
+fn best<C: Copy + fmt::Display>(of: &str, choices: &[C], rate: impl Fn(C) -> Result<f64>) -> Result<C> {
+    let mut best: Option<(f64, C)> = None;
     for choice in choices {
-        let runs = (0..3).map(|_| rate(choice)).collect::<Result<Vec<_>>>();
+        let runs = (0..3).map(|_| rate(*choice)).collect::<Result<Vec<_>>>();
         let median = quantile(runs.with_context(|| format!("{of}, {choice} in flight"))?, 0.5);
         eprintln!("  {of}, {choice} in flight: {:.0} k/s", median / 1e3);
         if best.is_none_or(|(most, _)| median > most) {
-            best = Some((median, choice));
+            best = Some((median, *choice));
         }
     }
     best.map(|(_, choice)| choice).context("one or more are tried")

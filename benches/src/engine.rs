@@ -8,7 +8,8 @@
 //! costs T - F/2. Both run only in softirq, so the benchmark counts softirq time of all CPUs.
 //!
 //! With NTP the engine's requests are prebuilt, and the server's program writes a reply: what that costs more than returning
-//! the frame counts against the engine. NTP needs one request; with 65,536, none of them is in the first cache.
+//! the frame counts against the engine. NTP needs one request; with 65,536, none of them is in the first cache. The same with DNS queries
+//! for as many names, whose server only sets the bit of a response.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -24,6 +25,7 @@ use udpath_rig::Answer;
 
 use crate::bed::{Bed, FLOWS};
 use crate::claim::{Bound, Claim, Unit};
+use crate::dns;
 use crate::results::Results;
 
 /// Port of the server, and of the client in the floor.
@@ -35,9 +37,11 @@ const FRAMES: [usize; 2] = [128, 256];
 /// Measurements of each kind. The median of the differences counts: one disturbed pair has no influence.
 const PAIRS: usize = 9;
 /// Nanoseconds of CPU the engine may cost per transaction: with an echo server, and with prebuilt requests.
-const MOST: [f64; 3] = [100.0, 130.0, 130.0];
+const MOST: [f64; 4] = [100.0, 130.0, 130.0, 130.0];
 /// Payload bytes of an echo.
 const ECHO_LEN: usize = 100;
+/// Those of the longest DNS query: the header, `h12345.example.org`, type and class.
+const DNS_LEN: usize = 12 + 20 + 4;
 
 /// What the loop sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +49,7 @@ enum Requests {
     Echo,
     Ntp,
     ManyNtp,
+    Dns,
 }
 
 impl Requests {
@@ -54,6 +59,7 @@ impl Requests {
             Self::Echo => ("engine", "kernel engine"),
             Self::Ntp => ("engine.ntp", "kernel engine, prebuilt request (NTP)"),
             Self::ManyNtp => ("engine.prebuilt", "kernel engine, 65,536 prebuilt requests (NTP)"),
+            Self::Dns => ("engine.dns", "kernel engine, 65,536 prebuilt requests (DNS)"),
         }
     }
 
@@ -61,6 +67,7 @@ impl Requests {
         match self {
             Self::Echo => ECHO_LEN,
             Self::Ntp | Self::ManyNtp => Header::LEN,
+            Self::Dns => DNS_LEN,
         }
     }
 
@@ -70,6 +77,7 @@ impl Requests {
         let answer = match self {
             Self::Echo => Answer::attach,
             Self::Ntp | Self::ManyNtp => Answer::attach_ntp,
+            Self::Dns => Answer::attach_dns,
         };
         Ok(server.run(|| answer(&interface, SERVER))??)
     }
@@ -77,7 +85,9 @@ impl Requests {
 
 pub(crate) fn run(results: &mut Results) -> Result<()> {
     let bed = Bed::new(false)?;
-    for (requests, most) in [Requests::Echo, Requests::Ntp, Requests::ManyNtp].into_iter().zip(MOST) {
+    for (requests, most) in
+        [Requests::Echo, Requests::Ntp, Requests::ManyNtp, Requests::Dns].into_iter().zip(MOST)
+    {
         for frames in FRAMES {
             let claim = measure(&bed, requests, frames, most)?;
             results.add(&claim);
@@ -144,6 +154,11 @@ fn with_engine(bed: &Bed, requests: Requests, frames: usize) -> Result<f64> {
         Requests::Echo => bed.loop_with(target, inflight)?,
         Requests::Ntp => bed.loop_of((&ntp, Header::LEN), target, inflight)?,
         Requests::ManyNtp => bed.loop_of((&Many(ntp), Header::LEN), target, inflight)?,
+        Requests::Dns => {
+            let load = dns::load(&[("name", "h{}.example.org"), ("names", "65536")])?;
+            ensure!(load.min_size() == DNS_LEN, "the longest query has {} bytes", load.min_size());
+            bed.loop_of((&load, DNS_LEN), target, inflight)?
+        }
     };
     let counts = &result.counts;
     ensure!(counts.corrupt + counts.refused + counts.wrong_flow == 0, "wrong replies: {counts:?}");

@@ -1,9 +1,9 @@
 //! `udpath serve ntp` against chronyd: transactions per second of clients that check every reply.
 //!
-//! udpath serves over the Io that auto selects, with one worker; chronyd, with `local` and `allow`, has one thread. Neither limits
-//! its clients' rate. The beds are those of [`versus`]. Each is loaded by the engine of which it answers more: the xdp engine, at
-//! 0.6 M/s, is slower than udpath's server, and chronyd answers fewer frames of the kernel engine, which its CPU takes from the
-//! driver as XDP frames.
+//! udpath serves with one worker over AF_XDP, which auto selects there, and over kernel sockets; chronyd, with `local` and `allow`, has
+//! one thread. Neither limits its clients' rate. The beds are those of [`versus`]. Both are loaded by the same engine, once by each:
+//! the xdp engine, at 0.6 M/s, is slower than udpath's server over AF_XDP, and who serves over sockets answers fewer frames of the
+//! kernel engine, which its CPU takes from the driver as XDP frames.
 
 use std::path::Path;
 
@@ -13,14 +13,11 @@ use udpath_load::Engine;
 use udpath_protocols::ntp::NtpLoad;
 
 use crate::bed::{Running, serve, udpath};
-use crate::race::quantile;
 use crate::results::Results;
-use crate::versus::{self, SERVER_CPU, UDPATH, address, compare};
+use crate::versus::{self, SERVER_CPU, SOCKETS, UDPATH, address, compare_on};
 
 /// Relative to chronyd's rate.
 const AT_LEAST: f64 = 3.0;
-/// Runs of each engine that choose one.
-const TRIES: usize = 3;
 /// NTP's port.
 const PORT: u16 = 123;
 const CHRONYD: &str = "chronyd";
@@ -28,35 +25,29 @@ const CHRONYD: &str = "chronyd";
 const PROGRAM: &str = "/var/cache/udpath/chronyd";
 
 pub(crate) fn run(results: &mut Results) -> Result<()> {
-    let lab = versus::lab("bench-ntp", &[UDPATH, CHRONYD])?;
-    let bind = address(&lab, UDPATH, PORT)?.to_string();
-    let arguments = ["serve", "ntp", "--local", "--bind", &bind, "--workers", "1", "--cpus", SERVER_CPU];
-    let servers = (serve(&lab, UDPATH, &udpath()?, &arguments)?, chronyd(&lab)?);
+    let lab = versus::lab("bench-ntp", &[UDPATH, SOCKETS, CHRONYD])?;
+    let ours = |machine: &str, io: &str| -> Result<Running> {
+        let bind = address(&lab, machine, PORT)?.to_string();
+        let arguments = ["serve", "ntp", "--local", "--bind", &bind, "--io", io, "--workers", "1"];
+        serve(&lab, machine, &udpath()?, &[&arguments[..], &["--cpus", SERVER_CPU]].concat())
+    };
+    let servers = [ours(UDPATH, "xdp")?, ours(SOCKETS, "shared")?, chronyd(&lab)?];
     let protocol = NtpLoad::new(u64::from(std::process::id()));
-    let what = "serve ntp / chronyd, one server thread";
-    let rate = |machine: &str, engine: Engine| -> Result<f64> {
-        // udpath's end of the link has a program of its own.
-        let foreign = machine == CHRONYD && engine == Engine::Kernel;
-        let _napi =
-            if foreign { Some(lab.machine(machine)?.towards("client")?.ensure_napi()?) } else { None };
-        Ok(versus::run_by(engine, &lab, address(&lab, machine, PORT)?, &protocol)?.tps)
-    };
-    let best = |machine: &str| -> Result<Engine> {
-        let median = |engine| -> Result<f64> {
-            let rates = (0..TRIES).map(|_| rate(machine, engine)).collect::<Result<Vec<_>>>()?;
-            let median = quantile(rates, 0.5);
-            eprintln!("  {machine}, {engine} engine: {:.0} k/s", median / 1e3);
-            Ok(median)
-        };
-        let (xdp, kernel) = (median(Engine::Xdp)?, median(Engine::Kernel)?);
-        Ok(if kernel > xdp { Engine::Kernel } else { Engine::Xdp })
-    };
-    let (ours, theirs) = (best(UDPATH)?, best(CHRONYD)?);
-    let compared =
-        compare(what, CHRONYD, |machine| rate(machine, if machine == CHRONYD { theirs } else { ours }));
+    for (own, of) in [(UDPATH, "serve ntp"), (SOCKETS, "serve ntp over kernel sockets")] {
+        for engine in [Engine::Kernel, Engine::Xdp] {
+            let what = format!("{of} / chronyd, one server thread, {engine} engine");
+            let compared = compare_on(own, &what, CHRONYD, |machine| {
+                // udpath's end of the link has a program of its own with xdp.
+                let polled = machine != UDPATH && engine == Engine::Kernel;
+                let napi = || lab.machine(machine)?.towards("client")?.ensure_napi();
+                let _napi = polled.then(napi).transpose()?;
+                Ok(versus::run_by(engine, &lab, address(&lab, machine, PORT)?, &protocol)?.tps)
+            })?;
+            results.add(&compared.claim(&format!("ntp.{own}.{engine}_engine"), &what, AT_LEAST));
+        }
+    }
     drop(servers);
     lab.down()?;
-    results.add(&compared?.claim("ntp.chronyd", what, AT_LEAST));
     Ok(())
 }
 

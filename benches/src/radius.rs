@@ -1,6 +1,6 @@
 //! `udpath serve radius` against FreeRADIUS: transactions per second of clients that check every reply.
 //!
-//! udpath serves over the Io that auto selects, with one worker; FreeRADIUS has two threads on one CPU. The load is signed requests
+//! udpath serves with one worker over AF_XDP, which auto selects there, and over kernel sockets; FreeRADIUS has two threads on one CPU. The load is signed requests
 //! with PAP of the users in the file that both servers read. Both keep their replies for 5 seconds. The beds are those of
 //! [`versus`].
 
@@ -14,7 +14,7 @@ use udpath_rig::{FREERADIUS_READY, freeradius};
 
 use crate::bed::{Running, serve, udpath};
 use crate::results::Results;
-use crate::versus::{self, SERVER_CPU, UDPATH, address, compare};
+use crate::versus::{self, SERVER_CPU, SOCKETS, UDPATH, address, compare_on};
 
 /// Relative to FreeRADIUS's rate.
 const AT_LEAST: f64 = 5.0;
@@ -36,24 +36,33 @@ pub(crate) fn run(results: &mut Results) -> Result<()> {
     let secret = Secret::new(SECRET.as_bytes());
     let config = LoadConfig { secret, users, ..LoadConfig::default() };
 
-    let lab = versus::lab("bench-radius", &[UDPATH, FREERADIUS])?;
-    let bind = address(&lab, UDPATH, PORT)?.to_string();
+    let lab = versus::lab("bench-radius", &[UDPATH, SOCKETS, FREERADIUS])?;
     let [clients, users] = ["clients", "users"].map(|name| file(name).display().to_string());
-    let files = ["--clients", &clients, "--users", &users];
-    let arguments = ["serve", "radius", "--bind", &bind, "--workers", "1", "--cpus", SERVER_CPU];
-    let ours = serve(&lab, UDPATH, &udpath()?, &[&arguments[..], &files].concat())?;
-    let servers = (ours, peer(&lab, folder.path(), &file("users"))?);
+    let ours = |machine: &str, io: &str| -> Result<Running> {
+        let bind = address(&lab, machine, PORT)?.to_string();
+        let arguments =
+            ["serve", "radius", "--bind", &bind, "--io", io, "--workers", "1", "--cpus", SERVER_CPU];
+        let files = ["--clients", &clients, "--users", &users];
+        serve(&lab, machine, &udpath()?, &[&arguments[..], &files].concat())
+    };
+    let servers =
+        [ours(UDPATH, "xdp")?, ours(SOCKETS, "shared")?, peer(&lab, folder.path(), &file("users"))?];
     // Each run has its own number, so that no request is a repetition.
     let number = Cell::new(u64::from(std::process::id()) << 32);
-    let what = "serve radius / FreeRADIUS, PAP, one server core";
-    let compared = compare(what, FREERADIUS, |machine| {
-        number.set(number.get() + 1);
-        let protocol = RadiusLoad::new(number.get(), config.clone());
-        Ok(versus::run(&lab, address(&lab, machine, PORT)?, &protocol)?.tps)
-    });
+    for (id, own, of) in [
+        ("radius.freeradius", UDPATH, "serve radius"),
+        ("radius.sockets", SOCKETS, "serve radius over kernel sockets"),
+    ] {
+        let what = format!("{of} / FreeRADIUS, PAP, one server core");
+        let compared = compare_on(own, &what, FREERADIUS, |machine| {
+            number.set(number.get() + 1);
+            let protocol = RadiusLoad::new(number.get(), config.clone());
+            Ok(versus::run(&lab, address(&lab, machine, PORT)?, &protocol)?.tps)
+        })?;
+        results.add(&compared.claim(id, &what, AT_LEAST));
+    }
     drop(servers);
     lab.down()?;
-    results.add(&compared?.claim("radius.freeradius", what, AT_LEAST));
     Ok(())
 }
 

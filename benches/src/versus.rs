@@ -1,8 +1,9 @@
 //! A server of udpath against a peer that does the same job: each on a machine and a link of its own, one thread on CPU 1.
 //!
 //! ```text
-//!   client, CPU 0 ══ veth, one queue ══▸ machine udpath:  udpath serve
-//!        └────────── veth, one queue ══▸ machine PEER:    the peer
+//!   client, CPU 0 ══ veth, one queue ══▸ machine udpath:   udpath serve
+//!        ├────────── veth, one queue ══▸ machine sockets:  udpath serve, over kernel sockets
+//!        └────────── veth, one queue ══▸ machine PEER:     the peer
 //! ```
 //! The load is the same for both: a closed loop with the xdp engine, which checks every reply completely, or with the kernel engine,
 //! which costs less. A run in which a reply was wrong, or more than [`LOST`] were lost, is an error and not a result.
@@ -26,6 +27,8 @@ use crate::race::{pin, quantile, race};
 
 /// The machine of udpath's server.
 pub(crate) const UDPATH: &str = "udpath";
+/// That of udpath's server over kernel sockets.
+pub(crate) const SOCKETS: &str = "sockets";
 /// CPU of the servers.
 pub(crate) const SERVER_CPU: &str = "1";
 /// CPU of the generator.
@@ -130,12 +133,22 @@ impl Compared {
 
 /// Transactions per second of udpath's server over those of the one on machine `peer`; `rate` measures one of them once.
 pub(crate) fn compare(what: &str, peer: &str, rate: impl Fn(&str) -> Result<f64>) -> Result<Compared> {
+    compare_on(UDPATH, what, peer, rate)
+}
+
+/// The same of udpath's server on the machine `own`.
+pub(crate) fn compare_on(
+    own: &str,
+    what: &str,
+    peer: &str,
+    rate: impl Fn(&str) -> Result<f64>,
+) -> Result<Compared> {
     let (mut ours, mut peers) = (Vec::new(), Vec::new());
     let measured = |machine: &str, rates: &mut Vec<f64>| -> Result<f64> {
         let rate = rate(machine).with_context(|| format!("against {machine}"))?;
         rates.push(rate);
         Ok(rate)
     };
-    let ratio = race(what, WIDTH, BLOCKS, || measured(peer, &mut peers), || measured(UDPATH, &mut ours))?;
+    let ratio = race(what, WIDTH, BLOCKS, || measured(peer, &mut peers), || measured(own, &mut ours))?;
     Ok(Compared { ratio, ours: quantile(ours, 0.5), peers: quantile(peers, 0.5) })
 }

@@ -7,6 +7,7 @@ use udpath_bpf::attach::{self, Attached};
 
 /// The compiled programs, aligned for the ELF reader.
 const ECHO: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/answer.o"));
+const DNS: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/answer_dns.o"));
 const NTP: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/answer_ntp.o"));
 
 /// An XDP program that answers every plain UDP frame for one port, attached until dropped.
@@ -24,6 +25,14 @@ impl Answer {
     /// No such interface, no native XDP, another program attached, or no permission.
     pub fn attach(interface: &str, port: u16) -> Result<Self, Error> {
         Self::with("answer", ECHO, interface, port)
+    }
+
+    /// Returns DNS queries over IPv4 as responses without an answer, like [`Answer::attach`].
+    ///
+    /// # Errors
+    /// Those of [`Answer::attach`].
+    pub fn attach_dns(interface: &str, port: u16) -> Result<Self, Error> {
+        Self::with("answer_dns", DNS, interface, port)
     }
 
     /// Answers NTP clients over IPv4, like [`Answer::attach`].
