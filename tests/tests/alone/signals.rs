@@ -333,8 +333,27 @@ fn a_second_request_still_removes_the_lab_and_a_third_names_it() {
     host.is_as_before(&[ended.pid]);
 }
 
-/// Most moments that are tried to interrupt an apply: each halves what is between too early and too late, some milliseconds.
+/// Most rounds of one way until a signal has come in time. Each halves what is between too early and too late, some milliseconds.
 const SEARCH: u32 = 40;
+
+/// Moments around the one at which a program does its work, which takes a few milliseconds of its whole run.
+struct Moments {
+    early: Duration,
+    late: Duration,
+}
+
+impl Moments {
+    fn next(&self) -> Duration {
+        (self.early + self.late) / 2
+    }
+
+    /// `late`: the work had been done by then.
+    fn tried(&mut self, moment: Duration, late: bool) {
+        *if late { &mut self.late } else { &mut self.early } = moment;
+        // Runs differ: what was too late may be too early the next time.
+        (self.early, self.late) = (self.early.mul_f64(0.95), self.late.mul_f64(1.05));
+    }
+}
 
 /// An apply is taken back or complete, and an undo that has begun goes to its end: by each way, at moments from before their first
 /// change to after their last.
@@ -367,65 +386,47 @@ fn an_apply_and_its_undo() {
     assert_ne!(all, before, "the apply changes what is there");
     let since = Instant::now();
     done(&whole(&undo));
-    // Moments are spread over what one of them takes here.
-    let span = since.elapsed().mul_f64(1.2);
+    let span = since.elapsed();
     assert_eq!(masks(), before);
 
     let rounds = campaign::rounds(3, 50);
-    let (mut ended_in_all, mut taken_back, mut begun) = (0, 0, 0);
-    let mut ends = |way: Way, moment: Duration| {
-        ended_in_all += 1;
-        let ended = way.end(&apply, moment);
-        let now = masks();
-        let case = format!("{way:?} after {moment:?}: {:?} {}{}", ended.code(), ended.out, ended.err);
-        assert!(now == all || now == before, "half applied: {now} {case}");
-        assert!(!ended.err.contains("panicked") && !ended.err.contains("at once"), "{case}");
-        taken_back += u32::from(ended.err.contains("interrupted by"));
-        let came_after = now == all;
-        if now == before {
-            let left = whole(&undo);
-            assert!(left.err.contains("nothing to undo"), "{case}: {}", left.err);
-            done(&whole(&apply));
-        }
-        let ended = way.end(&undo, moment);
-        let case = format!("{way:?} after {moment:?}: {:?} {}{}", ended.code(), ended.out, ended.err);
-        let now = masks();
-        assert!(now == before || now == all, "half undone: {now} {case}");
-        if now == before {
-            begun += 1;
-        } else {
-            done(&whole(&undo));
-        }
-        assert_eq!(masks(), before, "{case}");
-        (came_after, taken_back > 0 && begun > 0)
-    };
-    let mut in_time = false;
+    let (mut tried, mut taken_back, mut undone) = (0, 0, 0);
     for way in WAYS {
-        for round in 0..rounds {
-            let moment = span.mul_f64((f64::from(round) + 0.5) / f64::from(rounds));
-            (_, in_time) = ends(way, moment);
+        let [mut of_apply, mut of_undo] = [(); 2].map(|()| Moments { early: Duration::ZERO, late: span * 2 });
+        let mut round = 0;
+        while round < rounds || (taken_back == 0 && round < SEARCH) {
+            round += 1;
+            let moment = of_apply.next();
+            let ended = way.end(&apply, moment);
+            let now = masks();
+            let case = format!("{way:?} after {moment:?}: {:?} {}{}", ended.code(), ended.out, ended.err);
+            assert!(now == all || now == before, "half applied: {now} {case}");
+            assert!(!ended.err.contains("panicked") && !ended.err.contains("at once"), "{case}");
+            taken_back += u32::from(ended.err.contains("interrupted by"));
+            of_apply.tried(moment, now == all);
+            if now == before {
+                let left = whole(&undo);
+                assert!(left.err.contains("nothing to undo"), "{case}: {}", left.err);
+                done(&whole(&apply));
+            }
+            let moment = of_undo.next();
+            let ended = way.end(&undo, moment);
+            let case = format!("{way:?} after {moment:?}: {:?} {}{}", ended.code(), ended.out, ended.err);
+            let now = masks();
+            assert!(now == before || now == all, "half undone: {now} {case}");
+            of_undo.tried(moment, now == before);
+            if now == before {
+                undone += 1;
+            } else {
+                done(&whole(&undo));
+            }
+            assert_eq!(masks(), before, "{case}");
         }
+        tried += round;
     }
-    // Few moments may all be before the first change or after the last: what is between is looked for.
-    let (mut early, mut late) = (Duration::ZERO, span * 2);
-    for _ in 0..SEARCH {
-        if in_time {
-            break;
-        }
-        let moment = (early + late) / 2;
-        let came_after;
-        (came_after, in_time) = ends(Way::Timeout, moment);
-        if came_after {
-            late = moment;
-        } else {
-            early = moment;
-        }
-        // Runs differ: a moment that was late may be early the next time.
-        (early, late) = (early.mul_f64(0.95), late.mul_f64(1.05));
-    }
-    assert!(taken_back > 0 && begun > 0, "no signal came in time");
+    assert!(taken_back > 0 && undone > 0, "no signal came in time");
     campaign::record(
         "applies and undos ended by timeout, ^C in a pipeline, a service's stop",
-        &format!("{ended_in_all} each, taken back {taken_back}, undone {begun}, half done: 0"),
+        &format!("{tried} each, taken back {taken_back}, undone {undone}, half done: 0"),
     );
 }
