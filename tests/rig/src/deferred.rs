@@ -1,4 +1,4 @@
-//! A server whose interface is arranged to wait, for searches that find out why.
+//! A server that waits for a timer of its interface, for searches that find out why.
 //!
 //! ```text
 //! client ══ a link of two queues ══ server: polls once in TIMER, so that a closed loop waits for the timer
@@ -16,6 +16,7 @@ use crate::{Ended, Run, Running, TIMEOUT, client_and_server, program};
 const TIMER: &str = "3000000";
 /// The files that the cause is arranged with.
 const FILES: [(&str, &str); 2] = [("napi_defer_hard_irqs", "4"), ("gro_flush_timeout", TIMER)];
+
 /// A lab with the cause, and its server.
 #[derive(Debug)]
 pub struct DeferredServer {

@@ -227,7 +227,7 @@ fn the_dead_of_sixty_four_are_named_and_the_others_count() {
         let agent = agents.get_mut(victim).unwrap();
         agent.says("segment ");
     }
-    // Seconds after its begin and, where orders arrive late since others have the CPUs, before its end.
+    // Some seconds into the load. Where other programs have the CPUs, orders arrive late: it has seconds left then, too.
     std::thread::sleep(Duration::from_secs(11));
     assert!(!load.has_ended(), "in the middle of the load");
     for victim in &victims {

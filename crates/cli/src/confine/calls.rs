@@ -189,10 +189,9 @@ fn filter() -> Result<BpfProgram, BackendError> {
     let no_namespace =
         SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(user_namespace), 0)?;
     rules.insert(libc::SYS_clone, vec![SeccompRule::new(vec![no_namespace])?]);
-    let others =
-        TYPING.map(|request| SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, request));
-    let others = others.into_iter().collect::<Result<_, _>>()?;
-    rules.insert(libc::SYS_ioctl, vec![SeccompRule::new(others)?]);
+    let is_not = |request| SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, request);
+    let types_nothing = TYPING.map(is_not).into_iter().collect::<Result<_, _>>()?;
+    rules.insert(libc::SYS_ioctl, vec![SeccompRule::new(types_nothing)?]);
     let missing = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
     SeccompFilter::new(rules, missing, SeccompAction::Allow, TargetArch::try_from(ARCH)?)?.try_into()
 }
