@@ -8,8 +8,8 @@
 //! costs T - F/2. Both run only in softirq, so the benchmark counts softirq time of all CPUs.
 //!
 //! With NTP the engine's requests are prebuilt, and the server's program writes a reply: what that costs more than returning
-//! the frame counts against the engine. NTP needs one request; with 65,536, none of them is in the first cache. The same with DNS queries
-//! for as many names, whose server only sets the bit of a response.
+//! the frame counts against the engine. NTP needs one request; with 65,536, none of them is in the first cache. DNS queries for as
+//! many names go to a server that only sets the response bit.
 
 use std::fs;
 use std::net::UdpSocket;
