@@ -40,7 +40,7 @@ demo: build
 # which `make -n` runs. The times of steps and tests are in target/test-times.tsv.
 STEP := @scripts/times.sh step
 test:
-	@rm -f target/test-times.tsv
+	@rm -f target/test-times.tsv target/test-failures.txt
 	$(STEP) set-up scripts/setup.sh build
 	@scripts/times.sh step "packages of tests" scripts/setup.sh test & setup=$$!; \
 	  scripts/times.sh step deny nice -n 15 scripts/deny.sh & deny=$$!; \

@@ -1,6 +1,6 @@
 # An echo server that takes a while for each datagram.
 #   server.py PORT BUSY_US RECEIVE_BUFFER WORKERS [log|by-cpu|restarted]
-# Each worker is a process with a socket of its own; prints their PIDs once all are bound. With `log`, each datagram is a line of
+# Each worker is a process with a socket of its own; prints their PIDs once all serve. With `log`, each datagram is a line of
 # a file. With `by-cpu`, each worker is bound to the CPU of its number, and a program selects the socket by CPU; with `restarted`,
 # the first worker's socket was then closed and bound again.
 import ctypes, os, socket, struct, sys, tempfile, time
@@ -34,9 +34,12 @@ if sys.argv[5:] == ["restarted"]:
     sockets[0] = bound()
 
 
-def serve(s):
+def prepare(s):
     if by_cpu:
         os.sched_setaffinity(0, {sockets.index(s)})
+
+
+def serve(s):
     while True:
         data, peer = s.recvfrom(4096)
         end = time.perf_counter_ns() + busy * 1000
@@ -48,15 +51,22 @@ def serve(s):
 
 
 children = []
+prepared, tell = os.pipe()
 for s in sockets[1:]:
     pid = os.fork()
     if pid == 0:
+        prepare(s)
         for other in sockets:
             if other is not s:
                 other.close()
+        os.write(tell, b".")
         serve(s)
     children.append(pid)
 for s in sockets[1:]:
     s.close()
+prepare(sockets[0])
+# A worker that is not bound to its CPU yet, or holds the sockets of others, is another server than the one to be diagnosed.
+for _ in children:
+    os.read(prepared, 1)
 print("ready", os.getpid(), *children, file=sys.stderr, flush=True)
 serve(sockets[0])
