@@ -37,10 +37,62 @@ pub(crate) mod top;
 pub(crate) mod undo;
 pub(crate) mod version;
 
+use udpath_protocols::PROTOCOLS;
 use udpath_report::shell_quoted;
 
-/// The command line of this run, quoted where a shell needs it.
+/// The command line of this run, quoted where a shell needs it: a result is kept and passed on, so that the value of an option that is a
+/// secret is its placeholder.
 fn command() -> String {
-    let words = std::env::args_os().skip(1).map(|word| shell_quoted(&word.to_string_lossy()));
-    std::iter::once("udpath".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+    without_secrets(std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()))
+}
+
+fn without_secrets(words: impl Iterator<Item = String>) -> String {
+    let options =
+        || PROTOCOLS.iter().flat_map(|protocol| [protocol.load_options, protocol.serve_options]).flatten();
+    let placeholder = |name: &str| options().find(|option| option.secret && option.name == name)?.value;
+    let mut shown = vec!["udpath".to_owned()];
+    let mut hidden = None;
+    for word in words {
+        if let Some(placeholder) = hidden.take() {
+            shown.push(shell_quoted(placeholder));
+            continue;
+        }
+        let name = word.strip_prefix("--").map(|rest| rest.split_once('=').map_or(rest, |(name, _)| name));
+        match name.and_then(|name| Some((name, placeholder(name)?))) {
+            Some((name, placeholder)) if word.contains('=') => {
+                shown.push(shell_quoted(&format!("--{name}={placeholder}")));
+            }
+            Some((_, placeholder)) => {
+                hidden = Some(placeholder);
+                shown.push(word);
+            }
+            None => shown.push(shell_quoted(&word)),
+        }
+    }
+    shown.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_is_kept_has_no_secret() {
+        for (given, kept) in [
+            ("boost --port 53 --load dns 127.0.0.1", "udpath boost --port 53 --load dns 127.0.0.1"),
+            ("load radius ::1 --secret x --flows 4", "udpath load radius ::1 --secret SECRET --flows 4"),
+            (
+                "load radius ::1 --secret=x --secret-file f",
+                "udpath load radius ::1 --secret=SECRET --secret-file f",
+            ),
+            ("load snmp ::1 --user u --auth sha:x", "udpath load snmp ::1 --user u --auth HASH:PASSWORD"),
+            (
+                "load snmp ::1 --priv=aes:x --community",
+                "udpath load snmp ::1 --priv=aes:PASSWORD --community",
+            ),
+            ("load snmp ::1 --community -x", "udpath load snmp ::1 --community NAME"),
+        ] {
+            assert_eq!(without_secrets(given.split(' ').map(str::to_owned)), kept);
+        }
+    }
 }

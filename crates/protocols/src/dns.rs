@@ -39,6 +39,7 @@ const ZONE: OptionSpec = OptionSpec {
     name: "zone",
     value: Some("[NAME=]FILE"),
     repeatable: true,
+    secret: false,
     help: "master file (RFC 1035) of a zone to serve, and the zone's name if the file does not say it; SIGHUP loads all again",
 };
 /// `--strict`.
@@ -46,6 +47,7 @@ const STRICT: OptionSpec = OptionSpec {
     name: "strict",
     value: None,
     repeatable: false,
+    secret: false,
     help: "do not start with a fault in a zone's file; without it, the record or zone with the fault is left out",
 };
 /// `--responses-per-second`.
@@ -53,6 +55,7 @@ const RESPONSES_PER_SECOND: OptionSpec = OptionSpec {
     name: "responses-per-second",
     value: Some("N"),
     repeatable: false,
+    secret: false,
     help: "how often a network (IPv4 /24, IPv6 /56) gets the same answer over UDP, per second; or off [default: 200]",
 };
 /// `--version-text`.
@@ -60,6 +63,7 @@ const VERSION_TEXT: OptionSpec = OptionSpec {
     name: "version-text",
     value: Some("TEXT"),
     repeatable: false,
+    secret: false,
     help: "what version.bind (class CHAOS) says [default: udpath]",
 };
 /// `--cookie-secret`.
@@ -67,6 +71,7 @@ const COOKIE_SECRET: OptionSpec = OptionSpec {
     name: "cookie-secret",
     value: Some("FILE"),
     repeatable: false,
+    secret: false,
     help: "secret of DNS cookies, 32 hexadecimal digits; a second line is still accepted [default: random]",
 };
 /// The row of the registry.

@@ -10,6 +10,7 @@ pub(crate) const SKIP_INVALID: OptionSpec = OptionSpec {
     name: "skip-invalid",
     value: None,
     repeatable: false,
+    secret: false,
     help: "leave out what does not fit in the file, and say how much; without it, that is an error",
 };
 

@@ -26,6 +26,7 @@ const MIX: OptionSpec = OptionSpec {
     name: "mix",
     value: Some("FILE"),
     repeatable: false,
+    secret: false,
     help: "parts of the load, one per line: WEIGHT PROTOCOL ADDR:PORT and the protocol's options",
 };
 

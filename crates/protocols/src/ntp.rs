@@ -32,6 +32,7 @@ const STRATUM: OptionSpec = OptionSpec {
     name: "stratum",
     value: Some("N"),
     repeatable: false,
+    secret: false,
     help: "stratum to announce, 1 to 15 [default: 10]",
 };
 /// `--local`.
@@ -39,6 +40,7 @@ const LOCAL: OptionSpec = OptionSpec {
     name: "local",
     value: None,
     repeatable: false,
+    secret: false,
     help: "announce this host's clock as synchronized even if the kernel says that it is not",
 };
 /// `--rate-limit`.
@@ -46,6 +48,7 @@ const RATE_LIMIT: OptionSpec = OptionSpec {
     name: "rate-limit",
     value: Some("SECONDS"),
     repeatable: false,
+    secret: false,
     help: "answer each client once per this many seconds on average [default: no limit]",
 };
 /// `--rate-burst`.
@@ -53,6 +56,7 @@ const RATE_BURST: OptionSpec = OptionSpec {
     name: "rate-burst",
     value: Some("N"),
     repeatable: false,
+    secret: false,
     help: "requests of a client that --rate-limit answers at once [default: 8]",
 };
 

@@ -20,6 +20,8 @@ pub struct OptionSpec {
     pub value: Option<&'static str>,
     /// Whether it may be given several times.
     pub repeatable: bool,
+    /// Whether its value is a secret, or has one: no error and no result shows it.
+    pub secret: bool,
     /// One line of help, with the default, without a full stop.
     pub help: &'static str,
 }
@@ -104,7 +106,11 @@ impl Options {
         let parsed = value.to_str().and_then(|text| text.parse().ok()).filter(valid);
         parsed.map(Some).ok_or_else(|| OptionError::Invalid {
             option: spec.name,
-            value: value.display().to_string(),
+            value: if spec.secret && !value.is_empty() {
+                "...".to_owned()
+            } else {
+                value.display().to_string()
+            },
             reason: format!("expected {expected}"),
         })
     }
@@ -133,9 +139,9 @@ mod tests {
     use super::*;
 
     const COUNT: OptionSpec =
-        OptionSpec { name: "count", value: Some("N"), repeatable: false, help: "how many" };
+        OptionSpec { name: "count", value: Some("N"), repeatable: false, secret: false, help: "how many" };
     const ZONE: OptionSpec =
-        OptionSpec { name: "zone", value: Some("FILE"), repeatable: true, help: "a file" };
+        OptionSpec { name: "zone", value: Some("FILE"), repeatable: true, secret: false, help: "a file" };
 
     #[test]
     fn values_are_parsed_and_errors_name_the_option() {

@@ -54,6 +54,7 @@ const CLIENTS: OptionSpec = OptionSpec {
     name: "clients",
     value: Some("FILE"),
     repeatable: false,
+    secret: false,
     help: "who may ask, one `PREFIX SECRET [no-message-authenticator]` per line [default: this host, testing123]",
 };
 /// `--users`.
@@ -61,6 +62,7 @@ const USERS: OptionSpec = OptionSpec {
     name: "users",
     value: Some("FILE"),
     repeatable: false,
+    secret: false,
     help: "users in the format of FreeRADIUS's `users` file [default: bob with password hello]",
 };
 /// `--secret`.
@@ -68,6 +70,7 @@ const SECRET: OptionSpec = OptionSpec {
     name: "secret",
     value: Some("SECRET"),
     repeatable: false,
+    secret: true,
     help: "secret shared with the server; visible in the list of processes [default: testing123]",
 };
 /// `--secret-file`.
@@ -75,6 +78,7 @@ const SECRET_FILE: OptionSpec = OptionSpec {
     name: "secret-file",
     value: Some("FILE"),
     repeatable: false,
+    secret: false,
     help: "file whose first line is the secret shared with the server",
 };
 /// `--method`.
@@ -82,6 +86,7 @@ const METHOD: OptionSpec = OptionSpec {
     name: "method",
     value: Some("METHOD"),
     repeatable: false,
+    secret: false,
     help: "how users prove their password: pap or chap [default: pap]",
 };
 /// `--accounting`.
@@ -89,6 +94,7 @@ const ACCOUNTING: OptionSpec = OptionSpec {
     name: "accounting",
     value: None,
     repeatable: false,
+    secret: false,
     help: "send Accounting-Requests, alternately Start and Stop, instead of Access-Requests",
 };
 

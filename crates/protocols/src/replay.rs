@@ -22,6 +22,7 @@ const PCAP: OptionSpec = OptionSpec {
     name: "pcap",
     value: Some("FILE"),
     repeatable: false,
+    secret: false,
     help: "capture to replay, pcap or pcapng",
 };
 /// `--port`.
@@ -29,6 +30,7 @@ const PORT: OptionSpec = OptionSpec {
     name: "port",
     value: Some("PORT"),
     repeatable: false,
+    secret: false,
     help: "replay the datagrams to this port [default: the only one in the capture]",
 };
 /// `--id`.
@@ -36,6 +38,7 @@ const ID: OptionSpec = OptionSpec {
     name: "id",
     value: Some("OFFSET:WIDTH"),
     repeatable: false,
+    secret: false,
     help: "place and bytes of the identifier in payload and reply, such as 0:2 for DNS: it is set for each request",
 };
 

@@ -29,6 +29,7 @@ const RECEIVE: OptionSpec = OptionSpec {
     name: "receive",
     value: Some("CALL"),
     repeatable: false,
+    secret: false,
     help: "receive by recvfrom, recvmsg (both with --batch 1) or recvmmsg, to compare them [default: the cheapest]",
 };
 

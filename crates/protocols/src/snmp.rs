@@ -47,6 +47,7 @@ const COMMUNITY: OptionSpec = OptionSpec {
     name: "community",
     value: Some("NAME"),
     repeatable: false,
+    secret: true,
     help: "community of version 2c [default: public]",
 };
 /// `--user`.
@@ -54,6 +55,7 @@ const USER: OptionSpec = OptionSpec {
     name: "user",
     value: Some("NAME"),
     repeatable: false,
+    secret: false,
     help: "user of version 3, instead of a community",
 };
 /// `--auth`.
@@ -61,6 +63,7 @@ const AUTH: OptionSpec = OptionSpec {
     name: "auth",
     value: Some("HASH:PASSWORD"),
     repeatable: false,
+    secret: true,
     help: "authenticate as --user, by sha, sha224, sha256, sha384 or sha512 [default: not authenticated]",
 };
 /// `--priv`.
@@ -68,6 +71,7 @@ const PRIV: OptionSpec = OptionSpec {
     name: "priv",
     value: Some("aes:PASSWORD"),
     repeatable: false,
+    secret: true,
     help: "encrypt what --auth authenticates, by AES-128 [default: not encrypted]",
 };
 /// `--operation`.
@@ -75,6 +79,7 @@ const OPERATION: OptionSpec = OptionSpec {
     name: "operation",
     value: Some("OPERATION"),
     repeatable: false,
+    secret: false,
     help: "get, getnext or getbulk, for lines of --oids without one [default: get]",
 };
 /// `--oids`.
@@ -82,6 +87,7 @@ const OIDS: OptionSpec = OptionSpec {
     name: "oids",
     value: Some("FILE"),
     repeatable: false,
+    secret: false,
     help: "requests to send in turn: a line each, [OPERATION] OID... [default: sysUpTime.0]",
 };
 /// `--max-repetitions`.
@@ -89,6 +95,7 @@ const MAX_REPETITIONS: OptionSpec = OptionSpec {
     name: "max-repetitions",
     value: Some("N"),
     repeatable: false,
+    secret: false,
     help: "rows that a getbulk asks for, 1 to 1000 [default: 10]",
 };
 

@@ -2,6 +2,7 @@
 
 mod fleet;
 mod modules;
+mod secrets;
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -9,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use udpath_rig::{Run, campaign, program};
+use udpath_rig::{Run, Said, campaign, program};
 
 use fleet::{Fleet, Results, host};
 

@@ -14,54 +14,63 @@ pub(super) const QUERIES: OptionSpec = OptionSpec {
     name: "queries",
     value: Some("FILE"),
     repeatable: false,
+    secret: false,
     help: "queries to send in order, a name and a type per line, as dnsperf reads them",
 };
 pub(super) const NAME: OptionSpec = OptionSpec {
     name: "name",
     value: Some("PATTERN"),
     repeatable: false,
+    secret: false,
     help: "name to ask for; {} stands for a number, such as host{}.example.org [default: example.org]",
 };
 pub(super) const NAMES: OptionSpec = OptionSpec {
     name: "names",
     value: Some("N"),
     repeatable: false,
+    secret: false,
     help: "number of names: {} in --name is 0 to N - 1, in random order [default: 1]",
 };
 const TYPES: OptionSpec = OptionSpec {
     name: "types",
     value: Some("TYPE:WEIGHT,..."),
     repeatable: false,
+    secret: false,
     help: "types to ask for, such as A:70,AAAA:20,MX:10 [default: A]",
 };
 const MISSING: OptionSpec = OptionSpec {
     name: "missing",
     value: Some("PERCENT"),
     repeatable: false,
+    secret: false,
     help: "share of queries for a name that does not exist, a random label below --name [default: 0]",
 };
 const EDNS: OptionSpec = OptionSpec {
     name: "edns",
     value: Some("PERCENT"),
     repeatable: false,
+    secret: false,
     help: "share of queries with EDNS [default: 0; 100 with --bufsize or --dnssec]",
 };
 const BUFSIZE: OptionSpec = OptionSpec {
     name: "bufsize",
     value: Some("BYTES"),
     repeatable: false,
+    secret: false,
     help: "EDNS: longest reply to accept [default: 1232]",
 };
 const DNSSEC: OptionSpec = OptionSpec {
     name: "dnssec",
     value: None,
     repeatable: false,
+    secret: false,
     help: "EDNS: ask for DNSSEC records (the DO bit)",
 };
 const VERIFY: OptionSpec = OptionSpec {
     name: "verify",
     value: None,
     repeatable: false,
+    secret: false,
     help: "walk all records of each reply: one that is cut off or inconsistent counts as corrupt",
 };
 
