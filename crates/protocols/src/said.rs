@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 
+use udpath_load::result::Kind;
+
 /// So many replies.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Said {
@@ -18,4 +20,16 @@ impl Said {
         self.count.set(self.count.get() + 1);
         self.refused.set(self.refused.get() + u64::from(refuses));
     }
+}
+
+/// Those that came, with their names.
+pub(crate) fn kinds(names: impl IntoIterator<Item = &'static str>, said: &[Said]) -> Vec<Kind> {
+    let named = names.into_iter().zip(said).filter(|(_, said)| said.count.get() > 0);
+    named
+        .map(|(name, said)| Kind {
+            name: name.to_owned(),
+            count: said.count.get(),
+            refused: said.refused.get(),
+        })
+        .collect()
 }

@@ -11,6 +11,7 @@
 //! The request-id, and in version 3 also the msgID, is the transaction: a part of the sequence number, and a tag of run and
 //! flow. Messages are composed and read without allocation.
 
+mod answers;
 mod ber;
 mod engine;
 mod in_kernel;

@@ -195,11 +195,11 @@ fn refusals_are_counted_and_no_measurement() {
     let files = tempfile::tempdir().unwrap();
     let list = files.path().join("oids");
     // No such instance and no such object; nothing comes after the last; the second line is answered.
-    for (text, some) in [
-        (format!("{SYS_UP_TIME}.7\n{SYS_UP_TIME}\n"), true),
-        ("1.3.6.1.2.1.77777.1\n".to_owned(), false),
-        ("getnext 2.999\n".to_owned(), false),
-        ("getbulk 2.999\n".to_owned(), false),
+    for (text, some, name) in [
+        (format!("{SYS_UP_TIME}.7\n{SYS_UP_TIME}\n"), true, "noSuchInstance"),
+        ("1.3.6.1.2.1.77777.1\n".to_owned(), false, "noSuchObject"),
+        ("getnext 2.999\n".to_owned(), false, "endOfMibView"),
+        ("getbulk 2.999\n".to_owned(), false, "endOfMibView"),
     ] {
         fs::write(&list, &text).unwrap();
         let ended = load(&lab, target, &["--oids", list.to_str().unwrap()]);
@@ -209,6 +209,9 @@ fn refusals_are_counted_and_no_measurement() {
         assert!(refused > 10 && counts["corrupt"] == 0, "{text}: {counts}");
         // Every other one, in each of three flows.
         assert!(if some { ok.abs_diff(refused) <= 3 } else { ok == 0 }, "{text}: {counts}");
+        let kinds = result["kinds"].as_array().unwrap();
+        let refusals: Vec<_> = kinds.iter().filter(|kind| kind["refused"] != Value::Null).collect();
+        assert_eq!(refusals.iter().map(|kind| &kind["name"]).collect::<Vec<_>>(), [name], "{text}");
     }
     agent.end();
     lab.down().unwrap();

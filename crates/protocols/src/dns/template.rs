@@ -28,7 +28,7 @@ use udpath_load::template::{
     Id, InKernel, Judgement, Lengths, Prebuilt, Protocol, ReplyRules, Rule, Template, Verdict, Written,
 };
 
-use crate::said::Said;
+use crate::said::{self, Said};
 use crate::{OptionError, Options};
 use ids::{Ids, scramble};
 use options::Chosen;
@@ -198,15 +198,7 @@ impl Template for DnsTemplate {
     }
 
     fn kinds(&self) -> Vec<Kind> {
-        let names = reply::CODES.iter().chain([&TRUNCATED]);
-        let named = names.zip(&self.said).filter(|(_, said)| said.count.get() > 0);
-        named
-            .map(|(name, said)| Kind {
-                name: (*name).to_owned(),
-                count: said.count.get(),
-                refused: said.refused.get(),
-            })
-            .collect()
+        said::kinds(reply::CODES.iter().chain([&TRUNCATED]).copied(), &self.said)
     }
 }
 

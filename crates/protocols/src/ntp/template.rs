@@ -10,9 +10,12 @@
 
 use std::borrow::Cow;
 
+use udpath_load::result::Kind;
 use udpath_load::template::{
     Id, InKernel, Judgement, Prebuilt, Protocol, ReplyRules, Rule, Template, Verdict, Written,
 };
+
+use crate::said::{self, Said};
 
 use super::packet::{ALARM, CLIENT, Header, ReferenceId, SERVER, Timestamp, VERSION};
 
@@ -49,6 +52,9 @@ const RULES: [Rule; 5] = {
         Rule::when(REFERENCE_ID, ALL, restrict.0, Verdict::Refused),
     ]
 };
+
+/// Names of replies: of a server whose clock is right, of one whose clock is not, and those of [`ReferenceId::REFUSALS`].
+const NAMES: [&str; 5] = ["synchronized", "not synchronized", "RATE", "DENY", "RSTR"];
 
 /// NTP for a load.
 #[derive(Debug, Clone, Copy)]
@@ -92,14 +98,16 @@ impl Protocol for NtpLoad {
     }
 
     fn template(&self) -> Box<dyn Template> {
-        Box::new(NtpTemplate { run: self.run })
+        Box::new(NtpTemplate::new(self.run))
     }
 }
 
 /// Writes requests and judges replies.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct NtpTemplate {
     run: u64,
+    /// Intact replies, in the order of [`NAMES`].
+    said: [Said; NAMES.len()],
 }
 
 impl Template for NtpTemplate {
@@ -128,7 +136,8 @@ impl Template for NtpTemplate {
         let Some(header) = Header::decode(reply).filter(|_| reply.len() == Header::LEN) else {
             return Judgement::Corrupt;
         };
-        let refused = header.leap == ALARM && ReferenceId::REFUSALS.contains(&header.reference_id);
+        let refusal = ReferenceId::REFUSALS.iter().position(|refusal| *refusal == header.reference_id);
+        let refusal = refusal.filter(|_| header.leap == ALARM);
         if !is_valid(&header) {
             return Judgement::Corrupt;
         }
@@ -140,13 +149,27 @@ impl Template for NtpTemplate {
             return Judgement::WrongFlow;
         }
         let seq = number & mask(SEQ_BITS);
-        if refused { Judgement::Refused { seq } } else { Judgement::Valid { seq } }
+        let place = refusal.map_or(usize::from(header.leap == ALARM), |refusal| 2 + refusal);
+        if let Some(said) = self.said.get(place) {
+            said.count(refusal.is_some());
+        }
+        if refusal.is_some() { Judgement::Refused { seq } } else { Judgement::Valid { seq } }
+    }
+
+    /// None while all are alike.
+    fn kinds(&self) -> Vec<Kind> {
+        let kinds = said::kinds(NAMES, &self.said);
+        if kinds.iter().all(|kind| kind.name == NAMES[0]) { Vec::new() } else { kinds }
     }
 }
 
 impl NtpTemplate {
+    fn new(run: u64) -> Self {
+        Self { run, said: Default::default() }
+    }
+
     /// What distinguishes the numbers of this run from those of others.
-    fn key(self) -> u64 {
+    fn key(&self) -> u64 {
         scramble(self.run)
     }
 }
@@ -206,7 +229,7 @@ mod tests {
 
     fn request(flow: u32, seq: u64) -> [u8; 48] {
         let mut bytes = [0xff; 48];
-        NtpTemplate { run: RUN }.write(flow, seq, &mut bytes);
+        NtpTemplate::new(RUN).write(flow, seq, &mut bytes);
         bytes
     }
 
@@ -220,7 +243,7 @@ mod tests {
     }
 
     fn check(flow: u32, reply: &Header) -> Judgement {
-        NtpTemplate { run: RUN }.check(flow, &reply.encode())
+        NtpTemplate::new(RUN).check(flow, &reply.encode())
     }
 
     #[test]
@@ -239,7 +262,7 @@ mod tests {
                 assert_eq!(check(flow, &reply), Judgement::Valid { seq });
                 assert_eq!(check(flow ^ 1, &reply), Judgement::WrongFlow);
                 // To another run it is a random number: corrupt, or by chance of another flow.
-                let other = NtpTemplate { run: RUN + 1 }.check(flow, &reply.encode());
+                let other = NtpTemplate::new(RUN + 1).check(flow, &reply.encode());
                 assert!(!matches!(other, Judgement::Valid { .. }), "{flow} {seq}");
             }
         }
@@ -294,8 +317,20 @@ mod tests {
         assert_eq!(check(3, &waiting), Judgement::Valid { seq: 4 }, "not synchronized");
         let kiss = Header { leap: 3, stratum: 0, reference_id: ReferenceId::RATE, ..good };
         assert_eq!(check(3, &kiss), Judgement::Refused { seq: 4 });
+        let template = NtpTemplate::new(RUN);
+        template.check(3, &good.encode());
+        assert_eq!(template.kinds(), []);
+        let deny = Header { reference_id: ReferenceId::REFUSALS[1], ..kiss };
+        for (header, times) in [(waiting, 2), (kiss, 3), (deny, 4), (Header { mode: 3, ..kiss }, 5)] {
+            for _ in 0..times {
+                template.check(3, &header.encode());
+            }
+        }
+        let refused = |name, count| Kind { refused: count, ..Kind::new(name, count) };
+        let answered = [Kind::new("synchronized", 1), Kind::new("not synchronized", 2)];
+        assert_eq!(template.kinds(), [&answered[..], &[refused("RATE", 3), refused("DENY", 4)]].concat());
         let wire = good.encode();
-        let template = NtpTemplate { run: RUN };
+        let template = NtpTemplate::new(RUN);
         assert_eq!(template.check(3, &wire[..47]), Judgement::Corrupt);
         assert_eq!(template.check(3, &[&wire[..], &[0]].concat()), Judgement::Corrupt);
     }
@@ -308,7 +343,7 @@ mod tests {
             let mut damaged = wire;
             damaged[bit / 8] ^= 1 << (bit % 8);
             assert!(
-                !matches!(NtpTemplate { run: RUN }.check(3, &damaged), Judgement::Valid { .. }),
+                !matches!(NtpTemplate::new(RUN).check(3, &damaged), Judgement::Valid { .. }),
                 "bit {bit}"
             );
         }

@@ -20,7 +20,7 @@ use udpath_load::template::{InKernel, Judgement, Protocol, Template};
 use super::packet::{Code, DIGEST, HEADER, Kind, MAX_LEN, Packet, Writer};
 use super::secret::{MAX_PASSWORD, chap};
 use super::users::{User, Verdict, padded};
-use crate::said::Said;
+use crate::said::{self, Said};
 
 pub(super) use config::server_for;
 pub use config::{Auth, LoadConfig};
@@ -141,14 +141,7 @@ impl Template for RadiusTemplate {
     }
 
     fn kinds(&self) -> Vec<load::Kind> {
-        let named = ANSWERS.iter().zip(&self.said).filter(|(_, said)| said.count.get() > 0);
-        named
-            .map(|((_, name), said)| load::Kind {
-                name: (*name).to_owned(),
-                count: said.count.get(),
-                refused: said.refused.get(),
-            })
-            .collect()
+        said::kinds(ANSWERS.map(|(_, name)| name), &self.said)
     }
 }
 

@@ -206,9 +206,9 @@ fn ask(
 }
 
 /// The number of a Report's counter in usmStats; 0 for another one.
-fn complaint(report: &pdu::Pdu<'_>) -> u8 {
+pub(super) fn complaint(report: &pdu::Pdu<'_>) -> u8 {
     match pdu::counter(report).and_then(|oid| oid.strip_prefix(&USM_STATS)) {
-        Some([number, 0]) => *number,
+        Some([number @ UNSUPPORTED_LEVEL..=DECRYPTION_ERROR, 0]) => *number,
         _ => 0,
     }
 }

@@ -89,7 +89,8 @@ pub(super) enum Verdict {
 pub(super) struct Pdu<'a> {
     pub(super) tag: u8,
     pub(super) request_id: i32,
-    error: i32,
+    /// Error-status; 0: none.
+    pub(super) error: i32,
     pub(super) variables: Reader<'a>,
 }
 
@@ -104,6 +105,19 @@ impl<'a> Pdu<'a> {
         let variables = fields.within(tag::SEQUENCE)?;
         fields.end()?;
         matches!(tag, RESPONSE | REPORT).then_some(Self { tag, request_id, error, variables })
+    }
+
+    /// The tag of the first exception in place of a value.
+    pub(super) fn exception(&self) -> Option<u8> {
+        let mut variables = self.variables;
+        loop {
+            let mut fields = variables.within(tag::SEQUENCE)?;
+            fields.expect(tag::OID)?;
+            let (kind, _) = fields.any()?;
+            if (NO_SUCH_OBJECT..=END_OF_MIB_VIEW).contains(&kind) {
+                return Some(kind);
+            }
+        }
     }
 }
 

@@ -10,8 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use udpath_load::plan::Plan;
+use udpath_load::result::Kind;
 use udpath_load::template::{InKernel, Judgement, Prepared, Protocol, Template};
 
+use super::answers::Answers;
 use super::ber::{Reader, tag};
 use super::engine::{AgentEngine, discover};
 use super::in_kernel;
@@ -131,7 +133,7 @@ impl Shared {
 
     /// None: not a reply to a request of ours.
     #[inline]
-    fn check(&self, flow: u32, reply: &[u8]) -> Option<Judgement> {
+    fn check(&self, flow: u32, reply: &[u8], said: &Answers) -> Option<Judgement> {
         match &self.version {
             Version::V2c { community } => {
                 let mut datagram = Reader::new(reply);
@@ -142,14 +144,14 @@ impl Shared {
                 let pdu = Pdu::read(message).filter(|pdu| ours && pdu.tag == RESPONSE)?;
                 match self.seq_of(flow, u32::try_from(pdu.request_id).ok()?)? {
                     None => Some(Judgement::WrongFlow),
-                    Some(seq) => self.judge(seq, &pdu),
+                    Some(seq) => self.judge(seq, &pdu, said),
                 }
             }
-            Version::V3 { user, engines } => self.check_v3(&sender(user, engines, flow)?, flow, reply),
+            Version::V3 { user, engines } => self.check_v3(&sender(user, engines, flow)?, flow, reply, said),
         }
     }
 
-    fn check_v3(&self, sender: &Sender<'_>, flow: u32, reply: &[u8]) -> Option<Judgement> {
+    fn check_v3(&self, sender: &Sender<'_>, flow: u32, reply: &[u8], said: &Answers) -> Option<Judgement> {
         let message = Message::read(reply)?;
         let Some(seq) = self.seq_of(flow, message.id)? else { return Some(Judgement::WrongFlow) };
         let mut plain = [0; MAX_MESSAGE];
@@ -160,10 +162,11 @@ impl Shared {
         match pdu.tag {
             // What an agent cannot authenticate it reports without a code.
             REPORT if message.is_plain() || message.engine_id == sender.engine.id() => {
+                said.refused(&pdu);
                 Some(Judgement::Refused { seq })
             }
             RESPONSE if message.answers(sender) && u32::try_from(pdu.request_id) == Ok(message.id) => {
-                self.judge(seq, &pdu)
+                self.judge(seq, &pdu, said)
             }
             _ => None,
         }
@@ -176,10 +179,16 @@ impl Shared {
         (head >> TAG_BITS == 1).then_some((tag == self.tag(flow)).then_some(seq))
     }
 
-    fn judge(&self, seq: u64, answer: &Pdu<'_>) -> Option<Judgement> {
+    fn judge(&self, seq: u64, answer: &Pdu<'_>, said: &Answers) -> Option<Judgement> {
         match self.question(seq)?.0.judge(answer) {
-            Verdict::Answered => Some(Judgement::Valid { seq }),
-            Verdict::Refused => Some(Judgement::Refused { seq }),
+            Verdict::Answered => {
+                said.answered();
+                Some(Judgement::Valid { seq })
+            }
+            Verdict::Refused => {
+                said.refused(answer);
+                Some(Judgement::Refused { seq })
+            }
             Verdict::Wrong => None,
         }
     }
@@ -245,7 +254,7 @@ impl Protocol for SnmpLoad {
     }
 
     fn template(&self) -> Box<dyn Template> {
-        Box::new(SnmpTemplate { shared: Arc::clone(&self.shared) })
+        Box::new(SnmpTemplate { shared: Arc::clone(&self.shared), said: Answers::default() })
     }
 }
 
@@ -253,6 +262,7 @@ impl Protocol for SnmpLoad {
 #[derive(Debug, Clone)]
 pub struct SnmpTemplate {
     shared: Arc<Shared>,
+    said: Answers,
 }
 
 impl Template for SnmpTemplate {
@@ -279,6 +289,10 @@ impl Template for SnmpTemplate {
     }
 
     fn check(&self, flow: u32, reply: &[u8]) -> Judgement {
-        self.shared.check(flow, reply).unwrap_or(Judgement::Corrupt)
+        self.shared.check(flow, reply, &self.said).unwrap_or(Judgement::Corrupt)
+    }
+
+    fn kinds(&self) -> Vec<Kind> {
+        self.said.kinds()
     }
 }

@@ -8,6 +8,7 @@ use rasn::ber::{decode, encode};
 use rasn_snmp::v2::{GetRequest as Get, Pdus, VarBind, VarBindValue};
 use rasn_snmp::v2c;
 use udpath_load::plan::Plan;
+use udpath_load::result::Kind;
 use udpath_load::template::{Judgement, Protocol, Template};
 
 use super::*;
@@ -46,6 +47,10 @@ fn levels() -> Vec<User> {
     std::iter::once(user(None)).chain(authentic).chain(private).collect()
 }
 
+fn refusal(name: &str) -> Kind {
+    Kind { refused: 1, ..Kind::new(name, 1) }
+}
+
 const SYS_UP_TIME: [u32; 9] = [1, 3, 6, 1, 2, 1, 1, 3, 0];
 
 #[test]
@@ -70,11 +75,21 @@ fn replies_are_judged_by_what_they_say() {
         (Fault::OtherId, [Judgement::WrongFlow; 3]),
         (Fault::Report, [Corrupt; 3]),
     ] {
+        let name = match fault {
+            Fault::Error(1) => "tooBig",
+            Fault::Error(18) => "inconsistentName",
+            Fault::NoSuchObject => "noSuchObject",
+            Fault::NoSuchInstance => "noSuchInstance",
+            Fault::EndOfMibView => "endOfMibView",
+            _ => "",
+        };
         for (operation, expected) in all.into_iter().zip(expected) {
             let oids = [SYS_UP_TIME.to_vec(), vec![1, 3, 6, 1, 2, 1, 1, 5]];
             let mut template = load(public(), operation, &oids, 3);
             let reply = reply_v2c("public", &written(&mut *template, 3, seq), fault);
             assert_eq!(template.check(3, &reply), expected, "{operation:?} {fault:?}");
+            let kinds = if expected == refused { vec![refusal(name)] } else { Vec::new() };
+            assert_eq!(template.kinds(), kinds, "{operation:?} {fault:?}");
         }
     }
 }
@@ -94,6 +109,8 @@ fn every_level_of_version_3_is_answered() {
             let reply = reply_v3(&user, &written(&mut *template, 3, 77), fault);
             assert_eq!(template.check(3, &reply), expected, "{user:?} {fault:?}");
         }
+        let refused = ["genErr", "noSuchObject", "usmStatsNotInTimeWindows"].map(refusal);
+        assert_eq!(template.kinds(), [&[Kind::new("answered", 1)][..], &refused].concat(), "{user:?}");
     }
 }
 

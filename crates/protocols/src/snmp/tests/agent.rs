@@ -74,6 +74,8 @@ fn answer(request: &Pdus, fault: Fault) -> Pdus {
     let mut variable_bindings = rows.iter().flat_map(row).collect::<Vec<_>>();
     match fault {
         Fault::OtherName => variable_bindings[0].name = oid(&[0, 1]),
+        // usmStatsNotInTimeWindows
+        Fault::Report => variable_bindings[0].name = oid(&[1, 3, 6, 1, 6, 3, 15, 1, 1, 2, 0]),
         Fault::TooFew => variable_bindings.truncate(names.len() - 1),
         Fault::TooMany => {
             let more = variable_bindings[0].clone();
