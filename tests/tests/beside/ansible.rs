@@ -60,7 +60,11 @@ fn of_twenty_hosts_those_that_cannot_be_reached_after_their_change_revert_it() {
     let began = Instant::now();
     let facts = fleet.module("all", "facts", &json!({}), &[]);
     let took = began.elapsed().as_secs_f64();
-    campaign::record(&format!("Ansible facts of {HOSTS} hosts, asked within 30 s"), &format!("{took:.1} s"));
+    let held = if took <= 30.0 { "held" } else { "missed" };
+    campaign::record(
+        &format!("Ansible facts of {HOSTS} hosts, asked within 30 s"),
+        &format!("{took:.1} s: {held}"),
+    );
     assert_eq!(facts.len(), HOSTS);
     for (name, result) in &facts {
         let udpath = &result["ansible_facts"]["udpath"];

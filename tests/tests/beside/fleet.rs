@@ -190,6 +190,18 @@ fn skews(sum: &Value) -> (i64, i64) {
     (skews[skews.len() / 2], skews[skews.len() - 1])
 }
 
+/// The figure of a campaign, beside its bound: half of the segments start less than a millisecond after their time.
+fn start(sum: &Value) -> String {
+    let (median, most) = skews(sum);
+    let held = if median < 1000 { "held" } else { "missed" };
+    // On a busy machine all start late, but still together.
+    assert!(
+        (-1000..1_000_000).contains(&median),
+        "none starts before its time, nor a second after: {median} us"
+    );
+    format!("median {median} us, largest {most} us; asked for a median below 1000 us: {held}")
+}
+
 #[test]
 fn eight_agents_send_one_load_together() {
     udpath_lab::needs_root!();
@@ -205,9 +217,7 @@ fn eight_agents_send_one_load_together() {
     assert_is_sum(&sum, &kept);
     let sent = number(&sum["counts"]["sent"]);
     assert!((7400..8600).contains(&sent), "{sent} of about 8000");
-    let (median, most) = skews(&sum);
-    campaign::record("fleet of 8, start skew", &format!("median {median} us, largest {most} us"));
-    assert!(median > -1000, "none starts before its time: {median}");
+    campaign::record("fleet of 8, start skew", &start(&sum));
     // They are ready for another one.
     let again = bed.load(&["--agents", "8", "--flows", "8", "--rate", "800", "-d", "300ms"]).finish();
     assert_eq!(again.code(), Some(0), "{}", again.err);
@@ -251,8 +261,7 @@ fn the_dead_of_sixty_four_are_named_and_the_others_count() {
             .any(|warning| warning.as_str().unwrap().contains(victim));
         assert!(named, "{}", sum["warnings"]);
     }
-    let (median, most) = skews(&sum);
-    campaign::record("fleet of 64, start skew", &format!("median {median} us, largest {most} us"));
+    campaign::record("fleet of 64, start skew", &start(&sum));
 }
 
 #[test]

@@ -187,9 +187,9 @@ fn kxdpgun_is_answered_on_the_xdp_io() {
     let words = ["-t", "1", "-Q", "2000", "-b", "1", "-i", &queries, "-p", "53", &address.to_string()];
     let said = finished(&lab, "kxdpgun", &words).out;
     let (asked, replies) = (number(&said, "total queries:"), number(&said, "total replies:"));
-    assert!(replies > 100 && replies <= asked, "{said}");
+    assert!(asked > 1900 && replies <= asked && replies * 100 >= asked * 99, "{said}");
     let counts = end(server);
-    assert!(counts["total"]["answered"].as_u64().unwrap() >= replies, "{counts}\n{said}");
+    assert!(counts["total"]["answered"].as_u64().unwrap() >= asked, "{counts}\n{said}");
     lab.down().unwrap();
 }
 
