@@ -20,7 +20,7 @@ use serde_json::Value;
 use udpath_lab::LinkSpec;
 use udpath_rig::{Bed, Ended, Running, campaign, judged, not_judged, program, undisturbed};
 
-use causes::{CAUSES, Cause, Load, Served};
+use causes::{CAUSES, Cause, Load, SATURATED, Served};
 
 const PORT: u16 = 7000;
 /// Arguments of `nice`: other programs on its CPU take a hundredth of the time from such a server. In real time, one that never sleeps would
@@ -274,6 +274,35 @@ causes! {
     gro_in_vain: "gro";
     a_log_of_every_query: "logging";
     a_generator_at_its_limit: "generator-limit";
+}
+
+/// What is wrong with the diagnosis of a saturated server: it names one of these causes, which are not there.
+fn named(served: &Served, load: &Load, causes: &[&str]) -> Option<String> {
+    let mut scene = Scene::new("saturated", served, false);
+    scene.load(load);
+    let (_, json) = scene.diagnose();
+    scene.end();
+    let findings = json["findings"].as_array().unwrap().iter();
+    let found: Vec<_> = findings.filter(|found| causes.iter().any(|id| found["id"] == *id)).collect();
+    (!found.is_empty()).then(|| format!("{found:#?}"))
+}
+
+#[test]
+fn a_server_at_its_limit_has_no_cause_that_is_not_there() {
+    udpath_lab::needs_root!();
+    udpath_rig::needs_cpus!(2);
+    let _turn = udpath_rig::alone();
+    for (served, load, causes) in SATURATED {
+        let what = format!("a saturated server without {}", causes.join(", "));
+        let rounds = campaign::rounds(1, 20);
+        let wrong: Vec<String> =
+            (0..rounds).filter_map(|_| right(&what, || named(served, load, causes))).collect();
+        campaign::record(
+            &format!("findings of {what}"),
+            &format!("{} in {rounds} runs{}", wrong.len(), repeats()),
+        );
+        assert!(wrong.is_empty(), "{what}: {}", wrong.concat());
+    }
 }
 
 #[test]

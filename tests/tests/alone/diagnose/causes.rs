@@ -72,6 +72,8 @@ const LIGHT: Load = Load::Udpath(&["--rate", "5k", "--flows", "32"]);
 /// A closed loop in the driver: the server takes nearly all of the CPUs, and its queues have room for all requests.
 pub(super) const FULL: Load = Load::Udpath(&["--engine", "kernel", "--flows", "64", "--inflight", "2"]);
 
+const FULL_IPV6: Load = Load::OverIpv6(&["--engine", "kernel", "--flows", "64", "--inflight", "2"]);
+
 pub(super) const CAUSES: &[Cause] = &[
     Cause {
         name: "one shared socket with many reading threads",
@@ -141,10 +143,7 @@ pub(super) const CAUSES: &[Cause] = &[
         load: Load::Udpath(&["--rate", "20k", "--flows", "32"]),
         before: nothing,
         during: nothing,
-        healthy: (
-            Served::Python { busy_us: 100, buffer: 0, workers: 1 },
-            Load::Udpath(&["--rate", "1k", "--flows", "32"]),
-        ),
+        healthy: (REUSEPORT, Load::Udpath(&["--rate", "20k", "--flows", "32"])),
         first: true,
         watched: BRIEFLY,
     },
@@ -156,8 +155,8 @@ pub(super) const CAUSES: &[Cause] = &[
         before: ask_from_dead_addresses,
         during: nothing,
         healthy: (
-            Served::Python { busy_us: 100, buffer: 0, workers: 1 },
-            Load::Udpath(&["--rate", "1k", "--flows", "32"]),
+            Served::Python { busy_us: 0, buffer: 0, workers: 1 },
+            Load::Udpath(&["--rate", "500", "--flows", "8"]),
         ),
         first: true,
         watched: BRIEFLY,
@@ -169,10 +168,7 @@ pub(super) const CAUSES: &[Cause] = &[
         load: LIGHT,
         before: nothing,
         during: stop_one,
-        healthy: (
-            Served::Python { busy_us: 0, buffer: 0, workers: 4 },
-            Load::Udpath(&["--rate", "2k", "--flows", "32"]),
-        ),
+        healthy: (Served::Python { busy_us: 0, buffer: 0, workers: 4 }, LIGHT),
         first: true,
         watched: BRIEFLY,
     },
@@ -185,7 +181,7 @@ pub(super) const CAUSES: &[Cause] = &[
         during: nothing,
         healthy: (
             Served::Python { busy_us: 50, buffer: 0, workers: 1 },
-            Load::Udpath(&["--rate", "500", "--flows", "32"]),
+            Load::Udpath(&["--rate", "5k", "--flows", "32"]),
         ),
         first: false,
         watched: BRIEFLY,
@@ -282,7 +278,7 @@ pub(super) const CAUSES: &[Cause] = &[
         name: "GRO in vain",
         id: "gro",
         served: REUSEPORT_IPV6,
-        load: Load::OverIpv6(&["--engine", "kernel", "--flows", "64", "--inflight", "2"]),
+        load: FULL_IPV6,
         before: merge,
         during: nothing,
         healthy: (REUSEPORT, LIGHT),
@@ -312,6 +308,25 @@ pub(super) const CAUSES: &[Cause] = &[
         first: true,
         watched: BRIEFLY,
     },
+];
+
+/// A load that takes all of the CPUs, on servers without these causes: something is saturated, but none of them.
+pub(super) const SATURATED: &[(Served, Load, &[&str])] = &[
+    (
+        REUSEPORT,
+        FULL,
+        &[
+            "shared-socket",
+            "packet-sockets",
+            "netfilter",
+            "rps-one-cpu",
+            "group-uneven",
+            "dropped-before-socket",
+        ],
+    ),
+    (Served::ByCpu { restarted: false }, FULL, &["group-order"]),
+    (Served::Python { busy_us: 0, buffer: 0, workers: 2 }, FULL, &["logging", "shared-socket"]),
+    (REUSEPORT_IPV6, FULL_IPV6, &["gro", "fragments"]),
 ];
 
 /// The PIDs that `server.py` prints: its own, then the workers'.
