@@ -12,7 +12,7 @@
 # make experiments  the published experiments, repeated: out/experiments.html, out/experiments.json; as root, some 20 minutes;
 #              make experiments EXPERIMENT="ladder rps": those; make experiment-docs: that result committed, and its pages of the book
 # make schemas  docs/schemas, from the types that print the documents
-# make soak    every test with its campaigns whole, and miri and asan; writes benches/results/soak.txt; an hour and more
+# make soak    every test with its campaigns whole, and miri and asan; adds to benches/results/soak; an hour and more
 # make fuzz    every parser under the fuzzer with AddressSanitizer, until FUZZ_EXECUTIONS each, for FUZZ_SECONDS at most this time;
 #              counts in fuzz/executions.tsv, and goes on from there
 # make dist    what is published, in out/dist: Debian package, static program, container image, SBOM, checksums; make check-dist:

@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # Runs every test with full-length campaigns (100 kills where `make test` has a few), and the unsafe code under
-# AddressSanitizer and Miri, and writes their figures to benches/results/soak.txt, which is committed. Takes more than an hour on two cores; run nothing else.
+# AddressSanitizer and Miri. Each campaign has a file in benches/results/soak, which is committed: a run adds a line. Takes more than an
+# hour on two cores; run nothing else.
 #
 #     scripts/soak.sh                                  everything
 #     scripts/soak.sh --test kill --test boots         only these test binaries
 #     scripts/soak.sh --test alone accounting::        only these tests of one
 #
-# Each figure names the commit that it was measured with. Figures of earlier runs stay: a campaign that is run again adds a line.
+# A line has the date, the commit, the Git trees of crates/ and tests/ (what ran: equal trees are equal code), the machine, and the figure.
+# What was measured up to 2026-11-29 is in benches/results/soak.txt, to which nothing is added.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-results=benches/results/soak.txt
+results=benches/results/soak
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 : > "$work/figures"
@@ -41,19 +43,17 @@ if [ ! -s "$work/figures" ]; then
     exit 1
 fi
 # The results of the last run are no change of what runs.
-commit=$(git rev-parse --short=12 HEAD)$(git diff --quiet HEAD -- . ":!$results" || echo ' with local changes')
-sed -i "s/\$/ [$commit]/" "$work/figures"
-[ ! -f "$results" ] || sed '1,/^$/d' "$results" >> "$work/figures"
-{
-    echo "# make soak: the figures of every run of a campaign, one per line, each with its commit."
-    echo "tests run last: ${*:-all}"
-    echo "kernel: $(uname -sr)"
-    echo "CPUs: $(nproc)"
-    if [ "$status" -eq 0 ]; then echo "tests: all passed"; else echo "tests: FAILED"; fi
-    echo
-    sort "$work/figures"
-} > "$work/soak.txt"
-mkdir -p "$(dirname "$results")"
-mv "$work/soak.txt" "$results"
-echo "soak: wrote $results" >&2
+changes=
+git diff --quiet HEAD -- . ":!$results" || changes=' with local changes'
+code="$(git rev-parse --short=12 HEAD)$changes, crates $(git rev-parse --short=12 HEAD:crates), tests $(git rev-parse --short=12 HEAD:tests)"
+machine="$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) CPUs, $(uname -sr)"
+[ "$status" -eq 0 ] || code="$code, a test of this run FAILED"
+mkdir -p "$results"
+while IFS= read -r line; do
+    name=${line%%: *}
+    file=$results/$(tr '[:upper:]' '[:lower:]' <<< "$name" | sed 's/[^a-z0-9.]\+/-/g; s/^-//; s/-$//').txt
+    [ -f "$file" ] || printf '# %s\n' "$name" > "$file"
+    printf '%s: %s [%s; %s]\n' "$(date -u +%FT%H:%MZ)" "${line#*: }" "$code" "$machine" >> "$file"
+    echo "soak: $file: ${line#*: }" >&2
+done < "$work/figures"
 exit "$status"
