@@ -6,6 +6,7 @@
 #     scripts/soak.sh                                  everything
 #     scripts/soak.sh --test kill --test boots         only these test binaries
 #     scripts/soak.sh --test alone accounting::        only these tests of one
+#     scripts/soak.sh asan miri                        only the unsafe code, under one of them or both
 #
 # A line has the date, the commit, the Git trees of crates/ and tests/ (what ran: equal trees are equal code), the machine, and the figure.
 # What was measured up to 2026-11-29 is in benches/results/soak.txt, to which nothing is added.
@@ -17,7 +18,14 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 : > "$work/figures"
 
-if [ -z "${UDPATH_PEERS:-}" ]; then
+checks=()
+while [ "${1:-}" = asan ] || [ "${1:-}" = miri ]; do
+    checks+=("$1")
+    shift
+done
+[ $# -gt 0 ] || [ ${#checks[@]} -gt 0 ] || all=1
+
+if [ -n "${all:-}" ] && [ -z "${UDPATH_PEERS:-}" ]; then
     if scripts/peers.sh target/peers; then
         export UDPATH_PEERS=$PWD/target/peers
     else
@@ -26,17 +34,18 @@ if [ -z "${UDPATH_PEERS:-}" ]; then
 fi
 
 status=0
-cargo build --workspace --locked
-# As in `make test`: each test binary in a fresh root.
-fresh="target.'cfg(all())'.runner = '$PWD/scripts/fresh-root.sh'"
-UDPATH_REQUIRE_ALL=1 UDPATH_SOAK="$work/figures" cargo test --workspace --locked --no-fail-fast --config "$fresh" "$@" || status=$?
-
-if [ $# -eq 0 ]; then
-    # Each fails if nothing ran, and adds a figure.
-    for check in asan miri; do
-        UDPATH_REQUIRE_ALL=1 UDPATH_SOAK="$work/figures" "scripts/$check.sh" || status=$?
-    done
+if [ $# -gt 0 ] || [ -n "${all:-}" ]; then
+    cargo build --workspace --exclude udpath-bench --locked
+    # As in `make test`: each test binary in a fresh root.
+    fresh="target.'cfg(all())'.runner = '$PWD/scripts/fresh-root.sh'"
+    UDPATH_REQUIRE_ALL=1 UDPATH_SOAK="$work/figures" cargo test --workspace --exclude udpath-bench --locked --no-fail-fast \
+        --config "$fresh" "$@" || status=$?
 fi
+[ -z "${all:-}" ] || checks=(asan miri)
+# Each fails if nothing ran, and adds a figure.
+for check in "${checks[@]}"; do
+    UDPATH_REQUIRE_ALL=1 UDPATH_SOAK="$work/figures" "scripts/$check.sh" || status=$?
+done
 
 if [ ! -s "$work/figures" ]; then
     echo "soak: no campaign reported a figure; $results is unchanged" >&2
