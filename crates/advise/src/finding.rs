@@ -5,6 +5,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use udpath_host::shell::quoted;
 
 /// How much a finding matters. In order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize)]
@@ -137,16 +138,6 @@ impl Remedy {
             Self::Command { command, .. } => Some(command.clone()),
             Self::Advice(_) => None,
         }
-    }
-}
-
-/// For a shell: quoted if it has anything but plain characters.
-fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/:=,.-_".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
     }
 }
 
@@ -286,6 +277,5 @@ mod tests {
             "ip netns attach pid-812 812 && udpath apply --netns pid-812 --set eth0:qdisc=mq"
         );
         assert_eq!(Remedy::Advice("do".into()).command(), None);
-        assert_eq!(quoted("a'b"), r"'a'\''b'");
     }
 }

@@ -37,8 +37,8 @@ pub(crate) mod top;
 pub(crate) mod undo;
 pub(crate) mod version;
 
+use udpath_host::shell::quoted;
 use udpath_protocols::PROTOCOLS;
-use udpath_report::shell_quoted;
 
 /// The command line of this run, quoted where a shell needs it: a result is kept and passed on, so that the value of an option that is a
 /// secret is its placeholder.
@@ -54,19 +54,19 @@ fn without_secrets(words: impl Iterator<Item = String>) -> String {
     let mut hidden = None;
     for word in words {
         if let Some(placeholder) = hidden.take() {
-            shown.push(shell_quoted(placeholder));
+            shown.push(quoted(placeholder));
             continue;
         }
         let name = word.strip_prefix("--").map(|rest| rest.split_once('=').map_or(rest, |(name, _)| name));
         match name.and_then(|name| Some((name, placeholder(name)?))) {
             Some((name, placeholder)) if word.contains('=') => {
-                shown.push(shell_quoted(&format!("--{name}={placeholder}")));
+                shown.push(quoted(&format!("--{name}={placeholder}")));
             }
             Some((_, placeholder)) => {
                 hidden = Some(placeholder);
                 shown.push(word);
             }
-            None => shown.push(shell_quoted(&word)),
+            None => shown.push(quoted(&word)),
         }
     }
     shown.join(" ")

@@ -25,6 +25,7 @@
 //! - [`btf`]: names of the kernel's enumeration members.
 //! - [`namespace`]: the same for other namespaces, on a separate thread.
 //! - [`visible`]: text of somebody else, for a terminal or a comment.
+//! - [`shell`]: the same as a word of a command that is pasted.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open their own files"))]
 
@@ -51,6 +52,7 @@ pub mod processes;
 mod queue_irqs;
 pub mod queues;
 pub mod receivers;
+pub mod shell;
 pub mod snapshot;
 pub mod sockets;
 pub mod softnet;

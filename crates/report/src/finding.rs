@@ -1,6 +1,7 @@
 //! Findings as text: what was observed, why, and how to fix it.
 
 use udpath_advise::{Finding, ProfileResult, Remedy};
+use udpath_host::shell::quoted;
 
 use crate::terminal::unbroken;
 use crate::{units, words};
@@ -93,11 +94,8 @@ fn fix(remedy: &Remedy, form: fn(&str) -> String) -> String {
     if settings.is_empty() {
         return remedy.what().to_owned();
     }
-    let shown: Vec<String> = settings
-        .iter()
-        .take(SETTINGS)
-        .map(|setting| format!("--set {}", words::shell_quoted(setting)))
-        .collect();
+    let shown: Vec<String> =
+        settings.iter().take(SETTINGS).map(|setting| format!("--set {}", quoted(setting))).collect();
     let more = settings.len().saturating_sub(SETTINGS);
     let more = if more > 0 { format!(" ... ({more} more: --json)") } else { String::new() };
     format!("{}: {}{more}", remedy.what(), form(&format!("{} {}", remedy.verb("plan"), shown.join(" "))))

@@ -82,7 +82,6 @@ pub use terminal::service::text as service_text;
 pub use terminal::support::{contents as capture_text, redactions as redactions_text};
 pub use units::{date, duration as seconds};
 pub use words::compare::unlike as unlike_sentence;
-pub use words::shell_quoted;
 
 /// A result that can be rendered.
 pub trait Render {

@@ -330,17 +330,6 @@ pub(crate) fn distinct<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     once
 }
 
-/// Quoted for a shell, where it needs it.
-#[must_use]
-pub fn shell_quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
-    }
-}
-
 /// Capitalised, for the beginning of a sentence.
 pub(crate) fn capital(text: &str) -> String {
     let mut letters = text.chars();

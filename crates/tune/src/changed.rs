@@ -11,8 +11,7 @@ use std::ops::Range;
 use sha2::{Digest, Sha256};
 use similar::DiffOp;
 use similar::algorithms::{Capture, Replace, myers};
-
-use crate::settings::quoted;
+use udpath_host::shell::quoted;
 
 /// Stands for what is not shown of a line.
 const ELLIPSIS: &str = "…";

@@ -85,7 +85,7 @@ pub use row::{
     Access, Cost, Extra, Keeps, Limit, OnReset, PartKind, Phase, Row, Scope, Security, Shell, Target,
     ValueKind,
 };
-pub use shell::{comment, quoted};
+pub use shell::comment;
 pub(crate) use value::NONE;
 pub use value::{Table, Value, WrongValue};
 

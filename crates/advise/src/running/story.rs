@@ -3,8 +3,9 @@
 use udpath_load::plan::Arrivals;
 use udpath_load::result::Counts;
 
+use udpath_host::shell::quoted;
 use udpath_tune::Value;
-use udpath_tune::settings::{Setting, quoted};
+use udpath_tune::settings::Setting;
 
 use super::bed::{AS_FOUND, RunningBed};
 use super::groups::Prepared;

@@ -17,9 +17,9 @@ use std::path::Path;
 use udpath_advise::diagnosis::{Diagnosis, Lever, Stage, Want};
 use udpath_host::namespace::Place;
 use udpath_host::process::{self, Thread};
+use udpath_host::shell::quoted;
 use udpath_host::source::Folder;
 use udpath_host::{Snapshot, UnitName, processes};
-use udpath_report::shell_quoted;
 use udpath_tune::policy;
 use udpath_tune::services::{self, Proposal, Service, ServiceError};
 use udpath_tune::units::processes_of;
@@ -87,7 +87,7 @@ const fn consents(exposes: bool) -> &'static str {
 fn prefix(place: &Place) -> String {
     match place {
         Place::Here => String::new(),
-        Place::Named(name) => format!("nsenter --net={} ", shell_quoted(&format!("/run/netns/{name}"))),
+        Place::Named(name) => format!("nsenter --net={} ", quoted(&format!("/run/netns/{name}"))),
         Place::Process(pid) => format!("nsenter -t {pid} -n "),
     }
 }
@@ -156,10 +156,7 @@ impl Here {
         let again = |words: Vec<String>| services::started_again(&folder(service.pid, &words), &line(&words));
         let known = self.arguments == Arguments::Shown && is_watched_by_nobody(service.pid);
         let command = known.then(|| words(service.pid).map(again)).flatten();
-        format!(
-            " --restart {}",
-            command.map_or_else(|| "COMMAND".to_owned(), |command| shell_quoted(&command))
-        )
+        format!(" --restart {}", command.map_or_else(|| "COMMAND".to_owned(), |command| quoted(&command)))
     }
 
     /// A larger receive buffer that outlasts the server's process.
@@ -189,12 +186,12 @@ impl Here {
         let port = self.port;
         let (command, then) = match owner(pid)? {
             Owner::Unit(unit) => {
-                let target = shell_quoted(&format!("{unit}:{port}"));
+                let target = quoted(&format!("{unit}:{port}"));
                 let set = format!("udpath policy set {target} {option} --persist");
-                (format!("{set} && systemctl restart {}", shell_quoted(&unit)), "restart it")
+                (format!("{set} && systemctl restart {}", quoted(&unit)), "restart it")
             }
             Owner::Cgroup(path) => {
-                let target = shell_quoted(&format!("{path}:{port}"));
+                let target = quoted(&format!("{path}:{port}"));
                 (format!("udpath policy set {target} {option}"), "then restart the server")
             }
         };
@@ -250,7 +247,7 @@ impl Here {
         let each = "each with a socket of its own";
         if let Some(unit) = processes::unit(&Folder::live(), pid).filter(|_: &UnitName| has_systemd()) {
             let what = format!("run {cpus} instances of {unit}, {each}");
-            let command = format!("{}udpath multiply {} -n {cpus}", self.prefix, shell_quoted(&unit));
+            let command = format!("{}udpath multiply {} -n {cpus}", self.prefix, quoted(&unit));
             return Some(Lever { what, command, readers: Some(cpus) });
         }
         let words = words(pid)?;
@@ -352,13 +349,13 @@ fn folder(pid: u32, words: &[String]) -> String {
     let relative =
         |word: &String| !word.is_empty() && !word.starts_with(['/', '-']) && folder.join(word).exists();
     match folder != Path::new("/") && words.iter().any(relative) {
-        true => format!("cd {} && ", shell_quoted(&folder.display().to_string())),
+        true => format!("cd {} && ", quoted(&folder.display().to_string())),
         false => String::new(),
     }
 }
 
 fn line(words: &[String]) -> String {
-    words.iter().map(|word| shell_quoted(word)).collect::<Vec<_>>().join(" ")
+    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -376,7 +373,7 @@ mod tests {
         let program = std::env::args().next().unwrap();
         let command = |arguments| here(arguments).multiplied(own, 2).unwrap().command;
         let shown = command(Arguments::Shown);
-        let begins = format!("nsenter -t 9 -n udpath multiply -n 2 --port 7 -- {}", shell_quoted(&program));
+        let begins = format!("nsenter -t 9 -n udpath multiply -n 2 --port 7 -- {}", quoted(&program));
         assert!(shown.contains(&begins), "{shown}");
         assert_eq!(command(Arguments::Hidden), "nsenter -t 9 -n udpath multiply -n 2 --port 7 -- COMMAND");
     }

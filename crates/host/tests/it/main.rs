@@ -12,4 +12,5 @@ mod machines;
 mod order;
 mod real;
 mod receivers;
+mod shell;
 mod watch;

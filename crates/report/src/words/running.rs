@@ -2,8 +2,8 @@
 
 use udpath_advise::result::{BoostResult, Helps, Running, Until};
 
-use super::shell_quoted;
 use crate::units;
+use udpath_host::shell::quoted;
 
 /// The conclusion.
 pub(crate) fn conclusion(result: &BoostResult, running: &Running) -> String {
@@ -37,12 +37,12 @@ pub(crate) fn contribution(helps: &Helps) -> String {
 /// The command that applies everything that helps; none if nothing does, or it is applied.
 pub(crate) fn command(running: &Running) -> Option<String> {
     let settings = running.kept.iter().flat_map(|helps| &helps.settings);
-    let set: Vec<String> = settings.map(|setting| format!("--set {}", shell_quoted(setting))).collect();
+    let set: Vec<String> = settings.map(|setting| format!("--set {}", quoted(setting))).collect();
     let configured =
         running.kept.iter().flat_map(|helps| &helps.settings).any(|setting| setting.starts_with("service:"));
     let consent = if configured { " --allow config --allow restart" } else { "" };
     let restart = running.restart.as_deref().filter(|_| configured);
-    let restart = restart.map_or_else(String::new, |restart| format!(" --restart {}", shell_quoted(restart)));
+    let restart = restart.map_or_else(String::new, |restart| format!(" --restart {}", quoted(restart)));
     (!set.is_empty() && running.applies.is_empty())
         .then(|| format!("udpath apply {}{consent}{restart}", set.join(" ")))
 }

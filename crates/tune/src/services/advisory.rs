@@ -13,7 +13,7 @@ pub struct Advisory {
     pub id: String,
     /// What a larger value of the knob exposes.
     pub what: String,
-    /// Versions of Debian's package that mend it: of each release that has one. Empty: none is known.
+    /// Versions that mend it: the project's own, and that of Debian's package in each release that has one. Empty: none is known.
     pub mended: Vec<String>,
 }
 

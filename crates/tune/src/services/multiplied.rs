@@ -10,12 +10,14 @@
 use std::env;
 use std::path::PathBuf;
 
+use udpath_host::shell::quoted;
+
 use super::arguments::command_line;
 use super::instances::Instances;
 use super::reader::Reader;
 use super::restart::{By, PIDS, Restart, pids};
 use super::{Service, ServiceError};
-use crate::settings::{Value, quoted};
+use crate::settings::Value;
 
 /// The name of the knob.
 pub(super) const INSTANCES: &str = "instances";

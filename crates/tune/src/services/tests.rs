@@ -263,21 +263,29 @@ fn arguments_in_a_variable_are_read_and_nothing_is_proposed() {
 
 #[test]
 fn a_knob_with_an_advisory_needs_consent_below_the_version_that_mends_it() {
-    let raised = |value: &str| {
-        let service = Service { version: Some("1.17.1-2+deb12u4".into()), ..service("unbound", "unbound") };
+    let raised_in = |version: Option<&str>, value: &str| {
+        let service = Service { version: version.map(str::to_owned), ..service("unbound", "unbound") };
         let proposals = vec![service.propose("num-threads", value).unwrap()];
         service.prepare(proposals, Some("true")).unwrap()
     };
+    let raised = |value: &str| raised_in(Some("1.17.1-2+deb12u4"), value);
     let allow = |name: &str| Consent { insecure: [name.to_owned()].into(), ..Consent::default() };
     let more = raised("4");
     let said = more.permitted(&allow("config")).unwrap_err().to_string();
-    for part in
-        ["num-threads=4", "CVE-2026-50252", "cache poisoning", "no version is known", "--allow security"]
+    for part in ["num-threads=4", "CVE-2026-50252", "cache poisoning", "mended in 1.25.2", "--allow security"]
     {
         assert!(said.contains(part), "{said}");
     }
     assert!(more.changes()[0].reason.contains("CVE-2026-50252"), "{:?}", more.changes()[0]);
     assert!(more.permitted(&allow("security")).is_ok());
+    for version in [None, Some("1.25.1-1"), Some("1.25.2~rc1-1")] {
+        assert!(raised_in(version, "4").permitted(&allow("config")).is_err(), "{version:?}");
+    }
+    for version in ["1.25.2", "1.25.2-1", "1.26.1-1+b1"] {
+        let more = raised_in(Some(version), "4");
+        assert!(more.permitted(&allow("config")).is_ok(), "{version}");
+        assert!(!more.changes()[0].reason.contains("CVE"), "{:?}", more.changes()[0]);
+    }
     // As many as now expose nothing further; nor does any other knob.
     assert!(raised("1").permitted(&Consent::default()).is_ok());
     let nsd = service("nsd", "nsd");

@@ -1,9 +1,9 @@
 //! Code shared by rows whose settings belong to the driver: numbers in and out, errors, ethtool commands.
 
 use udpath_host::Absence;
+use udpath_host::shell::quoted;
 
 use super::row::{Limit, Target};
-use super::shell::quoted;
 use super::{Setting, Value};
 use crate::machine::Refusal;
 

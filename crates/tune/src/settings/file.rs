@@ -1,7 +1,8 @@
 //! Whole files that keep a change across a boot. Created only by [`crate::persist`], never requested by name.
 
+use udpath_host::shell::quoted;
+
 use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Security, Shell, ValueKind};
-use super::shell::quoted;
 use super::{Setting, Value};
 use crate::changed::printed;
 

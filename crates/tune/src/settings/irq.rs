@@ -1,7 +1,8 @@
 //! IRQs: which CPUs handle them, and which IRQs irqbalance leaves alone.
 
+use udpath_host::shell::quoted;
+
 use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Security, Shell, ValueKind};
-use super::shell::quoted;
 use super::{Form, Setting};
 
 const WRITERS: &[&str] = &["irqbalance", "tuned", "a reload of the driver"];

@@ -1,6 +1,7 @@
 //! NAPI of an interface: polling in threads, and how long interrupts stay off. Files in sysfs, or the kernel's netdev family.
 
 use udpath_host::interfaces::Napi;
+use udpath_host::shell::quoted;
 use udpath_host::source::{Folder, number};
 use udpath_host::{Absence, Source};
 use udpath_netlink::netdev::NapiChange;
@@ -8,7 +9,6 @@ use udpath_netlink::netdev::NapiChange;
 use super::row::{
     Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Security, Shell, Target, ValueKind,
 };
-use super::shell::quoted;
 use super::{Form, Setting, Value};
 use crate::device::DeviceWriter;
 use crate::machine::Refusal;

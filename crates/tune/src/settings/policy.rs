@@ -10,10 +10,10 @@ use std::num::NonZeroU16;
 
 use udpath_bpf::{PolicyOption, PolicyTarget};
 use udpath_host::process::{Selection, SocketValue};
+use udpath_host::shell::quoted;
 use udpath_host::unit::WrongUnit;
 
 use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Security, Shell, ValueKind};
-use super::shell::quoted;
 use super::{Setting, Value, socket};
 use crate::bytes::bytes;
 

@@ -1,12 +1,12 @@
 //! The root qdisc of an interface, by its kind, and how many packets it may hold.
 
+use udpath_host::shell::quoted;
 use udpath_host::source::number;
 use udpath_host::{Absence, Source};
 
 use super::row::{
     Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Security, Shell, Target, ValueKind,
 };
-use super::shell::quoted;
 use super::{Form, Value};
 use crate::device::DeviceWriter;
 use crate::machine::Refusal;

@@ -1,13 +1,13 @@
 //! RSS: the receive queue that the card selects, by a hash and an indirection table (`ethtool -X`, `-N`).
 
 use udpath_host::interfaces::{Fields, HashFields};
+use udpath_host::shell::quoted;
 use udpath_host::source::Folder;
 use udpath_host::{Absence, Source};
 
 use super::row::{
     Access, Cost, Extra, Limit, OnReset, PartKind, Phase, Row, Scope, Security, Shell, Target, ValueKind,
 };
-use super::shell::quoted;
 use super::{Setting, Table, Value, channels};
 use crate::device::{DeviceWriter, RssChange};
 use crate::machine::Refusal;

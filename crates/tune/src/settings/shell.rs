@@ -1,5 +1,6 @@
 //! A change as a shell command, using the system's own programs.
 
+use udpath_host::shell::quoted;
 use udpath_host::visible;
 
 use super::row::Shell;
@@ -37,16 +38,6 @@ impl Setting {
 #[must_use]
 pub fn comment(text: &str) -> String {
     format!("# {}", visible::line(text))
-}
-
-/// A word quoted for the shell.
-#[must_use]
-pub fn quoted(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./,:=+@%".contains(&byte);
-    if !text.is_empty() && text.bytes().all(plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]

@@ -4,12 +4,12 @@
 //! form.
 
 use udpath_host::process::{MAX_BUFFER, Selection, SocketSetting, SocketValue};
+use udpath_host::shell::quoted;
 
 use super::Value;
 use super::row::{
     Access, Cost, Extra, Keeps, OnReset, PartKind, Phase, Row, Scope, Security, Shell, ValueKind,
 };
-use super::shell::quoted;
 
 const fn option(setting: SocketSetting, page: &'static str) -> Row {
     Row {

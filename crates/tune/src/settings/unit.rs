@@ -1,9 +1,9 @@
 //! Units that run in several instances: `unit:ntp.service/instances=2`.
 
 use super::row::{Access, Cost, Extra, OnReset, PartKind, Phase, Row, Scope, Security, Shell, ValueKind};
-use super::shell::quoted;
 use super::value::NONE;
 use super::{Setting, Value};
+use udpath_host::shell::quoted;
 use udpath_host::unit::WrongUnit;
 
 /// What the name of such a setting begins with.

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! looks at its queue ── never shorter, often the same ─▸ not read ─┬─ a wider socket of the process got nothing ─▸ overlap
+//!                                                                  ├─ others of its group are read ─▸ its flows get no answer
 //!                                                                  └─ none, and it drops, though its process ran ─▸ unread
 //! ```
 //! A reader that is only slow is seen: the kernel takes each datagram that was read off what waits, also while the queue is full.
@@ -33,6 +34,23 @@ pub(super) fn wider<'a>(on: Observed<'a>, socket: &SocketMap) -> Option<&'a Sock
     wider.next()
 }
 
+/// How many others of its group are read, if its process has one of these: they keep up, or are seen to get shorter. A process of a group
+/// that reads none may be blocked.
+fn read_in_group(on: Observed<'_>, socket: &SocketMap) -> usize {
+    if socket.group < 2 || socket.peer.is_some() {
+        return 0;
+    }
+    let others = on.map.sockets.iter().filter(|other| {
+        other.inode != socket.inode && other.local == socket.local && other.peer.is_none() && other.group > 1
+    });
+    let reads = |other: &&SocketMap| {
+        let shrinks = looks(other).and_then(|seen| seen.shrank).is_some_and(|shrank| shrank > 0);
+        shrinks || (other.drops == 0 && other.queued == 0)
+    };
+    let read: Vec<_> = others.filter(reads).collect();
+    if read.iter().any(|other| other.pids == socket.pids) { read.len() } else { 0 }
+}
+
 /// Did datagrams wait that nothing of its process took?
 pub(super) fn is_unread(on: Observed<'_>, socket: &SocketMap) -> bool {
     let stood = looks(socket)
@@ -44,7 +62,8 @@ pub(super) fn is_unread(on: Observed<'_>, socket: &SocketMap) -> bool {
     let grew = socket.queued_before.is_some_and(|before| socket.queued > before);
     let runs = threads.iter().any(|thread| thread.busy() >= IDLE);
     // A few datagrams that wait for no one, as at a socket that only sends, are not a loss.
-    if wider(on, socket).is_some() { socket.drops > 0 || grew } else { socket.drops > 0 && runs }
+    let explained = wider(on, socket).is_some() || read_in_group(on, socket) > 0;
+    if explained { socket.drops > 0 || grew } else { socket.drops > 0 && runs }
 }
 
 pub(super) fn found(on: Observed<'_>) -> Vec<Found> {
@@ -69,6 +88,9 @@ fn of(on: Observed<'_>, socket: &SocketMap) -> Found {
         percent(ran)
     );
     let Some(wider) = wider(on, socket) else {
+        if let read @ 1.. = read_in_group(on, socket) {
+            return located(on, socket, of_group(socket, evidence, read).rate(on.rate(socket.drops)));
+        }
         return located(on, socket, Found::new(evidence).rate(on.rate(socket.drops)))
             .advice("if a thread does read it, find what that waits for (`strace -f -p PID`)");
     };
@@ -90,6 +112,17 @@ fn of(on: Observed<'_>, socket: &SocketMap) -> Found {
         found
     };
     located(on, socket, found)
+}
+
+fn of_group(socket: &SocketMap, evidence: String, read: usize) -> Found {
+    let others = counted(socket.group - 1, "other socket");
+    let cause = format!(
+        "SO_REUSEPORT spreads the flows over the {} sockets of the group, and no thread reads this one: its share of them gets no answer",
+        socket.group
+    );
+    Found::new(format!("{evidence}; of the {others} of its group, {read} {} read", if read == 1 { "is" } else { "are" }))
+        .cause(cause)
+        .advice("read every socket of the group, or close those that no thread reads: their flows then go to the others")
 }
 
 #[cfg(test)]
@@ -163,6 +196,39 @@ mod tests {
         let mut host = beside("192.0.2.1:53", 0.09);
         host.map.sockets[1].local = "[::]:53".parse().unwrap();
         assert!(only(&host, "socket-not-read").cause.ends_with("[::]:53"));
+    }
+
+    #[test]
+    fn a_member_of_a_group_that_nobody_reads_is_named_with_the_group() {
+        let group = |ran| {
+            let mut host = beside("0.0.0.0:53", ran);
+            for socket in &mut host.map.sockets {
+                socket.group = 2;
+            }
+            host
+        };
+        for ran in [0.09, 0.0] {
+            let finding = only(&group(ran), "socket-not-read");
+            let end = "; of the 1 other socket of its group, 1 is read";
+            assert!(finding.evidence.ends_with(end), "{}", finding.evidence);
+            assert!(
+                finding.cause.starts_with("SO_REUSEPORT spreads the flows over the 2 sockets"),
+                "{}",
+                finding.cause
+            );
+            let [only] = &finding.remedies[..] else { panic!("{finding:#?}") };
+            assert!(only.what().starts_with("read every socket of the group"), "{only:?}");
+            for id in
+                ["reader-blocked", "reader-slow", "receive-buffer-small", "socket-drops", "group-uneven"]
+            {
+                assert_eq!(group(ran).found(id), [], "{id}");
+            }
+        }
+        // One whose other members drop as well, with a queue that stands still, says nothing of this one.
+        let mut host = group(0.3);
+        (host.map.sockets[1].drops, host.map.sockets[1].queued) = (10, 200_000);
+        host.map.sockets[1].looks = Some(STOOD);
+        assert!(!host.found("socket-not-read").iter().any(|found| found.evidence.contains("of its group")));
     }
 
     #[test]
