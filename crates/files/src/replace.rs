@@ -310,6 +310,8 @@ mod tests {
         names
     }
 
+    const LABEL: &str = "security.selinux";
+
     #[test]
     fn a_file_is_replaced_whole_and_keeps_what_is_not_text() {
         let folder = tempfile::tempdir().unwrap();
@@ -318,6 +320,9 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o640);
         let file = File::open(&path).unwrap();
         fsetxattr(&file, "user.note", b"kept", XattrFlags::empty()).unwrap();
+        // As a label of SELinux is kept, which only root sets where the kernel has no such module.
+        let labelled = fsetxattr(&file, LABEL, b"system_u:object_r:etc_t:s0\0", XattrFlags::empty()).is_ok();
+        assert!(labelled || !rustix::process::geteuid().is_root());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o604)).unwrap();
         whole(&path, b"second", 0o600).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"second");
@@ -325,6 +330,11 @@ mod tests {
         let mut value = [0; 16];
         let length = fgetxattr(File::open(&path).unwrap(), "user.note", &mut value[..]).unwrap();
         assert_eq!(&value[..length], b"kept");
+        let mut label = [0; 64];
+        if labelled {
+            let length = fgetxattr(File::open(&path).unwrap(), LABEL, &mut label[..]).unwrap();
+            assert_eq!(&label[..length], b"system_u:object_r:etc_t:s0\0");
+        }
         assert_eq!(names(folder.path()), ["x.conf"]);
         assert!(remove(&path).unwrap() && !remove(&path).unwrap());
         assert!(!remove(&folder.path().join("no/x")).unwrap());

@@ -36,7 +36,7 @@ mod message;
 pub use clock::Offset;
 pub use limits::{Allowed, Limits, Refusal};
 pub use link::{Access, Link, LinkError};
-pub use message::Order;
+pub use message::{Order, announced, delivered};
 
 /// Whether `name` can be an agent's: that of a host or of a node of Kubernetes. 1 to 253 letters, digits, `-` and `_`, in parts
 /// separated by single dots.

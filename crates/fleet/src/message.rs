@@ -92,6 +92,25 @@ pub(crate) enum Said {
     Failed(String),
 }
 
+/// The order that a message of a caller announces, as an agent reads it; none if it is another message, or none.
+#[must_use]
+pub fn announced(message: &[u8]) -> Option<Order> {
+    match serde_json::from_slice(message).ok()? {
+        ToAgent::Announce { order, .. } => Some(*order),
+        _ => None,
+    }
+}
+
+/// The result in a message of an agent, and the agent's name, as a caller reads it; none if it is another message, or none.
+#[must_use]
+pub fn delivered(message: &[u8]) -> Option<(String, LoadResult)> {
+    let FromAgent { agent, said, .. } = serde_json::from_slice(message).ok()?;
+    match said {
+        Said::Result(result) => Some((agent, *result)),
+        _ => None,
+    }
+}
+
 /// An agent's state, once per second.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Beat {

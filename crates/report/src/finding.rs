@@ -4,7 +4,7 @@ use udpath_advise::{Finding, ProfileResult, Remedy};
 use udpath_host::shell::quoted;
 
 use crate::terminal::unbroken;
-use crate::{units, words};
+use crate::units;
 
 /// Is this finding already part of the profile's sentence?
 pub(crate) fn is_said(result: &ProfileResult, finding: &Finding) -> bool {

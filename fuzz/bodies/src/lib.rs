@@ -39,7 +39,7 @@ pub use cpu_set::cpu_set;
 pub use cpu_times::cpu_times;
 pub use dns::dns_query;
 pub use dns_reply::dns_reply;
-pub use fleet::fleet_json;
+pub use fleet::{fleet_json, fleet_message};
 pub use host::{host_answers, host_packet_sockets};
 pub use host_text::host_text;
 pub use ntp::{ntp_reply, ntp_request};
@@ -59,7 +59,7 @@ pub use wire::{wire_build, wire_parse, wire_reply};
 pub type Body = fn(&[u8]);
 
 /// Every function with its name, which is also the name of its target and of its seeds' folder.
-pub const BODIES: [(&str, Body); 33] = [
+pub const BODIES: [(&str, Body); 34] = [
     ("archive", archive),
     ("capture", capture),
     ("cpu_set", cpu_set),
@@ -68,6 +68,7 @@ pub const BODIES: [(&str, Body); 33] = [
     ("dns_reply", dns_reply),
     ("echo_reply", echo_reply),
     ("fleet_json", fleet_json),
+    ("fleet_message", fleet_message),
     ("host_answers", host_answers),
     ("host_packet_sockets", host_packet_sockets),
     ("host_text", host_text),

@@ -1,7 +1,7 @@
 //! `udpath boost --lab` from start to finish, and every way it can end. Needs root.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -196,24 +196,29 @@ fn dns_and_radius_climb() {
 }
 
 /// The page in a browser without any network.
+/// Lists the tables that are wider than their place.
+const MEASURES: &str = "<script>const all = [...document.querySelectorAll('.scroll')];\
+    const cut = all.filter(table => table.scrollWidth > table.clientWidth).map(table => table.getAttribute('aria-label'));\
+    document.body.dataset.cut = (all.length ? 'of 1 or more: ' : 'of none: ') + cut.join(', ')</script>";
+
 #[test]
 fn the_page_renders_in_a_browser_without_a_network() {
     udpath_lab::needs_root!();
     let Climb { page_file, .. } = climb();
     let _together = together();
     let folder = tempfile::tempdir().unwrap();
-    let chromium = |what: &str, address: &str| {
+    let chromium = |what: &str, page: &Path, address: &str| {
         let mut command = Command::new("unshare");
         command.args(["--net", "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"]);
         command.args(["--no-first-run", "--disable-background-networking", "--disable-component-update"]);
         command.args(["--disable-sync", "--disable-dev-shm-usage", "--window-size=1200,2400"]);
         command.arg(format!("--user-data-dir={}", folder.path().join("profile").display()));
-        command.arg(what).arg(format!("file://{}{address}", page_file.display()));
+        command.arg(what).arg(format!("file://{}{address}", page.display()));
         let ended = Run::of(command, "chromium").within(TIMEOUT * 3).finish();
         assert_eq!(ended.code(), Some(0), "{}", ended.err);
         ended.out
     };
-    let dom = chromium("--dump-dom", "");
+    let dom = chromium("--dump-dom", page_file, "");
     for name in RUNGS {
         assert!(dom.contains(&format!(">{name}<")), "{name} is not in the DOM");
     }
@@ -227,13 +232,22 @@ fn the_page_renders_in_a_browser_without_a_network() {
     );
     assert_eq!(dom.matches("<svg").count(), dom.matches("</svg>").count());
     let shot = folder.path().join("page.png");
-    let _ = chromium(&format!("--screenshot={}", shot.display()), "");
+    let _ = chromium(&format!("--screenshot={}", shot.display()), page_file, "");
     let png = fs::read(&shot).expect("chromium has written its screenshot");
     assert!(png.starts_with(b"\x89PNG\r\n\x1a\n"));
     let side = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().unwrap());
     assert_eq!((side(16), side(20)), (1200, 2400));
     // A blank page of that size takes 14 KB.
     assert!(png.len() > 60_000, "{} bytes are an empty page", png.len());
+
+    // No table is cut: a copy of the page, whose policy allows the test's script, says which are wider than their place.
+    let measured = folder.path().join("measured.html");
+    let page = fs::read_to_string(page_file).unwrap();
+    let page = page.replace("Content-Security-Policy", "x").replace("</body>", &format!("{MEASURES}</body>"));
+    fs::write(&measured, page).unwrap();
+    let measured = chromium("--dump-dom", &measured, "");
+    let cut = measured.split("data-cut=\"").nth(1).and_then(|rest| rest.split('"').next());
+    assert_eq!(cut, Some("of 1 or more: "), "tables that are cut at 1,200 pixels");
 
     // With several graphs on a page, one is zoomed and the others stay; a search covers all of them.
     let widths = |dom: &str, id: &str| -> Vec<String> {
@@ -242,7 +256,7 @@ fn the_page_renders_in_a_browser_without_a_network() {
             .map(|frame| frame.split(" width=\"").nth(1).unwrap().split('"').next().unwrap().to_owned())
             .collect()
     };
-    let searched = chromium("--dump-dom", "#z=first1&s=UDPATH");
+    let searched = chromium("--dump-dom", page_file, "#z=first1&s=UDPATH");
     let says = searched.split("id=\"flame-says\"").nth(1).unwrap().split("</span>").next().unwrap();
     assert!(says.contains(&format!("{}: ", RUNGS[0])) && says.contains(" % of the whole"), "{says}");
     assert!(searched.contains(" hit\""), "nothing is marked");

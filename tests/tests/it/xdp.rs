@@ -2,6 +2,7 @@
 //! nothing is left behind however it ends, and unsupported requests give a clear error. Needs root.
 
 mod changes;
+mod forged;
 mod peers;
 
 use std::net::{SocketAddr, UdpSocket};

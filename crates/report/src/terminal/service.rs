@@ -37,7 +37,9 @@ pub fn text(prepared: &Prepared, style: &Style) -> String {
         }
     }
     for unread in service.unread() {
-        text += &format!("not read: {unread}; what it sets is not known here\n");
+        text += &format!(
+            "not read: {unread}; what it sets is not known here, so apply refuses to change the configuration\n"
+        );
     }
     for path in service.changed_since() {
         text += &format!("{path} was changed after the server started: it may not be in effect\n");

@@ -222,6 +222,28 @@ fn wildcards_delegations_and_dname_records_cover_what_is_below_them() {
     assert!(ask(&index, &longer, rtype::A).starts_with("noerror aa\n"));
 }
 
+/// DNAME records as NSD and Knot have them. What NS records of a wildcard mean RFC 4592 (4.2) leaves open: NSD answers with the wildcard's
+/// other records, Knot refers to its name, and here the name below its parent is delegated, of
+/// all names there.
+#[test]
+fn a_wildcard_may_have_dname_and_ns_records() {
+    let index =
+        index(&["$ORIGIN x.\n@ 1 SOA . . 1 1 1 1 1\n*.w DNAME a.b.\n*.v NS ns.other.\n*.v A 192.0.2.7\n"]);
+    let nothing = "noerror aa\nauthority: x 1 soa . . 1 1 1 1 1";
+    for (name, qtype, expected) in [
+        ("x.w.x", rtype::A, nothing),
+        ("y.x.w.x", rtype::A, nothing),
+        ("*.w.x", rtype::A, nothing),
+        ("x.w.x", rtype::DNAME, "noerror aa\nanswer: x.w.x 1 dname a.b."),
+        ("a.*.w.x", rtype::A, "noerror aa\nanswer: *.w.x 1 dname a.b.\nanswer: a.*.w.x 1 cname a.a.b."),
+        ("x.v.x", rtype::A, "noerror\nauthority: x.v.x 1 ns ns.other."),
+        ("y.x.v.x", rtype::NS, "noerror\nauthority: x.v.x 1 ns ns.other."),
+        ("*.v.x", rtype::A, "noerror\nauthority: *.v.x 1 ns ns.other."),
+    ] {
+        assert_eq!(ask(&index, name, qtype), expected, "{name} {qtype}");
+    }
+}
+
 #[test]
 fn names_below_a_dname_record_are_answered_by_it() {
     let file = zone::file(

@@ -13,10 +13,8 @@ const MAX_TYPES: usize = 254;
 pub(super) fn leave_out(records: &mut Records, faults: &mut Faults) {
     let mut out: Vec<Record> = Vec::new();
     for name in records.list.chunk_by(|a, b| records.key(a) == records.key(b)) {
-        // Most names have one record, and only these types may not stand alone, at a wildcard.
-        if let [only] = name
-            && ![rtype::NS, rtype::DNAME].contains(&only.rtype)
-        {
+        // Most names have one record.
+        if name.len() == 1 {
             continue;
         }
         let zones: BTreeSet<u16> = name.iter().map(|record| record.zone).collect();
@@ -63,7 +61,6 @@ fn conflicting(records: &Records, all: &[Record], faults: &mut Faults) -> Vec<Re
     types.dedup();
     let beyond = types.get(MAX_TYPES);
     let has_others = types.iter().any(|rtype| ![rtype::CNAME, rtype::RRSIG, rtype::NSEC].contains(rtype));
-    let is_wildcard = is_wildcard(records.key(&all[0]));
     let (mut aliases, mut trees) = (0, 0);
     let mut out = Vec::new();
     for record in all {
@@ -72,9 +69,6 @@ fn conflicting(records: &Records, all: &[Record], faults: &mut Faults) -> Vec<Re
         let reason = match record.rtype {
             rtype::CNAME if has_others => "has a CNAME record and others: keep one or the others",
             rtype::CNAME if aliases > 1 => "has several CNAME records: keep one",
-            rtype::NS | rtype::DNAME if is_wildcard => {
-                "is a wildcard with NS or DNAME records: name what is delegated"
-            }
             rtype::DNAME if trees > 1 => "has several DNAME records: keep one",
             rtype if beyond.is_some_and(|first| rtype >= *first) => "has more than 254 types: remove some",
             _ => continue,
@@ -86,11 +80,4 @@ fn conflicting(records: &Records, all: &[Record], faults: &mut Faults) -> Vec<Re
         );
     }
     out
-}
-
-/// Whether the key's last label is `*`.
-fn is_wildcard(key: &[u8]) -> bool {
-    let mut ends = super::super::records::boundaries(key);
-    let last = ends.by_ref().take_while(|end| *end < key.len()).last();
-    last.is_some_and(|start| key[start..] == *b"\x01*")
 }

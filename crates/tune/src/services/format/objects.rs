@@ -14,7 +14,12 @@ use super::{Directive, Include, Parsed, Section, line_at, span};
 /// The objects that are read.
 const OBJECTS: [&str; 3] = ["module", "input", "include"];
 const INCLUDE: &str = "$IncludeConfig";
+/// What begins the names of imudp's directives, older than its objects.
+const DIRECTIVES: [&str; 3] = ["$UDPServer", "$IMUDP", "$InputUDPServer"];
+const LOAD: &str = "$ModLoad";
 /// What is not read.
+const LEGACY: &str =
+    "an old directive of imudp; write module(load=\"imudp\" ...) and input(type=\"imudp\" ...)";
 const ENABLED: &str = "whether it is enabled (config.enabled) is the output of a command";
 const TEXT: &str = "what include() has from a text or a command";
 
@@ -37,6 +42,9 @@ pub(super) fn parse(text: &str) -> Parsed {
             };
             parsed.includes.push(include);
             at += line.len();
+        } else if let Some(line) = rest.lines().next().filter(|line| is_legacy(line)) {
+            parsed.unread.push((line_at(text, at), LEGACY));
+            at += line.len();
         } else if let Some(len) = on_one_line(rest) {
             at += len;
         } else if let Some((name, begin)) = opened(text, at) {
@@ -50,6 +58,19 @@ pub(super) fn parse(text: &str) -> Parsed {
         }
     }
     parsed
+}
+
+/// Whether a line loads or configures imudp without an object.
+fn is_legacy(line: &str) -> bool {
+    let begins = |with: &str| line.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with));
+    let loads = || line[LOAD.len()..].split_whitespace().next().is_some_and(is_imudp);
+    DIRECTIVES.into_iter().any(begins) || begins(LOAD) && loads()
+}
+
+/// Whether a module's name, or the path of its file, is imudp's.
+fn is_imudp(name: &str) -> bool {
+    let file = name.rsplit('/').next().unwrap_or_default();
+    file.strip_suffix(".so").unwrap_or(file) == "imudp"
 }
 
 /// The length of the white space or the comment that a text begins with.

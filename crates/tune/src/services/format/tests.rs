@@ -218,6 +218,34 @@ fn rsyslog_has_arrays_commands_comments_and_several_objects_on_a_line() {
     assert_eq!(read(Format::Objects, text), three(&expected));
 }
 
+/// rsyslogd takes each of them, in any case.
+#[test]
+fn rsyslogs_old_directives_of_imudp_are_listed_as_not_read() {
+    for line in [
+        "$ModLoad imudp",
+        "$modload /usr/lib/rsyslog/imudp.so # c",
+        "$UDPServerRun 514",
+        "$UDPServerTimeRequery 8",
+        "$udpserveraddress 127.0.0.1",
+        "$IMUDPSchedulingPolicy fifo",
+        "$InputUDPServerBindRuleset r",
+    ] {
+        let parsed = Format::Objects.parse(&format!("module(load=\"x\")\n{line}\ninput(type=\"y\")\n"));
+        let [(2, why)] = parsed.unread[..] else { panic!("{line}: {:?}", parsed.unread) };
+        assert!(why.starts_with("an old directive of imudp; write module("), "{why}");
+        assert_eq!(parsed.directives.len(), 2, "{line}");
+    }
+    for line in [
+        "$ModLoad imtcp",
+        "$ModLoad",
+        "#$UDPServerRun 514",
+        "$MainMsgQueueSize 5",
+        "if $msg == '$UDPServer' then stop",
+    ] {
+        assert_eq!(Format::Objects.parse(&format!("{line}\n")).unread, [], "{line}");
+    }
+}
+
 #[test]
 fn line_ends_mean_nothing_in_clauses() {
     let text = "server:\n num-threads: # c\n\n 4 identity: a#b so-rcvbuf:\"8m\"outgoing-range: 5\n interface:\n  fe80::1\n \
