@@ -174,18 +174,20 @@ impl Running {
         kill_process(Pid::from_child(&self.child), signal).expect("a child of ours can be signalled");
     }
 
-    /// Asks it to end by SIGTERM, as a request of its own: the program took the last one, which this has waited for, more than a second
-    /// ago (`crates/cli/src/signals/requests.rs`).
+    /// Asks it to end by SIGTERM. Returns once it has ended, or has taken the signal for so long that the next one is another request
+    /// (`crates/cli/src/signals/requests.rs`).
     ///
     /// # Panics
     /// The kernel refuses, or it does not take the signal.
     pub fn request(&mut self) {
-        std::thread::sleep(REQUESTS_APART);
         self.signal(Signal::TERM);
         let pid = self.pid();
         awaited("the signal to be taken", TIMEOUT, || {
             (self.has_ended() || !is_taking(pid, Signal::TERM)).then_some(())
         });
+        if !self.has_ended() {
+            std::thread::sleep(REQUESTS_APART);
+        }
     }
 
     /// Sends a signal to its process group, as a terminal does at ^C. It was started with [`Run::in_group`].
