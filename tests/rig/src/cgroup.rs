@@ -88,7 +88,8 @@ impl Cgroup {
         self.root.join(&self.name).join(child)
     }
 
-    /// Sends a signal to each process of the group `child`, as a service manager does first when a service is stopped.
+    /// Sends a signal to each process of the group `child` and of those below it, as a service manager does first when a service is
+    /// stopped.
     ///
     /// # Panics
     /// There is no such group.
@@ -99,14 +100,35 @@ impl Cgroup {
         }
     }
 
-    /// Processes of the group `child`.
+    /// Processes of the group `child`, then those of the groups below it.
     ///
     /// # Panics
     /// There is no such group.
     #[must_use]
     pub fn pids(&self, child: &str) -> Vec<i32> {
         let text = fs::read_to_string(self.path(child).join("cgroup.procs")).unwrap();
-        text.lines().map(|pid| pid.parse().unwrap()).collect()
+        let own: Vec<i32> = text.lines().map(|pid| pid.parse().unwrap()).collect();
+        let below = self.below(child).into_iter().flat_map(|group| {
+            // It may have been removed since.
+            let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+            text.lines().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>()
+        });
+        own.into_iter().chain(below).collect()
+    }
+
+    /// The groups below the group `child`.
+    #[must_use]
+    pub fn below(&self, child: &str) -> Vec<PathBuf> {
+        let mut found = vec![self.path(child)];
+        let mut at = 0;
+        while at < found.len() {
+            let inside = fs::read_dir(&found[at]).into_iter().flatten().flatten();
+            let folders = inside.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            let folders: Vec<PathBuf> = folders.map(|entry| entry.path()).collect();
+            found.extend(folders);
+            at += 1;
+        }
+        found.split_off(1)
     }
 
     /// Ends all processes of the group `child`, as a service manager does when a service is stopped.

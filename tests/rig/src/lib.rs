@@ -4,6 +4,7 @@
 //! ```text
 //! Run::new(&["boost", "--lab"])      the built `udpath`, marked: every process it starts carries the same mark
 //!     .start() -> Running            killed when dropped
+//!     .request()                     asks it to end, again as a request of its own
 //!     .finish() -> Ended             code, stdout, stderr; panics when the deadline passes
 //! Said::from(output)                      for a process without a deadline
 //! check_documents(name, text)         each document in it is as docs/schemas says; Run and Said do it themselves

@@ -16,6 +16,9 @@ use crate::{TIMEOUT, awaited, check_documents};
 /// Name of the variable that marks a run and all its child processes.
 const MARK: &str = "UDPATH_TEST_RUN";
 
+/// Between two requests: longer than the signals of one may be apart.
+const REQUESTS_APART: Duration = Duration::from_millis(1_050);
+
 /// The built program, next to this test's own directory.
 ///
 /// # Panics
@@ -171,6 +174,22 @@ impl Running {
         kill_process(Pid::from_child(&self.child), signal).expect("a child of ours can be signalled");
     }
 
+    /// Asks it to end by SIGTERM. Returns once it has ended, or has taken the signal for so long that the next one is another request
+    /// (`crates/cli/src/signals/requests.rs`).
+    ///
+    /// # Panics
+    /// The kernel refuses, or it does not take the signal.
+    pub fn request(&mut self) {
+        self.signal(Signal::TERM);
+        let pid = self.pid();
+        awaited("the signal to be taken", TIMEOUT, || {
+            (self.has_ended() || !is_taking(pid, Signal::TERM)).then_some(())
+        });
+        if !self.has_ended() {
+            std::thread::sleep(REQUESTS_APART);
+        }
+    }
+
     /// Sends a signal to its process group, as a terminal does at ^C. It was started with [`Run::in_group`].
     ///
     /// # Panics
@@ -239,6 +258,20 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Whether a signal waits for a process, or for the end of its handler, during which it is blocked.
+fn is_taking(pid: u32, signal: Signal) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let statuses: Vec<String> =
+        threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("status")).ok()).collect();
+    ["ShdPnd:", "SigPnd:", "SigBlk:"].iter().any(|mask| {
+        let masks =
+            statuses.iter().flat_map(|status| status.lines()).filter_map(|line| line.strip_prefix(mask));
+        masks
+            .filter_map(|bits| u64::from_str_radix(bits.trim(), 16).ok())
+            .any(|bits| bits & 1 << (signal.as_raw() - 1) != 0)
+    })
 }
 
 /// Pids of the living processes that carry the mark.

@@ -7,6 +7,7 @@ mod killed;
 mod leave;
 mod restart;
 mod servers;
+mod signals;
 mod unit;
 
 use std::collections::BTreeMap;

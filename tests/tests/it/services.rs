@@ -2,6 +2,7 @@
 //! what is left when they are killed. Needs root.
 
 mod knot;
+mod requests;
 mod secrets;
 mod strangers;
 

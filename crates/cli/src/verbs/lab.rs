@@ -66,7 +66,8 @@ fn up(name: &str, queues: Option<u32>, machines: &[String], xdp: &[String]) -> D
 /// Removes a lab, all, or those of programs that were killed.
 fn down(name: Option<&str>, all: bool) -> Done {
     // A lab that is half removed would be of no use: signals wait for the end.
-    signals::watch(Left::Rest("udpath lab down"))?;
+    let which = name.unwrap_or(if all { "--all" } else { "--stale" });
+    signals::watch(Left::Rest(&format!("udpath lab down {}", which.escape_debug())))?;
     match name {
         Some(name) => Ok(udpath_lab::down(name)?),
         None if all => removed(&udpath_lab::down_all()?),

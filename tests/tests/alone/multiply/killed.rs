@@ -115,7 +115,7 @@ fn what_a_killed_guard_cannot_take_back_the_next_start_does() {
 }
 
 /// Whether a process has not ended; one that has, and was not waited for, runs no program.
-fn runs(pid: u32) -> bool {
+pub(super) fn runs(pid: u32) -> bool {
     fs::read_link(format!("/proc/{pid}/exe")).is_ok()
 }
 
