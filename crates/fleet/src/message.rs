@@ -154,6 +154,18 @@ mod tests {
         assert_eq!((VERSION, names.join(" ").as_str()), (2, FIELDS));
     }
 
+    /// Those from which the fuzzer begins.
+    #[test]
+    fn seeds_are_messages_of_either_end() {
+        let seed = |name: &str| {
+            let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/fleet_message");
+            std::fs::read(std::path::Path::new(folder).join(name)).unwrap()
+        };
+        assert_eq!(announced(&seed("made-up-announce.json")).unwrap().protocol, "echo");
+        assert_eq!(delivered(&seed("made-up-result.json")).unwrap().0, "a1");
+        assert!(announced(&seed("made-up-result.json")).is_none());
+    }
+
     #[test]
     fn messages_without_a_version_are_those_of_the_first() {
         let old = r#"{"agent":"a","instance":7,"said":"Offer"}"#;
