@@ -35,7 +35,8 @@ fi
 
 status=0
 if [ $# -gt 0 ] || [ -n "${all:-}" ]; then
-    cargo build --workspace --exclude udpath-bench --locked
+    # All of them, as in test.sh: the tests start programs of other packages.
+    cargo test --workspace --exclude udpath-bench --no-run --locked
     # As in `make test`: each test binary in a fresh root.
     fresh="target.'cfg(all())'.runner = '$PWD/scripts/fresh-root.sh'"
     UDPATH_REQUIRE_ALL=1 UDPATH_SOAK="$work/figures" cargo test --workspace --exclude udpath-bench --locked --no-fail-fast \
