@@ -202,18 +202,20 @@ mod tests {
                 next - burst.len() as u64
             });
             let mut expected = 0;
-            let mut burst: ArrayVec<_, 16> = ArrayVec::new();
-            loop {
-                let done = writer.is_finished();
-                if consumer.pop_burst(&mut burst) == 0 && done {
-                    break;
-                }
-                for item in burst.drain(..) {
+            let mut receive = || {
+                let mut burst: ArrayVec<_, 16> = ArrayVec::new();
+                let came = consumer.pop_burst(&mut burst);
+                for item in burst {
                     assert_eq!(*item, expected);
                     expected += 1;
                 }
-            }
-            (writer.join(), expected)
+                came
+            };
+            while receive() > 0 || !writer.is_finished() {}
+            // That it has finished orders nothing: only after the join is its last burst sure to be seen.
+            let sent = writer.join();
+            while receive() > 0 {}
+            (sent, expected)
         });
         assert_eq!(sent.ok(), Some(received));
         Ok(())

@@ -9,7 +9,8 @@
 //! read from `/proc/net/udp`.
 //!
 //! The two are read one after the other. Where they differ, a socket was bound or closed in between, or one of those that
-//! share the address is not in the group; then the order is not known.
+//! share the address is not in the group; then the order is not known. The iterator may also skip a socket of a group when another
+//! one of the same bucket closes, whosever it is: it is read again then.
 
 use std::collections::HashMap;
 
@@ -40,6 +41,10 @@ pub struct Place {
     pub incoming_cpu: Option<u32>,
 }
 
+/// How often the kernel's groups are read at most, where they have some of a group's sockets but not all. Fewer: beside a program that opens
+/// and closes sockets all the time, orders are unknown. More: where sockets really differ, each reading takes its time.
+const READINGS: usize = 4;
+
 /// Reads the orders of the groups, if there is one.
 pub(super) fn read(
     source: &dyn Source,
@@ -51,8 +56,22 @@ pub(super) fn read(
     if groups.is_empty() {
         return;
     }
+    for _ in 0..READINGS {
+        if join_read(source, list, groups, missing) {
+            break;
+        }
+    }
+}
+
+/// Returns whether another reading would find no more.
+fn join_read(
+    source: &dyn Source,
+    list: &[Socket],
+    groups: &mut [ReuseportGroup],
+    missing: &mut Vec<Missing>,
+) -> bool {
     match source.reuseport_groups() {
-        Ok(Fact { value, from }) => join(list, groups, &value, &from),
+        Ok(Fact { value, from }) => return join(list, groups, &value, &from),
         // A kernel without the iterator, or a capture of an earlier version.
         Err(Absence::NotSupported | Absence::NotThere | Absence::NotCaptured) => {}
         Err(why) => missing.push(Missing {
@@ -61,19 +80,24 @@ pub(super) fn read(
             why,
         }),
     }
+    true
 }
 
-fn join(list: &[Socket], groups: &mut [ReuseportGroup], kernel: &[KernelGroup], from: &Provenance) {
+/// Returns whether each group is whole, or unknown to the kernel.
+fn join(list: &[Socket], groups: &mut [ReuseportGroup], kernel: &[KernelGroup], from: &Provenance) -> bool {
     let key = if list.iter().any(|socket| socket.cookie.is_some()) { Key::Cookie } else { Key::Inode };
     let members = |(at, group): (usize, &KernelGroup)| -> Vec<(u64, usize)> {
         group.members.iter().filter_map(|member| Some((key.of_member(member)?, at))).collect()
     };
     let of: HashMap<u64, usize> = kernel.iter().enumerate().flat_map(members).collect();
+    let mut whole = true;
     for group in groups {
-        let first = group.members.first().and_then(|&at| of.get(&key.of_socket(&list[at])?));
-        let order = first.and_then(|&at| order(key, list, group, &kernel[at]));
+        let known = group.members.iter().find_map(|&at| of.get(&key.of_socket(&list[at])?));
+        let order = known.and_then(|&at| order(key, list, group, &kernel[at]));
+        whole &= known.is_none() || order.is_some();
         group.order = order.map(|order| Fact::new(order, from.clone()));
     }
+    whole
 }
 
 /// What a socket of the list has in common with one of the kernel's group.
