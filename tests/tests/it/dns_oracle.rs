@@ -1,6 +1,5 @@
 //! The answers of `serve dns` are those of NSD and Knot, to 60,000 questions for the names in and around those of a random zone and
-//! of others below it. Each run has other zones, those of `UDPATH_SEED` if it is set; `make soak` takes
-//! several. Needs root.
+//! of others below it. `UDPATH_SEED` makes other zones; `make soak` takes several. Needs root.
 //!
 //! Where those two differ, either is right. An alias that leads to another zone ends their answers; `serve dns` goes on there
 //! (RFC 1034, 4.3.2: to step 1), so its answer is compared with theirs to the question for the target, too. The authority section is compared where there is no answer: NSD fills it otherwise, too. Of a
@@ -299,17 +298,10 @@ fn said(reply: &[u8]) -> Said {
     Said { code, answer, authority, glue }
 }
 
-fn any_seed() -> u64 {
-    let mut seed = [0; 4];
-    rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty()).unwrap();
-    u32::from_le_bytes(seed).into()
-}
-
 #[test]
 fn answers_are_those_of_nsd_or_knot() {
     udpath_lab::needs_root!();
-    // Other zones in each run; a failure names its seed.
-    let first = std::env::var("UDPATH_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(any_seed);
+    let first = std::env::var("UDPATH_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(33);
     let rounds = rounds(1, 20);
     let (mut questions, mut differ, mut zones) = (0, 0, 0);
     for seed in (first..).take(rounds as usize) {
