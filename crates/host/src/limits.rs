@@ -174,7 +174,8 @@ impl Mounts {
         Some(&found.point)
     }
 
-    /// The directories of a group and its ancestors, and their names; the group's own first.
+    /// The directories of a group and its ancestors, and their names; the group's own first. None of a group outside of what is
+    /// mounted, which the kernel shows as `/../other` to a namespace of groups (cgroup_namespaces(7)): nothing above is read.
     fn folders<'a>(&'a self, membership: &'a Membership) -> impl Iterator<Item = (String, String)> + 'a {
         let of_it = |mount: &&Mount| match (&mount.controllers, &membership.controllers) {
             (None, None) => true,
@@ -184,7 +185,8 @@ impl Mounts {
         self.list.iter().find(of_it).into_iter().flat_map(move |mount| {
             let path = membership.path.as_str();
             let below = if mount.root == "/" { path } else { path.strip_prefix(&mount.root).unwrap_or(path) };
-            let mut next = Some(below.trim_matches('/'));
+            let mut next =
+                Some(below.trim_matches('/')).filter(|group| !group.split('/').any(|part| part == ".."));
             std::iter::from_fn(move || {
                 let group = next?;
                 next = (!group.is_empty()).then(|| group.rsplit_once('/').map_or("", |(around, _)| around));
@@ -295,6 +297,8 @@ fn unescaped(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     /// Debian 12, systemd, version 2.
@@ -336,6 +340,38 @@ mod tests {
             folders(mounts, "4:cpu:/docker/0f3a/inner\n"),
             ["/sys/fs/cgroup/cpu/inner", "/sys/fs/cgroup/cpu"]
         );
+    }
+
+    #[test]
+    fn a_group_outside_of_the_namespace_has_no_folder() {
+        assert_eq!(folders(UNIFIED, "0::/../other.slice\n"), [""; 0]);
+        assert_eq!(folders(UNIFIED, "0::/..\n"), [""; 0]);
+        assert_eq!(folders(UNIFIED, "0::/a..b\n"), ["/sys/fs/cgroup/a..b", "/sys/fs/cgroup"]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_of_a_process_leads_out_of_its_hierarchy(
+            text in prop_oneof![
+                any::<String>(),
+                "(0::|4:cpu,cpuacct:|3:cpuset:)(/(\\.\\.?|[ -~]{0,6})){0,5}",
+            ],
+        ) {
+            for (mounts, points) in [
+                (UNIFIED, &["/sys/fs/cgroup"][..]),
+                (LEGACY, &["/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/cpuset"]),
+            ] {
+                let mounts = Mounts::parse(mounts);
+                for one in memberships(&text).unwrap_or_default() {
+                    for (folder, group) in mounts.folders(&one) {
+                        let point = points.iter().find(|point| folder.starts_with(**point)).unwrap();
+                        let below = &folder[point.len()..];
+                        prop_assert!(below.is_empty() && group == "/" || below == group, "{folder}");
+                        prop_assert!(!below.split('/').any(|part| part == ".."), "{folder}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]
