@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         Some("role-owner") => owner(),
         Some("role-resident") => resident(),
         Some("role-emulating") => emulating(),
+        Some("role-flows") => flows(),
         Some("role-spawner") => spawner(&arguments[2]),
         Some("role-nobody") => nobody(),
         _ => return run_tests(&arguments[1..]),
@@ -40,8 +41,9 @@ fn main() -> ExitCode {
 }
 
 fn run_tests(arguments: &[String]) -> ExitCode {
-    let tests: [(&str, fn()); 5] = [
+    let tests: [(&str, fn()); 6] = [
         ("a_killed_owner_leaves_nothing_that_a_sweep_does_not_remove", killed_at_any_moment),
+        ("the_flow_table_of_a_killed_owner_is_switched_off", flow_table_of_a_killed_owner),
         ("programs_of_a_killed_owner_end", || end_with_their_owner("role-resident", 1, 2)),
         ("an_emulated_machine_of_a_killed_owner_ends", || end_with_their_owner("role-emulating", 0, 1)),
         ("a_kept_lab_outlives_its_owner_until_it_is_taken_down", kept),
@@ -97,6 +99,14 @@ fn resident() {
 fn emulating() {
     let spec = VmSpec { cpus: 1, nodes: 1, queues: 1, ..VmSpec::default() };
     let _machine = spec.boot(&["sleep".into(), "1000".into()]).unwrap();
+    say("ready");
+    std::thread::sleep(Duration::from_secs(1000));
+}
+
+/// Owns a lab that has switched on the machine's flow table.
+fn flows() {
+    let lab = pair("flows").up().unwrap();
+    lab.set_flow_table(true).unwrap();
     say("ready");
     std::thread::sleep(Duration::from_secs(1000));
 }
@@ -224,6 +234,30 @@ fn killed_at_any_moment() {
     assert!(there, "the sweep removed what was not ours");
     assert_eq!(others(), before);
     ip(&["netns", "del", &foreign]);
+}
+
+fn flow_table_of_a_killed_owner() {
+    udpath_lab::needs_root!();
+    let table = || {
+        fs::read_to_string("/proc/sys/net/core/rps_sock_flow_entries").unwrap().trim().parse::<u32>().unwrap()
+    };
+    let before = table();
+    for next_lab in [false, true] {
+        let mut owner = start("role-flows");
+        // A machine that uses it already is left alone.
+        let on = table();
+        assert!(if before == 0 { on > 0 } else { on == before }, "{before}, then {on}");
+        owner.kill().unwrap();
+        owner.wait().unwrap();
+        assert_eq!(table(), on, "the kernel does not put it back");
+        if next_lab {
+            pair("next").up().unwrap().down().unwrap();
+        } else {
+            udpath_lab::sweep_stale().unwrap();
+        }
+        assert_eq!(table(), before);
+        assert!(traces(owner.id()).is_empty());
+    }
 }
 
 /// The record of an owner's lab.

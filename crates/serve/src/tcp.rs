@@ -298,3 +298,47 @@ impl TcpWorker {
         result
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{SocketAddr, TcpStream};
+
+    use super::*;
+    use crate::outcome::Outcome;
+    use crate::reply::Reply;
+    use crate::service::{StreamService, WorkerId};
+
+    /// A service to which nobody sends anything.
+    struct Silent;
+
+    impl StreamService for Silent {
+        fn message_len(&self, _: &[u8]) -> Option<usize> {
+            None
+        }
+
+        fn serve(&mut self, _: &[u8], _: &mut Reply<'_>) -> Outcome {
+            unreachable!("there is no message")
+        }
+    }
+
+    #[test]
+    fn those_that_are_connected_have_their_turn_between_new_ones() {
+        let listeners = listen(SocketAddr::from(([127, 0, 0, 1], 0)), 1, None).unwrap();
+        let address = listeners[0].local_addr().unwrap();
+        let dispatch = StreamDispatch::new(WorkerId(0), Arc::new(|_| Box::new(Silent)));
+        let counters = Arc::default();
+        let mut worker =
+            TcpWorker::new(listeners, dispatch, Arc::clone(&counters), TcpLimits::default()).unwrap();
+        let more = 10;
+        let waiting: Vec<_> =
+            (0..2 * ACCEPTS_PER_TURN + more).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let accepted = || {
+            worker.accept(0);
+            let mut counts = crate::TcpCounts::default();
+            counters.add_to(&mut counts);
+            usize::try_from(counts.accepted).unwrap()
+        };
+        let turns: Vec<usize> = std::iter::repeat_with(accepted).take(4).collect();
+        assert_eq!(turns, [ACCEPTS_PER_TURN, 2 * ACCEPTS_PER_TURN, waiting.len(), waiting.len()]);
+    }
+}

@@ -4,7 +4,10 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use udpath_rig::{Run, TIMEOUT, awaited, program};
+use rustix::process::Signal;
+use udpath_rig::{Run, TIMEOUT, awaited, client_and_server, program};
+
+use crate::inside::udpath;
 
 /// The value of a series in the exported text.
 fn value(text: &str, series: &str) -> Option<u64> {
@@ -69,7 +72,7 @@ impl Exporter {
 
     fn end(mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        rustix::process::kill_process(pid, Signal::TERM).unwrap();
         assert!(self.child.wait().unwrap().success());
     }
 }
@@ -100,6 +103,29 @@ fn a_scraper_finds_the_metrics_and_other_requests_get_errors() {
     assert!(get(address, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
     assert!(get(address, "POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 400"));
     server.end();
+}
+
+#[test]
+fn nobody_else_reaches_an_exporter_unless_an_address_is_named() {
+    udpath_lab::needs_root!();
+    let lab = client_and_server("export-listen", 1);
+    let named = lab.address_of("server", "client").unwrap().ipv4;
+    for (more, at) in [(None, "127.0.0.1".to_owned()), (Some(format!("{named}:9410")), named.to_string())] {
+        let listen = more.iter().flat_map(|address| ["--listen", address.as_str()]);
+        let arguments: Vec<&str> = ["export"].into_iter().chain(listen).collect();
+        let mut server = udpath(&lab, "server", &arguments);
+        assert!(server.says("ready http://").contains(&format!("ready http://{at}:")));
+        let listeners = lab.machine("server").unwrap().command("ss").args(["-Hltn"]).output().unwrap();
+        let listeners = String::from_utf8(listeners.stdout).unwrap();
+        let local: Vec<&str> = listeners
+            .lines()
+            .filter_map(|line| line.split_whitespace().nth(3)?.rsplit_once(':'))
+            .map(|(ip, _)| ip)
+            .collect();
+        assert_eq!(local, [at.as_str()], "{listeners}");
+        server.signal(Signal::TERM);
+        assert_eq!(server.finish().code(), Some(0));
+    }
 }
 
 /// Clients that send nothing, or one byte at a time, do not delay a scrape: served in turn, each would take its full
@@ -139,7 +165,7 @@ fn the_file_of_node_exporter_is_whole_and_kept_fresh() {
     awaited("the file anew", Duration::from_secs(30), || changed().filter(|now| *now != first));
     is_sound(&std::fs::read_to_string(&file).unwrap());
     let pid = rustix::process::Pid::from_child(&writer);
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
     assert!(writer.wait().unwrap().success());
 }
 

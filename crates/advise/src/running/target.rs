@@ -200,6 +200,12 @@ mod tests {
                 "{settings:?}"
             );
         }
+        // By its number: nothing of the other program at that port.
+        let by_process = Target::of(Served::Process(resolved.id()), &[]).unwrap();
+        assert_eq!((pids(&by_process), by_process.is_one_of_several), (vec![resolved.id()], true));
+        assert_eq!(by_process.addresses, BTreeSet::from([SocketAddr::from(([127, 0, 0, 53], port))]));
+        let again = by_process.again().unwrap();
+        assert_eq!((pids(&again), &again.addresses), (vec![resolved.id()], &by_process.addresses));
         drop(resolved.stdin.take());
         resolved.wait().unwrap();
         let gone = Target::at(port, BTreeSet::from([SocketAddr::from(([127, 0, 0, 53], port))]));

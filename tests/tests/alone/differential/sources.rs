@@ -119,6 +119,14 @@ fn rp_filter_holds_as_it_is_set() {
     becomes("strict, with a route", [true, true, false]);
     let said = running.says("ready");
     assert!(!said.contains("rp_filter"), "it holds: {said}");
+    // More networks than it keeps: it says so, and rejects none of them.
+    let every_other = (0..9_000u32).map(|n| Ipv4Addr::from(0xc612_0000 + 2 * n));
+    let routes: String = every_other.map(|address| format!("route add {address}/32 dev lo\n")).collect();
+    let batch = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&batch, routes).unwrap();
+    run(&lab, "server", "ip", &["-batch", batch.path().to_str().unwrap()]);
+    running.says("rp_filter=1 of eth0 does not apply to frames that xdp takes: the routes make more than 8192 networks");
+    becomes("strict, with too many networks", [true, true, true]);
     run(&lab, "server", "ip", &["rule", "add", "from", "192.0.2.9", "table", "100"]);
     running.says("rp_filter=1 of eth0 uses the main routing table only");
     let counts = end(running);
