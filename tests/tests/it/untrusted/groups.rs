@@ -1,4 +1,5 @@
-//! Servers in control groups: of a unit, and of somebody who names groups as they like.
+//! Servers in control groups: of a unit, and of somebody who names groups as they like: user nobody, to whom the test's group is
+//! delegated (as systemd delegates user@UID.service), makes the groups, and is the server's user.
 //!
 //! In a cgroup namespace, a group of the test is the root; systemctl is a script that records how it was called.
 
@@ -12,7 +13,8 @@ use super::script;
 
 /// Arguments: the test's group, the server's group below it, the results' folder, udpath. `/run` is empty in its mount namespace.
 const NAMESPACES: &str = r#"
-mkdir -p "$1/$2"
+chown 65534:65534 "$1" "$1/cgroup.procs"
+setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all -- mkdir -p "$1/$2"
 echo $$ > "$1/cgroup.procs"
 exec unshare --net --mount --cgroup --propagation private -- sh -e -c "$INSIDE" sh "$@"
 "#;
@@ -20,9 +22,12 @@ exec unshare --net --mount --cgroup --propagation private -- sh -e -c "$INSIDE" 
 const INSIDE: &str = r#"
 ip link set lo up
 mount -t tmpfs -o mode=755 tmpfs /run
-mkdir -p /run/systemd/system /run/bin /run/etc
+mkdir -p /run/systemd/system /run/bin
+cp -a /etc /run/etc
+mount --bind /run/etc /etc
 cp /usr/bin/perl /run/turnserver
-echo 'listening-port=5399' > /run/etc/turnserver.conf
+echo 'listening-port=5399' > /etc/turnserver.conf
+chmod 644 /etc/turnserver.conf
 cat > /run/turn.pl << 'END'
 use Socket; socket(S, PF_INET, SOCK_DGRAM, 0); setsockopt(S, SOL_SOCKET, SO_REUSEADDR, 1);
 bind(S, pack_sockaddr_in(5399, inet_aton('127.0.0.1'))) or die $!;
@@ -31,7 +36,7 @@ END
 cat > /run/start << END
 old=\$(cat /run/pid 2> /dev/null) && kill \$old
 tries=0; while [ -n "\$old" ] && [ -e /proc/\$old/exe ] && [ \$tries -lt 200 ]; do sleep 0.02; tries=\$((tries + 1)); done
-setsid sh -c 'echo \$\$ > "\$0/cgroup.procs"; exec /run/turnserver /run/turn.pl -c /run/etc/turnserver.conf' \
+setsid setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all -- sh -c 'echo \$\$ > "\$0/cgroup.procs"; exec /run/turnserver /run/turn.pl -c /etc/turnserver.conf' \
     '$1/$2' < /dev/null > /dev/null 2>&1 &
 echo \$! > /run/pid
 END
@@ -52,9 +57,9 @@ cd "$3"
 run() { name=$1; shift; code=0; "$@" > "$name.out" 2> "$name.err" < /dev/null || code=$?; echo $code > "$name.code"; }
 run plan "$4" plan --set service:5399:relay-threads=2
 run apply "$4" apply --set service:5399:relay-threads=2 --allow config --allow restart --state /run/state
-cp /run/etc/turnserver.conf applied
+cp /etc/turnserver.conf applied
 run undo "$4" undo --state /run/state
-cp /run/etc/turnserver.conf undone
+cp /etc/turnserver.conf undone
 [ "$STATE" = loaded ] || run boost "$4" boost --unit turn.service --load dns 127.0.0.1:5399
 cp /run/systemctl systemctl
 kill $(cat /run/pid)
