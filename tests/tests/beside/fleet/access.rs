@@ -16,11 +16,17 @@ fn agents_refuse_what_their_limits_forbid() {
         let fixed = ["load", "echo", target, "--fleet", &bed.server, "--gather", "1s", "--lead", "300ms"];
         started(&bed.lab, "client", program(), &[&fixed, more].concat()).finish()
     };
-    let refused: [(&str, &[&str], &str); 4] = [
+    // A rate that is allowed is not enough: also what is awaited, sent at once, sent in bytes, kept open, and kept in memory.
+    let refused: [(&str, &[&str], &str); 9] = [
         (&other, &["--rate", "100"], "--allow"),
         (&bed.target, &["--rate", "6k"], "--max-rate"),
         (&bed.target, &["--inflight", "2"], "--max-rate"),
         (&bed.target, &["--rate", "100", "-d", "61s"], "--max-time"),
+        (&bed.target, &["--rate", "10", "--timeout", "10080m"], "--max-timeout"),
+        (&bed.target, &["--rate", "5k", "--arrivals", "burst:20000"], "--max-rate, --max-bandwidth"),
+        (&bed.target, &["--rate", "5k", "--size", "60000"], "--max-bandwidth"),
+        (&bed.target, &["--rate", "100", "--flows", "60000"], "--max-flows"),
+        (&bed.target, &["--rate", "100", "--flows", "1000", "--rcvbuf", "1G"], "--max-memory"),
     ];
     for (target, more, words) in refused {
         let ended = load(target, more);
