@@ -5,6 +5,7 @@ use super::super::wire::rtype;
 
 use super::*;
 
+mod algorithms;
 mod directives;
 mod malformed;
 mod peers;
