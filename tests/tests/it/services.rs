@@ -6,6 +6,7 @@ mod knot;
 mod requests;
 mod secrets;
 mod strangers;
+mod unread;
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
