@@ -66,7 +66,7 @@ pub use prepare::{Prepared, Request, permitted, write};
 pub use profile::{Probe, Profile};
 pub use restart::{By, Restart, started_again};
 pub(crate) use restart::{finished, output};
-pub use shown::{Shape, Shown};
+pub use shown::{Outcome, Shape, Shown};
 pub(crate) use writable::changeable;
 
 /// Ports that are not served: the command ports of chronyd and NSD.

@@ -5,6 +5,7 @@ mod database;
 mod knot;
 mod requests;
 mod secrets;
+mod seen;
 mod strangers;
 mod unread;
 

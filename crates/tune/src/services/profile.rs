@@ -204,10 +204,16 @@ pub(super) enum Shows {
     Processes,
     /// Its threads, likewise.
     Threads,
-    /// Its sockets at one address: as many; of a switch, several or one.
+    /// Its sockets at one address: as many.
     Sockets,
+    /// Whether its sockets may share their address (`SO_REUSEPORT`).
+    Reuseport,
     /// The receive buffer of each socket.
     ReceiveBuffer,
+    /// The send buffer of each socket.
+    SendBuffer,
+    /// The interfaces with its XDP program.
+    XdpProgram,
 }
 
 /// A knob of a server's configuration.
