@@ -93,6 +93,9 @@ pub struct Running {
     /// What of them does not stay for good.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fleeting: Vec<Fleeting>,
+    /// Changes that were tried in the screening, which decides what is compared first. 0 in results that are older than this field.
+    #[serde(default)]
+    pub screened: u32,
     /// The budget ended the search; not everything was tried.
     #[serde(default)]
     pub out_of_time: bool,

@@ -157,13 +157,16 @@ pub(crate) struct Found {
     pub(crate) kept: Vec<Candidate>,
     /// What it gains together; none if nothing was kept.
     pub(crate) gain: Option<Ratio>,
+    /// Candidates that had their trial of the screening.
+    pub(crate) screened: usize,
     /// The budget ended the search.
     pub(crate) out_of_time: bool,
 }
 
 /// Searches until the bed proposes nothing more, or no time is left but what the end needs.
 pub(crate) fn search<B: Bed>(bed: &mut B, bound: Bound) -> Result<Found, B::Error> {
-    let mut found = Found { races: Vec::new(), kept: Vec::new(), gain: None, out_of_time: false };
+    let mut found =
+        Found { races: Vec::new(), kept: Vec::new(), gain: None, screened: 0, out_of_time: false };
     let (mut raced, mut screened) = (BTreeSet::new(), BTreeMap::new());
     // What the race of the gain is expected to take.
     let mut last = Duration::ZERO;
@@ -174,6 +177,7 @@ pub(crate) fn search<B: Bed>(bed: &mut B, bound: Bound) -> Result<Found, B::Erro
         }
         let offered = bed.offers(&found.kept, &raced)?;
         screen(bed, &found.kept, &offered, &mut screened, last)?;
+        found.screened = screened.len();
         let Some(candidate) = most_promising(&offered, &screened) else { break };
         raced.insert(candidate);
         let with = [&found.kept[..], &[candidate]].concat();

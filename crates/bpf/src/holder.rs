@@ -51,14 +51,38 @@ fn name_of(id: u32) -> Option<String> {
 pub fn detach_leftover(name: &str) -> Result<Vec<String>, udpath_netlink::Error> {
     let mut netlink = Rtnetlink::open()?;
     let mut detached = Vec::new();
+    for Attached { interface, index, mode } in attached(&mut netlink, name)? {
+        netlink.detach_xdp(index, mode)?;
+        detached.extend(interface);
+    }
+    Ok(detached)
+}
+
+/// The names of the interfaces of the calling thread's network namespace that have an XDP program of this name.
+///
+/// # Errors
+/// The interfaces cannot be listed.
+pub fn interfaces_with(name: &str) -> Result<Vec<String>, udpath_netlink::Error> {
+    let found = attached(&mut Rtnetlink::open()?, name)?;
+    Ok(found.into_iter().filter_map(|found| found.interface).collect())
+}
+
+/// An XDP program that was found at an interface.
+struct Attached {
+    interface: Option<String>,
+    index: u32,
+    mode: u32,
+}
+
+fn attached(netlink: &mut Rtnetlink, name: &str) -> Result<Vec<Attached>, udpath_netlink::Error> {
+    let mut all = Vec::new();
     for link in netlink.links()? {
         let Some(attached) = link.xdp else { continue };
         for (id, mode) in [(attached.driver, xdp::DRV_MODE), (attached.generic, xdp::SKB_MODE)] {
             if id.and_then(name_of).is_some_and(|found| found == name) {
-                netlink.detach_xdp(link.index, mode)?;
-                detached.extend(link.name.clone());
+                all.push(Attached { interface: link.name.clone(), index: link.index, mode });
             }
         }
     }
-    Ok(detached)
+    Ok(all)
 }

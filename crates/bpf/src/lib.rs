@@ -47,7 +47,7 @@ pub use closed_loop::{
     Requests, Rule, Sample, Samples, Slot, TableError, Verdict, bucket_value, header_check,
 };
 pub use error::{Cause, Error};
-pub use holder::detach_leftover;
+pub use holder::{detach_leftover, interfaces_with};
 pub use ids::program_ids;
 pub use live::{LiveFrames, Offered};
 pub use pass::{Pass, PassProgram};

@@ -66,7 +66,7 @@ pub use prepare::{Prepared, Request, permitted, write};
 pub use profile::{Probe, Profile};
 pub use restart::{By, Restart, started_again};
 pub(crate) use restart::{finished, output};
-pub use shown::{Shape, Shown};
+pub use shown::{Outcome, Shape, Shown};
 pub(crate) use writable::changeable;
 
 /// Ports that are not served: the command ports of chronyd and NSD.
@@ -286,7 +286,8 @@ pub fn recognise(pid: u32) -> Result<Service, ServiceError> {
     let mut reader = Reader::of(pid, &view).map_err(failed)?;
     reader.start = start.as_ref().map(Into::into);
     let named = arguments.any(&profile.config_options).is_some();
-    if let Some(instead) = profile.instead.iter().find(|instead| instead.holds(&arguments, named, &reader)) {
+    let is_file = |path: &str| view::is_file(pid, path);
+    if let Some(instead) = profile.instead.iter().find(|instead| instead.holds(&arguments, named, is_file)) {
         return Err(ServiceError::NoFile { server: profile.name.clone(), instead: &instead.what });
     }
     let words = if profile.lines_as_words { arguments.operands() } else { Vec::new() };

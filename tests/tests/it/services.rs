@@ -1,10 +1,13 @@
 //! A server's own configuration, changed by `udpath plan`, `apply` and `undo`: what they print, what needs consent, and
 //! what is left when they are killed. Needs root.
 
+mod database;
 mod knot;
 mod requests;
 mod secrets;
+mod seen;
 mod strangers;
+mod unread;
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
@@ -41,18 +44,7 @@ impl Nsd {
         );
         fs::create_dir_all(nsd.path("etc/conf.d")).unwrap();
         fs::write(nsd.path("etc/nsd.conf"), conf).unwrap();
-        // One restart at a time: that of a killed apply goes on while the undo begins its own. An nsd that is ended while it
-        // starts leaves processes behind, which a unit's control group would end too.
-        let script = format!(
-            "cd {here}\nexec 9>lock; flock 9\n\
-             pid=$(cat pid 2>/dev/null) && kill $pid\n\
-             while [ -n \"$pid\" ] && [ -e /proc/$pid/exe ]; do sleep 0.02; done\n\
-             [ -z \"$pid\" ] || kill -KILL -- -$pid 2>/dev/null\n\
-             while [ -n \"$pid\" ] && pgrep -g $pid -r R,S,D > gone; do sleep 0.02; done\n\
-             setsid nsd -d -c {here}/etc/nsd.conf > log 2>&1 < /dev/null 9>&- &\n\
-             echo $! > pid\n"
-        );
-        fs::write(nsd.path("restart"), script).unwrap();
+        fs::write(nsd.path("restart"), restarts(&here, &format!("nsd -d -c {here}/etc/nsd.conf"))).unwrap();
         let mut first = nsd.lab.machine("server").unwrap().command("/bin/sh");
         assert!(first.arg(nsd.path("restart")).status().unwrap().success());
         awaited("nsd to answer", TIMEOUT, || nsd.answers().then_some(()));
@@ -85,16 +77,7 @@ impl Nsd {
 
     /// Whether it answers a query: it refuses, since it has no zone.
     fn answers(&self) -> bool {
-        let query = [0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1];
-        let server: SocketAddr = "127.0.0.1:5300".parse().unwrap();
-        let ask = || {
-            let socket = UdpSocket::bind("127.0.0.1:0")?;
-            socket.set_read_timeout(Some(Duration::from_millis(300)))?;
-            socket.connect(server)?;
-            socket.send(&query)?;
-            socket.recv(&mut [0; 512])
-        };
-        self.lab.machine("server").unwrap().run(ask).unwrap().is_ok()
+        answers(&self.lab)
     }
 
     /// Waits until it has the processes of so many servers, and keeps them.
@@ -125,6 +108,35 @@ impl Nsd {
         found.sort();
         found
     }
+}
+
+/// A script that starts a server in place of the one whose process is in the folder's file `pid`.
+fn restarts(here: &str, command: &str) -> String {
+    // One restart at a time: that of a killed apply goes on while the undo begins its own. An nsd that is ended while it
+    // starts leaves processes behind, which a unit's control group would end too.
+    format!(
+        "cd {here}\nexec 9>lock; flock 9\n\
+         pid=$(cat pid 2>/dev/null) && kill $pid\n\
+         while [ -n \"$pid\" ] && [ -e /proc/$pid/exe ]; do sleep 0.02; done\n\
+         [ -z \"$pid\" ] || kill -KILL -- -$pid 2>/dev/null\n\
+         while [ -n \"$pid\" ] && pgrep -g $pid -r R,S,D > gone; do sleep 0.02; done\n\
+         setsid {command} > log 2>&1 < /dev/null 9>&- &\n\
+         echo $! > pid\n"
+    )
+}
+
+/// Whether a server of DNS answers on the lab's machine `server`.
+fn answers(lab: &Lab) -> bool {
+    let query = [0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1];
+    let server: SocketAddr = "127.0.0.1:5300".parse().unwrap();
+    let ask = || {
+        let socket = UdpSocket::bind("127.0.0.1:0")?;
+        socket.set_read_timeout(Some(Duration::from_millis(300)))?;
+        socket.connect(server)?;
+        socket.send(&query)?;
+        socket.recv(&mut [0; 512])
+    };
+    lab.machine("server").unwrap().run(ask).unwrap().is_ok()
 }
 
 impl Drop for Nsd {

@@ -82,6 +82,7 @@ pub(super) fn result(
             restart: config.restart.clone(),
             applies: Vec::new(),
             fleeting: Vec::new(),
+            screened: u32::try_from(found.screened).unwrap_or(u32::MAX),
             out_of_time: found.out_of_time,
             refused_trials: bed.refused.0,
         }),

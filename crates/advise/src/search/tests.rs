@@ -85,6 +85,7 @@ fn what_helps_is_kept_and_its_gain_is_measured() {
     assert!((1.75..1.85).contains(&gain.ratio) && gain.low <= 1.8 && 1.8 <= gain.high, "{gain:?}");
     assert!(gain.high / gain.low < 1.3, "{gain:?}");
     assert!(!found.out_of_time);
+    assert_eq!(found.screened, 4);
 }
 
 /// The valley: spreading alone loses, with the socket split it wins.

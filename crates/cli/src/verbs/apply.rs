@@ -10,7 +10,7 @@ use udpath_tune::apply::{self, Applied};
 use udpath_tune::journal::{JournalError, Lock};
 use udpath_tune::persist::{self, Boot};
 use udpath_tune::plan::Consent;
-use udpath_tune::services::{self, Prepared, Shown};
+use udpath_tune::services::{self, Outcome, Prepared, Shown};
 use udpath_tune::status::Status;
 use udpath_tune::{Journal, Live, Plan, Setting, SettingRequest};
 
@@ -35,6 +35,9 @@ pub(crate) struct Document<'a> {
     /// How changed knobs show at the restarted server, those that do.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     seen: Vec<Seen<'a>>,
+    /// Changed knobs that do not show there: verified in the files only.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unverified: Vec<Unverified<'a>>,
     /// Seconds until it is reverted unless confirmed.
     confirm: Option<u64>,
     /// What will revert it.
@@ -57,6 +60,13 @@ struct Seen<'a> {
     seen: &'a str,
     /// Whether that is what the change should make of it.
     in_effect: bool,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct Unverified<'a> {
+    change: &'a str,
+    /// Why, after the name of the change.
+    why: &'a str,
 }
 
 /// Plans, applies, shows.
@@ -130,11 +140,11 @@ fn make(args: &Args) -> Done {
     let shown = wanted.iter().zip(&before).flat_map(|(prepared, before)| prepared.shown(before.as_ref()));
     let shown: Vec<Shown> = shown.collect();
     show(args, &plan, Some(&applied), &shown, reverter.as_ref())?;
-    let lost: Vec<String> = shown
-        .iter()
-        .filter(|one| !one.in_effect)
-        .map(|one| format!("{} ({})", one.change, one.seen))
-        .collect();
+    let lost = shown.iter().filter_map(|one| match &one.outcome {
+        Outcome::NotInEffect(seen) => Some(format!("{} ({seen})", one.change)),
+        _ => None,
+    });
+    let lost: Vec<String> = lost.collect();
     if lost.is_empty() {
         return Ok(());
     }
@@ -198,10 +208,9 @@ fn show(
             note: made.note.clone(),
         });
         let id = applied.map(|applied| applied.id);
-        let seen =
-            shown.iter().map(|one| Seen { change: &one.change, seen: &one.seen, in_effect: one.in_effect });
-        let (changes, seen) = (changes.collect(), seen.collect());
-        let document = Document { schema: SCHEMA, id, changes, seen, confirm: seconds, reverter };
+        let (seen, unverified) = in_json(shown);
+        let changes = changes.collect();
+        let document = Document { schema: SCHEMA, id, changes, seen, unverified, confirm: seconds, reverter };
         return terminal::print(&to_pretty_json(&document));
     }
     let Some(applied) = applied else {
@@ -216,12 +225,32 @@ fn show(
     for what in given_up {
         stderrln!("note: {what}");
     }
-    for one in shown.iter().filter(|one| one.in_effect) {
-        stderrln!("seen at the running server: {}: {}", one.change, one.seen);
+    for Shown { change, outcome } in shown {
+        match outcome {
+            Outcome::InEffect(seen) => stderrln!("seen at the running server: {change}: {seen}"),
+            Outcome::Unverified(why) => {
+                stderrln!("note: {change} {why}: not verified at the running server");
+            }
+            // The error says so.
+            Outcome::NotInEffect(_) => {}
+        }
     }
-    stderrln!("{}", applied_sentence(applied, seconds));
+    stderrln!("{}", applied_sentence(applied, shown, seconds));
     if let Some(note) = reverter.and_then(Reverter::note) {
         stderrln!("note: {note}");
     }
     Ok(())
+}
+
+/// What was seen, and what does not show.
+fn in_json(shown: &[Shown]) -> (Vec<Seen<'_>>, Vec<Unverified<'_>>) {
+    let (mut seen, mut unverified) = (Vec::new(), Vec::new());
+    for Shown { change, outcome } in shown {
+        match outcome {
+            Outcome::InEffect(what) => seen.push(Seen { change, seen: what, in_effect: true }),
+            Outcome::NotInEffect(what) => seen.push(Seen { change, seen: what, in_effect: false }),
+            Outcome::Unverified(why) => unverified.push(Unverified { change, why }),
+        }
+    }
+    (seen, unverified)
 }

@@ -17,6 +17,8 @@ use crate::sockets::table;
 /// `SK_MEMINFO_RMEM_ALLOC` and `SK_MEMINFO_DROPS` of linux/sock_diag.h, as indices into `SO_MEMINFO`.
 const QUEUED: usize = libc::SK_MEMINFO_RMEM_ALLOC as usize;
 const DROPS: usize = libc::SK_MEMINFO_DROPS as usize;
+/// `SK_MEMINFO_SNDBUF`, likewise.
+const SEND_BUFFER: usize = libc::SK_MEMINFO_SNDBUF as usize;
 
 /// A running server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,6 +58,8 @@ pub struct Socket {
     pub group: Option<usize>,
     /// Every setting of it that is readable.
     pub values: Vec<SocketValue>,
+    /// Its send buffer, bytes by the kernel's accounting: twice what a server requests.
+    pub send_buffer: u32,
     /// Bytes waiting to be received, by the kernel's accounting (whole buffers, not payload).
     pub queued: u32,
     /// Datagrams dropped at it since it was opened. Wraps at 32 bits.
@@ -247,6 +251,7 @@ fn look(pid: u32, fd: u32, inode: u32, socket: BorrowedFd<'_>) -> Result<Option<
         v6only: local.is_ipv6() && rustix::net::sockopt::ipv6_v6only(socket).unwrap_or(false),
         group: None,
         values,
+        send_buffer: memory[SEND_BUFFER],
         queued: memory[QUEUED],
         drops: memory[DROPS],
     };

@@ -55,6 +55,9 @@ pub(super) struct Zone {
     pub(super) left_out: bool,
 }
 
+/// The length of an SOA's five numbers, which follow its two names.
+const SOA_NUMBERS: usize = 20;
+
 /// The records need more than 4 GiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TooLarge;
@@ -128,6 +131,17 @@ impl Records {
     /// Whether the owner is that of `apex`, or a name below it.
     pub(super) fn is_below(&self, record: &Record, apex: &Record) -> bool {
         self.key(record).starts_with(self.key(apex))
+    }
+
+    /// Whether an SOA is another but for the letters of its names. `owner`: in wire form.
+    pub(super) fn is_same_soa(&self, record: &Record, owner: &[u8], data: &[u8]) -> bool {
+        let known = self.data(record);
+        let Some(names) = known.len().checked_sub(SOA_NUMBERS).filter(|_| known.len() == data.len()) else {
+            return false;
+        };
+        known[..names].eq_ignore_ascii_case(&data[..names])
+            && known[names..] == data[names..]
+            && self.key(record) == key_of(owner)
     }
 
     /// The key of a record's owner.

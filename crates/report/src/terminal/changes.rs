@@ -2,6 +2,7 @@
 
 use udpath_tune::apply::{Applied, Made};
 use udpath_tune::journal::State as Progress;
+use udpath_tune::services::{Outcome, Shown};
 use udpath_tune::settings::Phase;
 use udpath_tune::status::{Held, Hold, Reverted, Standing, Status};
 use udpath_tune::undo::Undone;
@@ -21,20 +22,33 @@ pub fn applied(applied: &Applied) -> String {
     applied.changes.iter().map(line).collect()
 }
 
-/// That an apply is in effect, and how to undo it, or how long to confirm it.
+/// That an apply is in effect, and how to undo it, or how long to confirm it. `shown`: how changed knobs show at a restarted server; one
+/// that does not is not called verified.
 #[must_use]
-pub fn applied_sentence(applied: &Applied, confirm_seconds: Option<u64>) -> String {
+pub fn applied_sentence(applied: &Applied, shown: &[Shown], confirm_seconds: Option<u64>) -> String {
     let id = applied.id;
     // A restart is not read back: the server answered instead.
     let untold = |made: &&Made| made.setting.assumed().is_some() && made.setting.phase() != Phase::Restart;
-    let unread = match applied.changes.iter().filter(untold).count() {
-        0 => String::new(),
-        count => format!(" (except {count} that the kernel does not report)"),
+    let untold = applied.changes.iter().filter(untold).count();
+    let hidden = shown.iter().filter(|one| matches!(one.outcome, Outcome::Unverified(_))).count();
+    let verb = if hidden == 1 { "does" } else { "do" };
+    let except: Vec<String> = [
+        (untold, "that the kernel does not report".to_owned()),
+        (hidden, format!("that {verb} not show at the running server")),
+    ]
+    .into_iter()
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, what)| format!("{count} {what}"))
+    .collect();
+    let verified = match except.is_empty() {
+        _ if shown.iter().any(|one| matches!(one.outcome, Outcome::NotInEffect(_))) => String::new(),
+        true => " and verified".to_owned(),
+        false => format!(" and verified (except {})", except.join(", ")),
     };
     match confirm_seconds {
-        None => format!("applied and verified{unread} as {id}; undo with `udpath undo {id}`"),
+        None => format!("applied{verified} as {id}; undo with `udpath undo {id}`"),
         Some(seconds) => format!(
-            "applied and verified{unread} as {id}; reverts in {seconds} s unless confirmed with `udpath confirm {id}`"
+            "applied{verified} as {id}; reverts in {seconds} s unless confirmed with `udpath confirm {id}`"
         ),
     }
 }

@@ -91,6 +91,7 @@ mod tests {
             restart: Some("systemctl restart nsd".into()),
             applies: Vec::new(),
             fleeting: Vec::new(),
+            screened: 0,
             out_of_time: false,
             refused_trials: 0,
         };

@@ -57,6 +57,7 @@
 
 mod error;
 mod frames;
+mod link;
 mod read;
 mod sections;
 mod write;

@@ -241,7 +241,7 @@ fn unsupported_captures_are_rejected_by_name() {
     assert!(matches!(&sll, Error::LinkType { link_type: 113, .. }), "{sll}");
     assert_eq!(
         sll.to_string(),
-        "cannot replay it: link type 113 is not supported, only Ethernet (1); capture on one interface, not on \"any\", or convert it (editcap -T ether)"
+        "cannot replay it: link type 113 is not supported, only Ethernet (1); capture on one Ethernet interface, not on \"any\", or convert it (tcprewrite --dlt=enet)"
     );
     let raw = refused(pcapng(Order::Little, 101, &frames()));
     assert!(matches!(raw, Error::LinkType { link_type: 101, .. }), "{raw}");

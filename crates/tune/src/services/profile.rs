@@ -10,7 +10,6 @@ use super::advisory::{self, Advisory};
 use super::arguments::Arguments;
 use super::format::Format;
 use super::numbers::Numbers;
-use super::reader::Reader;
 
 /// What is known about a server's program.
 #[derive(Debug, Deserialize)]
@@ -105,16 +104,16 @@ pub(super) struct Chroot {
 pub(super) struct Instead {
     /// Options that say so.
     options: Vec<String>,
-    /// A folder that it prefers to its own file, if no argument names a file.
-    folder: Option<String>,
+    /// A file that it prefers to its own one once it exists, if no argument names a file.
+    preferred: Option<String>,
     /// What it is, and how that is changed.
     pub(super) what: String,
 }
 
 impl Instead {
-    /// Whether a server with these arguments goes by it. `named`: they name a file.
-    pub(super) fn holds(&self, arguments: &Arguments, named: bool, reader: &Reader) -> bool {
-        let preferred = || self.folder.as_ref().is_some_and(|folder| reader.is_folder(folder));
+    /// Whether a server with these arguments goes by it. `named`: they name a file. `is_file`: whether it sees a file there.
+    pub(super) fn holds(&self, arguments: &Arguments, named: bool, is_file: impl Fn(&str) -> bool) -> bool {
+        let preferred = || self.preferred.as_ref().is_some_and(|path| is_file(path));
         arguments.has(&self.options) || !named && preferred()
     }
 }
@@ -205,10 +204,16 @@ pub(super) enum Shows {
     Processes,
     /// Its threads, likewise.
     Threads,
-    /// Its sockets at one address: as many; of a switch, several or one.
+    /// Its sockets at one address: as many.
     Sockets,
+    /// Whether its sockets may share their address (`SO_REUSEPORT`).
+    Reuseport,
     /// The receive buffer of each socket.
     ReceiveBuffer,
+    /// The send buffer of each socket.
+    SendBuffer,
+    /// The interfaces with its XDP program.
+    XdpProgram,
 }
 
 /// A knob of a server's configuration.

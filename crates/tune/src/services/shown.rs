@@ -1,11 +1,12 @@
-//! Whether a knob is in effect at the running server, not only in its files: what a restart made of its processes, threads, sockets and
-//! buffers.
+//! Whether a knob is in effect at the running server, not only in its files: what a restart made of its processes, threads, sockets,
+//! buffers and XDP programs.
 //!
 //! ```text
 //!  prepared.shape() ─ before ─┐        apply: files, restart        ┌─ prepared.shown(before) ─▸ server-count=2: 4 processes, 3 before
 //!                             └─────────────────────────────────────┘
 //! ```
-//! A file may be another than the one that the server reads, and a server may take less than it asked for.
+//! A file may be another than the one that the server reads, and a server may take less than it asked for. A knob that does not show is
+//! in the list as well, with the reason: it is verified in the file only.
 
 use std::time::{Duration, Instant};
 
@@ -21,8 +22,9 @@ const SETTLES: Duration = Duration::from_secs(3);
 /// Between two looks that must agree. Shorter: a process that only starts others (nsd has one for a moment) is counted. Longer: an apply
 /// takes longer.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// The limit of what a program without privileges gets as receive buffer.
-const MOST: &str = "/proc/sys/net/core/rmem_max";
+/// The limits of what a program without privileges gets as buffers.
+const RECEIVE_LIMIT: &str = "net.core.rmem_max";
+const SEND_LIMIT: &str = "net.core.wmem_max";
 
 /// A running server, as far as knobs show in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,8 +33,15 @@ pub struct Shape {
     threads: usize,
     /// Sockets at the address that has most.
     sockets: usize,
-    /// The smallest receive buffer of its sockets, bytes of the kernel's accounting: twice what was asked for.
+    /// `SO_REUSEPORT` is set on each of its sockets.
+    reuseport: bool,
+    /// The smallest buffers of its sockets, bytes of the kernel's accounting: twice what was asked for.
     receive_buffer: Option<u32>,
+    send_buffer: Option<u32>,
+    /// Interfaces with its XDP program; `None`: it has none, or they cannot be listed.
+    interfaces: Option<Vec<String>>,
+    /// A file of its configuration was changed after its start: what ran may not be what the files said.
+    stale: bool,
 }
 
 /// How a changed knob shows at the running server.
@@ -40,10 +49,56 @@ pub struct Shape {
 pub struct Shown {
     /// The change: `server-count=2`.
     pub change: String,
-    /// What was seen: `4 processes, 3 before`.
-    pub seen: String,
-    /// Whether that is what the change should make of it.
-    pub in_effect: bool,
+    /// What was seen of it.
+    pub outcome: Outcome,
+}
+
+/// What was seen of a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// What the change should make of the server: `4 processes, 3 before`.
+    InEffect(String),
+    /// Something else.
+    NotInEffect(String),
+    /// Nothing, and why, after the change's name: `does not show from outside`.
+    Unverified(String),
+}
+
+impl Outcome {
+    fn of(seen: String, in_effect: bool) -> Self {
+        if in_effect { Self::InEffect(seen) } else { Self::NotInEffect(seen) }
+    }
+
+    fn unverified(why: &str) -> Self {
+        Self::Unverified(why.to_owned())
+    }
+}
+
+/// What a knob had in the files, and what it is to have.
+#[derive(Debug, Clone, Copy)]
+struct Change<'a> {
+    /// The number it had, if it was one.
+    old: Option<u64>,
+    /// The number it is to have, if it is one.
+    number: Option<u64>,
+    value: &'a str,
+}
+
+/// What programs without privileges get at most, bytes; `None`: not readable.
+#[derive(Debug, Clone, Copy, Default)]
+struct Limits {
+    receive: Option<u64>,
+    send: Option<u64>,
+}
+
+impl Limits {
+    fn read() -> Self {
+        let of = |name: &str| {
+            let path = format!("/proc/sys/{}", name.replace('.', "/"));
+            String::from_utf8(kernel::start(&path, 64).ok()?).ok()?.trim().parse().ok()
+        };
+        Self { receive: of(RECEIVE_LIMIT), send: of(SEND_LIMIT) }
+    }
 }
 
 impl Prepared {
@@ -74,38 +129,60 @@ impl Prepared {
             Some(SocketValue::ReceiveBuffer(bytes)) => Some(bytes),
             _ => None,
         };
+        let program = self.service.profile.xdp_program.as_deref();
         Some(Shape {
             processes: server.processes.len(),
             threads: server.threads.len(),
             sockets: server.groups.iter().map(|group| group.members.len()).max().unwrap_or(1),
+            // Only sockets with the option are in a group.
+            reuseport: server.sockets.iter().all(|socket| socket.group.is_some()),
             receive_buffer: server.sockets.iter().filter_map(buffer).min(),
+            send_buffer: server.sockets.iter().map(|socket| socket.send_buffer).min(),
+            interfaces: program.and_then(|program| udpath_bpf::interfaces_with(program).ok()),
+            stale: !self.service.changed_since().is_empty(),
         })
     }
 
-    /// How the changes show at the server that runs now. `before`: how it was. Nothing of what does not show.
+    /// How the changes show at the server that runs now: each of them, or none if no file changed. `before`: how the server was.
     #[must_use]
     pub fn shown(&self, before: Option<&Shape>) -> Vec<Shown> {
-        let Some(before) = before else { return Vec::new() };
+        if self.files.is_empty() {
+            return Vec::new();
+        }
+        let Some(before) = before else { return self.unseen("before") };
         let until = Instant::now() + SETTLES;
         loop {
-            let found = self.shape().map_or_else(Vec::new, |now| self.compared(before, &now));
-            let settled = !found.is_empty() && found.iter().all(|one| one.in_effect);
+            let found = self.shape().map(|now| self.compared(before, &now));
+            let lost = |one: &Shown| matches!(one.outcome, Outcome::NotInEffect(_));
+            let settled = found.as_ref().is_some_and(|found| !found.iter().any(lost));
             if settled || Instant::now() >= until {
-                return found;
+                return found.unwrap_or_else(|| self.unseen("after"));
             }
         }
     }
 
+    /// Of a server of which nothing is visible.
+    fn unseen(&self, when: &str) -> Vec<Shown> {
+        let why = format!("cannot be seen, since nothing of the server was visible {when} the restart");
+        let outcome = Outcome::Unverified(why);
+        self.proposals
+            .iter()
+            .map(|proposal| Shown { change: proposal.id(), outcome: outcome.clone() })
+            .collect()
+    }
+
     fn compared(&self, before: &Shape, now: &Shape) -> Vec<Shown> {
-        let most =
-            kernel::start(MOST, 64).ok().and_then(|text| String::from_utf8(text).ok()?.trim().parse().ok());
+        let limits = Limits::read();
         let knobs = &self.service.profile.knobs;
         let shown = self.proposals.iter().filter_map(|proposal| {
             let knob = knobs.iter().find(|knob| knob.name == proposal.knob)?;
-            let old = self.old(knob);
-            let wanted = (self.service.number(knob, &proposal.value), proposal.value.as_str());
-            let (seen, in_effect) = knob.shows?.compared(knob, (old, wanted), (before, now), most)?;
-            Some(Shown { change: proposal.id(), seen, in_effect })
+            let number = self.service.number(knob, &proposal.value);
+            let change = Change { old: self.old(knob), number, value: &proposal.value };
+            let outcome = match knob.shows {
+                Some(shows) => shows.compared(knob, change, (before, now), limits),
+                None => Outcome::unverified("does not show from outside"),
+            };
+            Some(Shown { change: proposal.id(), outcome })
         });
         shown.collect()
     }
@@ -126,136 +203,93 @@ impl Prepared {
 }
 
 impl Shows {
-    /// What is seen, and whether it is what the change should make of it; `None`: that is not known.
     fn compared(
         self,
         knob: &KnobProfile,
-        (old, (number, value)): (Option<u64>, (Option<u64>, &str)),
+        change: Change<'_>,
         (before, now): (&Shape, &Shape),
-        most: Option<u64>,
-    ) -> Option<(String, bool)> {
-        let kind = knob.kind;
-        let counted = |what: &str, before: usize, now: usize| {
-            let (now, before) = (u64::try_from(now).ok()?, u64::try_from(before).ok()?);
-            let value = number?;
-            let right = match knob.besides {
-                Some(besides) => now == value + besides,
-                // The file may have said something else than what ran: it may have changed since the start.
-                None if now == before => return None,
-                None => {
-                    let grown = |from: u64, to: u64| i128::from(to) - i128::from(from);
-                    let (wanted, found) = (grown(old?, value), grown(before, now));
-                    if wanted < 0 { found <= wanted } else { found >= wanted }
-                }
-            };
-            Some((format!("{now} {what}, {before} before"), right))
-        };
+        limits: Limits,
+    ) -> Outcome {
+        let counted =
+            |words, was, is| counted(words, change, knob.besides, (was, is), before.stale || now.stale);
         match self {
-            Self::Processes => counted("processes", before.processes, now.processes),
-            Self::Threads => counted("threads", before.threads, now.threads),
+            Self::Processes => counted(["process", "processes"], before.processes, now.processes),
+            Self::Threads => counted(["thread", "threads"], before.threads, now.threads),
             Self::Sockets => {
-                let s = if now.sockets == 1 { "" } else { "s" };
-                let seen = format!("{} socket{s} at an address, {} before", now.sockets, before.sockets);
-                let right = match Kind::is_on(value).filter(|_| kind == Kind::Switch) {
-                    Some(on) => (now.sockets > 1) == on,
-                    None => u64::try_from(now.sockets).ok() == number,
-                };
-                Some((seen, right))
+                // Without an option of its own for each, all threads read the same one.
+                if now.sockets == 1 && !now.reuseport && change.number.is_some_and(|wanted| wanted > 1) {
+                    return Outcome::unverified("does not show at the one socket that all threads share");
+                }
+                let seen = format!("{}, {} before", at_an_address(now.sockets), before.sockets);
+                Outcome::of(seen, u64::try_from(now.sockets).ok() == change.number)
+            }
+            Self::Reuseport => {
+                let with = |on: bool| if on { "with" } else { "without" };
+                let same = before.reuseport == now.reuseport;
+                let earlier = if same { String::new() } else { format!(" {}", with(before.reuseport)) };
+                let (now_at, was) = (at_an_address(now.sockets), before.sockets);
+                let seen = format!("{now_at} {} SO_REUSEPORT, {was}{earlier} before", with(now.reuseport));
+                Outcome::of(seen, Kind::is_on(change.value) == Some(now.reuseport))
             }
             Self::ReceiveBuffer => {
-                let asked = number.filter(|asked| *asked > 0)?;
-                let has = u64::from(now.receive_buffer?) / 2;
-                let allowed = most.unwrap_or(u64::MAX);
-                // A server with privileges may have more than that.
-                let limited = has < asked && has >= allowed;
-                let note = if limited { ", all that net.core.rmem_max allows" } else { "" };
-                Some((format!("receive buffers of {has} bytes{note}"), has == asked || limited))
+                buffered("receive", change, now.receive_buffer, (limits.receive, RECEIVE_LIMIT))
+            }
+            Self::SendBuffer => buffered("send", change, now.send_buffer, (limits.send, SEND_LIMIT)),
+            Self::XdpProgram => {
+                let name = change.value.split('@').next().unwrap_or_default();
+                match &now.interfaces {
+                    None => Outcome::unverified("cannot be seen, since the interfaces cannot be listed"),
+                    Some(found) if found.iter().any(|one| one == name) => {
+                        Outcome::InEffect(format!("its XDP program is on {name}"))
+                    }
+                    Some(_) => Outcome::NotInEffect(format!("its XDP program is not on {name}")),
+                }
             }
         }
     }
+}
+
+/// Processes or threads. `besides`: how many there are beyond the value, if that is known.
+fn counted(
+    [one, more]: [&str; 2],
+    change: Change<'_>,
+    besides: Option<u64>,
+    (before, now): (usize, usize),
+    stale: bool,
+) -> Outcome {
+    let seen = format!("{now} {}, {before} before", if now == 1 { one } else { more });
+    let as_many = |wanted: u64| u64::try_from(now).is_ok_and(|now| now == wanted);
+    let grown = |from: u64, to: u64| i128::from(to) - i128::from(from);
+    match (change.number, besides, change.old) {
+        (Some(value), Some(besides), _) => Outcome::of(seen, as_many(value + besides)),
+        (Some(value), None, Some(old)) if value != old && (now != before || !stale) => {
+            let found =
+                i128::try_from(now).unwrap_or(i128::MAX) - i128::try_from(before).unwrap_or(i128::MAX);
+            let wanted = grown(old, value);
+            Outcome::of(seen, if wanted < 0 { found <= wanted } else { found >= wanted })
+        }
+        // What ran before is not known: the file has another value than that, or a variable.
+        _ => Outcome::Unverified(format!("makes no difference that shows ({seen})")),
+    }
+}
+
+fn at_an_address(sockets: usize) -> String {
+    let s = if sockets == 1 { "" } else { "s" };
+    format!("{sockets} socket{s} at an address")
+}
+
+/// The smallest buffer of its sockets, `has` as the kernel counts it, and the most that a program without privileges gets.
+fn buffered(what: &str, change: Change<'_>, has: Option<u32>, limit: (Option<u64>, &str)) -> Outcome {
+    let Some(asked) = change.number.filter(|asked| *asked > 0) else {
+        return Outcome::unverified("asks for no size of its own");
+    };
+    let Some(has) = has else { return Outcome::unverified("cannot be seen at its sockets") };
+    let (has, (allowed, name)) = (u64::from(has) / 2, limit);
+    // A server with privileges may have more than that.
+    let limited = has < asked && has >= allowed.unwrap_or(u64::MAX);
+    let note = if limited { format!(", all that {name} allows") } else { String::new() };
+    Outcome::of(format!("{what} buffers of {has} bytes{note}"), has == asked || limited)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::services::{Profile, Service};
-
-    fn shape(processes: usize, threads: usize, sockets: usize, buffer: u32) -> Shape {
-        Shape { processes, threads, sockets, receive_buffer: Some(buffer) }
-    }
-
-    fn compared(server: &str, text: &str, (knob, value): (&str, &str), now: &Shape) -> (String, bool) {
-        let service = Service::of_text(Profile::named(server).unwrap(), text);
-        let proposals = vec![service.propose(knob, value).unwrap()];
-        let prepared = service.prepare(proposals, Some("true")).unwrap();
-        let found = prepared.compared(&shape(3, 4, 1, 425_984), now);
-        let [one] = &found[..] else { panic!("{found:?}") };
-        assert_eq!(one.change, format!("{knob}={value}"));
-        (one.seen.clone(), one.in_effect)
-    }
-
-    #[test]
-    fn a_knob_shows_in_what_it_makes_more_or_fewer() {
-        let nsd = "server:\n  server-count: 1\n";
-        for (server, text, change, now, seen, in_effect) in [
-            ("nsd", nsd, ("server-count", "2"), shape(4, 4, 1, 1), "4 processes, 3 before", true),
-            ("nsd", nsd, ("server-count", "3"), shape(4, 4, 1, 1), "4 processes, 3 before", false),
-            ("nsd", nsd, ("server-count", "2"), shape(3, 4, 1, 1), "3 processes, 3 before", false),
-            // The file had changed since the start.
-            (
-                "nsd",
-                "server:\n  server-count: 4\n",
-                ("server-count", "1"),
-                shape(3, 4, 1, 1),
-                "3 processes, 3 before",
-                true,
-            ),
-            ("nsd", nsd, ("reuseport", "yes"), shape(3, 4, 2, 1), "2 sockets at an address, 1 before", true),
-            ("nsd", nsd, ("reuseport", "yes"), shape(3, 4, 1, 1), "1 socket at an address, 1 before", false),
-            ("unbound", "server:\n", ("num-threads", "7"), shape(1, 7, 4, 1), "7 threads, 4 before", true),
-            ("unbound", "server:\n", ("num-threads", "4"), shape(1, 6, 4, 1), "6 threads, 4 before", false),
-            (
-                "unbound",
-                "server:\n  num-threads: 4\n",
-                ("num-threads", "2"),
-                shape(1, 2, 4, 1),
-                "2 threads, 4 before",
-                true,
-            ),
-            (
-                "coturn",
-                "relay-threads=2\n",
-                ("relay-threads", "3"),
-                shape(1, 5, 4, 1),
-                "5 threads, 4 before",
-                true,
-            ),
-            (
-                "coturn",
-                "relay-threads=2\n",
-                ("relay-threads", "4"),
-                shape(1, 5, 4, 1),
-                "5 threads, 4 before",
-                false,
-            ),
-        ] {
-            assert_eq!(compared(server, text, change, &now), (seen.to_owned(), in_effect), "{change:?}");
-        }
-    }
-
-    #[test]
-    fn a_buffer_is_in_effect_as_far_as_the_kernel_allows() {
-        let profile = Profile::named("nsd").unwrap();
-        let knob = profile.knobs.iter().find(|knob| knob.name == "receive-buffer-size").unwrap();
-        let of = |buffer: u32, most: u64| {
-            let shapes = (&shape(1, 1, 1, 1), &shape(1, 1, 1, buffer));
-            let asked = (Some(4_194_304), "4194304");
-            Shows::ReceiveBuffer.compared(knob, (None, asked), shapes, Some(most)).unwrap()
-        };
-        assert_eq!(of(8_388_608, 212_992), ("receive buffers of 4194304 bytes".to_owned(), true));
-        let limited = "receive buffers of 212992 bytes, all that net.core.rmem_max allows";
-        assert_eq!(of(425_984, 212_992), (limited.to_owned(), true));
-        assert!(!of(425_984, 4_194_304).1);
-        assert!(!of(16_777_216, 212_992).1, "a smaller one was asked for");
-    }
-}
+mod tests;

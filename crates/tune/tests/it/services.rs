@@ -7,7 +7,7 @@ mod real;
 use std::fs;
 
 use udpath_lab::needs_root;
-use udpath_tune::services::{Knob, Origin, Prepared, Request, ServiceError, on_port, write};
+use udpath_tune::services::{Knob, Origin, Outcome, Prepared, Request, ServiceError, Shown, on_port, write};
 use udpath_tune::{Journal, Live, undo};
 
 use real::{Kind, Real};
@@ -49,7 +49,9 @@ fn changed_and_back(real: &Real, requests: &[&str]) {
         let wanted = prepared(real, requests);
         assert!(!wanted.files.is_empty(), "{wanted:?}");
         let was = wanted.shape();
-        assert!(wanted.shown(was.as_ref()).iter().all(|one| !one.in_effect), "nothing has been changed yet");
+        let early = wanted.shown(was.as_ref());
+        let in_effect = |one: &&Shown| matches!(one.outcome, Outcome::InEffect(_));
+        assert_eq!(early.iter().filter(in_effect).count(), 0, "nothing has been changed yet: {early:?}");
         let applied = write(&Live::new(), &lock, &wanted).unwrap();
         assert_ne!(real.tree(), before);
         let pid = real.pid();
@@ -57,8 +59,9 @@ fn changed_and_back(real: &Real, requests: &[&str]) {
         let tuned = real.shape();
         assert_eq!(tuned, kind.tuned(&plain), "before: {plain:?}");
         let shown = wanted.shown(was.as_ref());
-        assert!(shown.iter().all(|one| one.in_effect), "{shown:?}");
-        assert_eq!(shown.len(), kind.shown(), "{shown:?}");
+        assert!(!shown.iter().any(|one| matches!(one.outcome, Outcome::NotInEffect(_))), "{shown:?}");
+        let seen = shown.iter().filter(in_effect).count();
+        assert_eq!((shown.len(), seen), (wanted.proposals.len(), kind.shown()), "{shown:?}");
         assert!(prepared(real, requests).files.is_empty(), "asked for again, nothing is left to do");
         let undone = undo(&Live::new(), &lock, Some(applied.id), "asked for", false).unwrap();
         assert!(undone.complete && undone.left.is_empty() && undone.untold.is_empty(), "{undone:?}");
@@ -73,7 +76,7 @@ fn nsd_gets_a_process_and_a_socket_for_each_cpu() {
     needs_root!();
     changed_and_back(
         &Real::start(Kind::Nsd),
-        &["server-count=2", "reuseport=yes", "receive-buffer-size=262144"],
+        &["server-count=2", "reuseport=yes", "receive-buffer-size=262144", "send-buffer-size=131072"],
     );
 }
 
@@ -82,8 +85,11 @@ fn nsd_gets_a_process_and_a_socket_for_each_cpu() {
 fn servers_that_change_their_root_are_read_and_changed_where_they_read_their_files() {
     needs_root!();
     for (kind, requests) in [
-        (Kind::Nsd, &["server-count=2", "reuseport=yes", "receive-buffer-size=262144"][..]),
-        (Kind::Unbound, &["num-threads=2", "so-rcvbuf=262144"]),
+        (
+            Kind::Nsd,
+            &["server-count=2", "reuseport=yes", "receive-buffer-size=262144", "send-buffer-size=131072"][..],
+        ),
+        (Kind::Unbound, &["num-threads=2", "so-rcvbuf=262144", "so-sndbuf=131072"]),
     ] {
         let real = Real::start_with_chroot(kind);
         let root = fs::read_link(format!("/proc/{}/root", real.pid())).unwrap();
@@ -101,13 +107,16 @@ fn knot_gets_fewer_workers() {
 #[test]
 fn unbound_gets_threads_and_a_larger_buffer() {
     needs_root!();
-    changed_and_back(&Real::start(Kind::Unbound), &["num-threads=2", "so-rcvbuf=262144"]);
+    changed_and_back(&Real::start(Kind::Unbound), &["num-threads=2", "so-rcvbuf=262144", "so-sndbuf=131072"]);
 }
 
 #[test]
 fn bind_gets_a_smaller_buffer() {
     needs_root!();
-    changed_and_back(&Real::start(Kind::Bind), &["udp-receive-buffer=131072"]);
+    changed_and_back(
+        &Real::start(Kind::Bind),
+        &["udp-receive-buffer=131072", "udp-send-buffer=131072", "reuseport=no"],
+    );
 }
 
 #[test]

@@ -78,7 +78,8 @@ fn knot_is_taken_past_the_sockets_and_back() {
     assert_eq!(fs::read_to_string(folder.path().join("knot.conf")).unwrap(), conf);
     assert_eq!(asked(&lab, &server), "192.0.2.1\n");
 
-    ended(&run(&[&with("service:5300:listen-xdp=eth0@5300")[..], &[&restart]].concat()), 0, "");
+    let seen = "seen at the running server: listen-xdp=eth0@5300: its XDP program is on eth0\n";
+    ended(&run(&[&with("service:5300:listen-xdp=eth0@5300")[..], &[&restart]].concat()), 0, seen);
     assert!(program(&lab).is_some(), "Knot's program is on the interface");
     assert_eq!(asked(&lab, &server), "192.0.2.1\n");
     ended(&run(&["undo"]), 0, "");

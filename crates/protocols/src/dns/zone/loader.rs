@@ -245,6 +245,10 @@ impl<'a> Loader<'a> {
             return Ok(());
         }
         if let Some(first) = self.soa.filter(|_| rtype == rtype::SOA) {
+            // The same record is one record, however often it is written (RFC 2181, 5).
+            if self.records.is_same_soa(&first, &self.owner, &self.data) {
+                return Ok(());
+            }
             let reason = format!(
                 "a second SOA record; the first is of {} on line {}: a zone has one",
                 self.records.name(&first),

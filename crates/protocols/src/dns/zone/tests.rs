@@ -5,6 +5,7 @@ use super::super::wire::rtype;
 
 use super::*;
 
+mod algorithms;
 mod directives;
 mod malformed;
 mod peers;
@@ -183,7 +184,7 @@ fn what_bind_reads_is_read_the_same_way() {
         "@ SOA ns host 1 60 60 60 77\n@ NS ns\nns A 192.0.2.53\na 5 A 192.0.2.1\nb A 192.0.2.2\n",
         // One set, one TTL; one record in two spellings.
         "@ 60 SOA ns host 1 60 60 60 60\n@ 60 NS ns\n@ 50 NS NS\nns 60 A 192.0.2.53\nm 300 A 192.0.2.9\nm 60 A 192.0.2.2\nd 300 A 192.0.2.4\n\
-         d 60 A 192.0.2.4\nx 60 MX 5 A.example.org.\nX 60 MX 5 a\n",
+         d 60 A 192.0.2.4\nx 60 MX 5 A.example.org.\nX 60 MX 5 a\n@ 60 SOA NS host 1 60 60 60 60\n@ 90 SOA ns HOST 1 60 60 60 60\n",
         // Parentheses, comments, quotes, escapes, odd bytes, Windows' ends of lines.
         "@ 60 SOA ns host (1\n 60 ; a ) comment\n 60 60 60)\r\n@ 60 NS ns\nns 60 A 192.0.2.53\r\nt 60 TXT ( \"a;b\"\n  c\\;d \"e\\\"f\" ) ; x\n\
          u 60 TXT \"tab\there\" \"caf\u{e9}\" \"\\200\"\nw\\.x 60 A 192.0.2.1\n\\@ 60 A 192.0.2.2\n\\065b 60 A 192.0.2.3\n*.w 60 A 192.0.2.4\n",

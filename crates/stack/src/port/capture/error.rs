@@ -64,8 +64,8 @@ pub enum Error {
     },
     /// Frames of another link type.
     #[error(
-        "cannot replay {name}: link type {link_type} is not supported, only Ethernet (1); capture on one \
-         interface, not on \"any\", or convert it (editcap -T ether)"
+        "cannot replay {name}: link type {link_type} is not supported, only Ethernet (1); capture on one Ethernet \
+         interface, not on \"any\", or convert it (tcprewrite --dlt=enet)"
     )]
     LinkType {
         /// The file.
@@ -76,7 +76,8 @@ pub enum Error {
     /// Frames of a link type that has no IP packets, or without a known place for them.
     #[error(
         "{name} has frames of link type {link_type} only: packets are found in those of Ethernet (1), Linux cooked (113, 276), raw IP \
-         (101, 228, 229) and loopback (0, 108)"
+         (101, 228, 229), loopback (0, 108), PPP (9, 50), PPPoE (51), Cisco HDLC (104), enc (109), pflog (117) and nflog (239); \
+         capture where the packets have such a header: `tcpdump -i any` on the machine that receives them"
     )]
     WithoutPackets {
         /// The file.

@@ -4,6 +4,8 @@
 //! Ethernet (1)                                   as it is
 //! Linux cooked (113, 276), `tcpdump -i any`      its EtherType, then the packet
 //! BSD loopback (0, 108), raw IP (12, 14, 101, 228, 229: tunnels)    the EtherType of the packet's version
+//! PPP (9, 50), PPPoE (51), Cisco HDLC (104)      its protocol as an EtherType, then the packet
+//! OpenBSD's enc (109) and pflog (117), nflog (239)    the EtherType of the packet's version
 //! others (USB, 802.11 ...)                       counted
 //! ```
 //! A capture whose end is missing or damaged gives what is whole before that.
@@ -14,8 +16,8 @@ use std::io::Read;
 use std::path::Path;
 
 use super::error::Error;
+use super::link::{self, Packet};
 use super::read::{ETHERNET, Links, Record, Source};
-use crate::wire::{EtherType, be16};
 
 /// Frames of a capture, including truncated ones: to be looked at, not replayed.
 pub struct Frames {
@@ -124,25 +126,13 @@ impl Frames {
 
 /// The frame with an Ethernet header, which is made in `buffer` for another link type. `None`: not known where its packet is.
 fn as_ethernet<'a>(record: &Record<'a>, buffer: &'a mut Vec<u8>) -> Option<&'a [u8]> {
-    let bytes = record.bytes;
-    let of_version = |packet: &[u8]| match packet.first().map(|byte| byte >> 4) {
-        Some(6) => EtherType::IPV6.0,
-        _ => EtherType::IPV4.0,
-    };
-    // What is cut short stays as short: it is no datagram either way.
-    let (header, ether_type) = match record.link {
-        ETHERNET => return Some(bytes),
-        // LINUX_SLL and LINUX_SLL2: the protocol is the last field of one and the first of the other.
-        113 => (16, bytes.first_chunk::<16>().map(|header| be16(header, 14))),
-        276 => (20, bytes.first_chunk::<20>().map(|header| be16(header, 0))),
-        // NULL and LOOP: an address family, whose numbers differ between systems.
-        0 | 108 => (4, bytes.get(4..).map(of_version)),
-        12 | 14 | 101 | 228 | 229 => (0, Some(of_version(bytes))),
-        _ => return None,
-    };
+    if record.link == ETHERNET {
+        return Some(record.bytes);
+    }
+    let Packet { ether_type, bytes } = link::packet(record.link, record.bytes)?;
     buffer.clear();
     buffer.extend_from_slice(&[0; 12]);
-    buffer.extend_from_slice(&ether_type.unwrap_or(0).to_be_bytes());
-    buffer.extend_from_slice(bytes.get(header..).unwrap_or_default());
+    buffer.extend_from_slice(&ether_type.to_be_bytes());
+    buffer.extend_from_slice(bytes);
     Some(buffer)
 }

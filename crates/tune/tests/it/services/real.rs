@@ -105,7 +105,8 @@ impl Kind {
             Self::Nsd => Shape { workers: now.workers + 1, sockets: 2, buffer: 2 * 262_144, ..now },
             Self::Knot => Shape { workers: now.workers + 1, sockets: 3, ..now },
             Self::Unbound => Shape { workers: 2, sockets: 2, buffer: 2 * 262_144, ..now },
-            Self::Bind | Self::Freeradius => Shape { buffer: 2 * 131_072, ..now },
+            Self::Bind => Shape { sockets: 1, buffer: 2 * 131_072, ..now },
+            Self::Freeradius => Shape { buffer: 2 * 131_072, ..now },
             Self::Chrony => Shape { interleaved: false, ..now },
             Self::Rsyslog => Shape { workers: 2, buffer: 2 * 131_072, ..now },
             Self::Coturn => Shape { workers: now.workers + 1, sockets: now.sockets + 1, ..now },
@@ -115,9 +116,10 @@ impl Kind {
     /// How many of the changes show in the running server.
     pub(super) const fn shown(self) -> usize {
         match self {
-            Self::Nsd => 3,
-            Self::Unbound | Self::Rsyslog => 2,
-            Self::Knot | Self::Bind | Self::Freeradius | Self::Coturn => 1,
+            Self::Nsd => 4,
+            Self::Unbound | Self::Bind => 3,
+            Self::Rsyslog => 2,
+            Self::Knot | Self::Freeradius | Self::Coturn => 1,
             Self::Chrony => 0,
         }
     }
