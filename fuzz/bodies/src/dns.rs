@@ -5,11 +5,12 @@ use std::sync::LazyLock;
 use udpath_protocols::dns::{Dns, DnsConfig};
 use udpath_serve::{Outcome, serve_once};
 
-/// The server, loaded once: names of every kind.
+/// The server, loaded once: names of every kind, and a zone that is signed.
 static DNS: LazyLock<Dns> = LazyLock::new(|| {
-    let zone = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/dns.zone");
-    Dns::load(&DnsConfig { zones: vec![zone], responses_per_second: None, ..DnsConfig::default() })
-        .expect("the zone is right")
+    let zone = |file: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    let zones = ["src/dns.zone", "src/dns-signed.zone"].map(zone).to_vec();
+    Dns::load(&DnsConfig { zones, strict: true, responses_per_second: None, ..DnsConfig::default() })
+        .expect("the zones are right")
 });
 
 /// Datagrams to a DNS server: a reply has the identifier of its query and the response bit, repeats the question if it has one, and is

@@ -57,7 +57,7 @@ impl<'a> Response<'a> {
             rtype::FIRST_META..rtype::ANY => return Self::error(rcode::NOTIMP),
             _ => {}
         }
-        let response = match index.find(&query.name, query.qtype) {
+        let response = match index.find(&query.name, query.qtype, query.dnssec()) {
             Found::Section(section) => Self {
                 content: Content::Section(section),
                 authoritative: section.authoritative,
@@ -165,13 +165,19 @@ impl<'a> Response<'a> {
             Content::Nothing => Some((0, [0; 3])),
             Content::Section(section) => {
                 let [answer, authority, _] = section.counts;
-                let (len, counts) = if section.body.len() <= out.len() {
+                // Additional records stand behind the proof: without those that can be missed, there are none.
+                let proven = !section.proof.is_empty();
+                let (len, counts) = if section.body.len() <= out.len() && !proven {
                     (section.body.len(), section.counts)
                 } else {
-                    (section.required, [answer, authority, 0])
+                    (section.required, [answer, authority, section.glue])
                 };
                 section.copy_to(out.get_mut(..len)?);
-                Some((len, counts))
+                if !proven {
+                    return Some((len, counts));
+                }
+                let (more, records) = section.proof.write(&query.name, out, len)?;
+                Some((len + more, [answer, authority + records, section.glue]))
             }
             Content::Alias(section, labels) => {
                 let own = section.body.len();
@@ -188,7 +194,7 @@ impl<'a> Response<'a> {
                     u32::from_be_bytes(ttl),
                     &data,
                 )?;
-                Some((own + len, [2, 0, 0]))
+                Some((own + len, [section.counts[0] + 1, 0, 0]))
             }
             Content::Record(rtype, class, ttl, data) => {
                 Some((write_record(out, rtype, class, ttl, &[data])?, [1, 0, 0]))

@@ -6,18 +6,22 @@
 //!  node     flags | zone | name | types: (type, offset) ... ◂───────┘
 //!                                               │
 //!  section  lengths | flags | counts | places of pointers | records, as they follow the question
+//!           in a signed zone, right after it the same with signatures
 //! ```
 //! A section's compression pointers count from the start of a message whose question is the node's own name. For a question with
 //! another name (below a delegation, matched by a wildcard, missing in a zone) the records stand further back by the difference in
 //! length, and so does what the pointers point to: adding the difference to each listed pointer is all that is left to do.
 //!
 //! A name that exists costs one probe of the table and one copy; one that does not, a probe for each label up to the name that
-//! does.
+//! does. Of a signed zone a client that asks for it is also shown a proof of what does not exist: [`denial`] has its sets.
 
 pub(super) mod build;
 mod compose;
+mod content;
+mod denial;
 mod resolve;
 
+use self::denial::{Chain, Claim, Proof};
 use super::name::{self, QueryName};
 use super::wire::{rcode, rtype};
 
@@ -40,7 +44,7 @@ struct Slot {
 }
 
 /// What a zone has for all its names.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct ZoneEntry {
     /// Length of the apex's name.
     apex_len: u8,
@@ -50,6 +54,10 @@ struct ZoneEntry {
     ds_above: bool,
     /// Its names have no answers.
     left_out: bool,
+    /// It has signatures.
+    signed: bool,
+    /// What proves that its names and types do not exist.
+    chain: Chain,
 }
 
 /// Flags of a node.
@@ -64,6 +72,18 @@ mod node_flag {
 
 /// The entry of a node for all types that it does not list: a referral, or an alias and no record of the type.
 const OTHER_TYPES: u16 = 0;
+
+/// The entry of a node for a question for all its types, where one set of them is the answer: with signatures (RFC 8482, 4.1).
+const ANY_TYPE: u16 = rtype::ANY;
+
+/// A question.
+#[derive(Debug, Clone, Copy)]
+struct Asked<'a> {
+    name: &'a QueryName,
+    qtype: u16,
+    /// Whether the client wants signatures.
+    dnssec: bool,
+}
 
 /// What there is to say to a question.
 #[derive(Debug, Clone, Copy)]
@@ -89,6 +109,10 @@ pub(super) struct Section<'a> {
     pub(super) body: &'a [u8],
     /// Bytes of `body` without the additional records that a client can do without.
     pub(super) required: usize,
+    /// Additional records among these.
+    pub(super) glue: u16,
+    /// More records of the authority section. A section that may have some has no glue.
+    pub(super) proof: Proof<'a>,
     /// Offsets in `body` of the pointers to move by `shift`, 2 bytes each.
     places: &'a [u8],
     /// How much longer the question's name is than the one that the section was composed for; may be negative, and is added
@@ -118,17 +142,18 @@ impl Section<'_> {
 }
 
 impl Index {
-    /// What there is to say to a question of class IN.
+    /// What there is to say to a question of class IN; `dnssec`: to a client that wants signatures.
     #[inline]
-    pub(super) fn find(&self, name: &QueryName, qtype: u16) -> Found<'_> {
+    pub(super) fn find(&self, name: &QueryName, qtype: u16, dnssec: bool) -> Found<'_> {
+        let asked = Asked { name, qtype, dnssec };
         if let Some(node) = self.node(name.wire())
             && (qtype != rtype::DS || !self.is_asked_above(node, name))
         {
-            return self.at(node, qtype, name, 0).unwrap_or(Found::NotOurs);
+            return self.at(node, asked, 0, None).unwrap_or(Found::NotOurs);
         }
         for labels in name.labels().saturating_sub(self.depth).max(1)..=name.labels() {
             if let Some(encloser) = self.node(name.suffix(labels)) {
-                return self.below(encloser, name, labels, qtype).unwrap_or(Found::NotOurs);
+                return self.below(encloser, asked, labels).unwrap_or(Found::NotOurs);
             }
         }
         Found::NotOurs
@@ -146,20 +171,37 @@ impl Index {
 
     /// Memory in bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.arena.capacity() + self.table.capacity() * size_of::<Slot>()
+        let chains: usize = self.zones.iter().map(|zone| zone.chain.bytes()).sum();
+        self.arena.capacity() + self.table.capacity() * size_of::<Slot>() + chains
     }
 
-    /// The node's answer to a question that is `shift` bytes longer than its name. `None` never happens with an arena that
+    /// The node's answer to a question that is `shift` bytes longer than its name. `wildcard`: the node is one that stands for the name,
+    /// which does not exist; so many labels of that are in front of the closest encloser. `None` never happens with an arena that
     /// [`build`] made.
     #[inline]
-    fn at(&self, node: Node<'_>, qtype: u16, name: &QueryName, shift: u16) -> Option<Found<'_>> {
-        if qtype == rtype::ANY && node.flags & node_flag::DELEGATION == 0 {
-            return Some(Found::AnyType);
+    fn at(&self, node: Node<'_>, asked: Asked<'_>, shift: u16, wildcard: Option<usize>) -> Option<Found<'_>> {
+        let cut = node.flags & node_flag::DELEGATION != 0;
+        let mut qtype = asked.qtype;
+        if qtype == rtype::ANY && !cut {
+            if !asked.dnssec || self.zones.get(usize::from(node.zone)).is_none_or(|zone| !zone.signed) {
+                return Some(Found::AnyType);
+            }
+            qtype = ANY_TYPE;
         }
-        match node.entry(qtype).or_else(|| node.entry(OTHER_TYPES)) {
-            Some(at) => Some(Found::Section(self.section(at, shift)?)),
-            None => self.negative(node.zone, name, rcode::NOERROR),
+        let claim = |found: bool| match wildcard {
+            None => Claim::NoData,
+            Some(labels) if found => Claim::Wildcard(labels),
+            Some(labels) => Claim::WildcardNoData(labels),
+        };
+        let Some(at) = node.entry(qtype).or_else(|| node.entry(OTHER_TYPES)) else {
+            return self.negative(node.zone, asked, rcode::NOERROR, claim(false));
+        };
+        let mut section = self.section(at, shift, asked.dnssec)?;
+        // What a wildcard's NS records mean is not defined (RFC 4592, 4.2), nor how it is proven.
+        if asked.dnssec && wildcard.is_some() && !cut {
+            self.prove(&mut section, node.zone, asked.name, claim(true));
         }
+        Some(Found::Section(section))
     }
 
     /// Whether the name is an apex of which the zone above says that it does not exist (RFC 4035, 3.1.4.1).
@@ -169,34 +211,47 @@ impl Index {
     }
 
     /// The answer to a name that is not in the table, but the one without its first `labels` labels is.
-    fn below(&self, encloser: Node<'_>, name: &QueryName, labels: usize, qtype: u16) -> Option<Found<'_>> {
+    fn below(&self, encloser: Node<'_>, asked: Asked<'_>, labels: usize) -> Option<Found<'_>> {
+        let Asked { name, dnssec, .. } = asked;
         let (whole, known) = (name.wire().len(), name.suffix(labels));
         let shift = |len: usize| (whole as u16).wrapping_sub(len as u16);
         if encloser.flags & node_flag::DELEGATION != 0 {
             let at = encloser.entry(OTHER_TYPES)?;
-            return Some(Found::Section(self.section(at, shift(known.len()))?));
+            return Some(Found::Section(self.section(at, shift(known.len()), dnssec)?));
         }
         if encloser.flags & node_flag::ALIAS != 0 {
             let at = encloser.entry(rtype::DNAME)?;
-            return Some(Found::Alias(self.section(at, shift(known.len()))?, labels));
+            return Some(Found::Alias(self.section(at, shift(known.len()), dnssec)?, labels));
         }
         if encloser.flags & node_flag::WILDCARD != 0 {
             let mut wildcard = [0; name::MAX_NAME + 2];
             wildcard[..2].copy_from_slice(b"\x01*");
             wildcard[2..][..known.len()].copy_from_slice(known);
             let node = self.node(&wildcard[..2 + known.len()])?;
-            return self.at(node, qtype, name, shift(2 + known.len()));
+            return self.at(node, asked, shift(2 + known.len()), Some(labels));
         }
-        self.negative(encloser.zone, name, rcode::NXDOMAIN)
+        self.negative(encloser.zone, asked, rcode::NXDOMAIN, Claim::NoName(labels))
     }
 
     /// A negative answer of a zone to a question for a name in it.
-    fn negative(&self, zone: u16, name: &QueryName, rcode: u16) -> Option<Found<'_>> {
-        let zone = self.zones.get(usize::from(zone))?;
-        let shift = (name.wire().len() as u16).wrapping_sub(u16::from(zone.apex_len));
-        let section = self.section(zone.negative, shift)?;
-        let rcode = if zone.left_out { section.rcode } else { rcode };
-        Some(Found::Section(Section { rcode, ..section }))
+    fn negative(&self, zone: u16, asked: Asked<'_>, rcode: u16, claim: Claim) -> Option<Found<'_>> {
+        let entry = self.zones.get(usize::from(zone))?;
+        let shift = (asked.name.wire().len() as u16).wrapping_sub(u16::from(entry.apex_len));
+        let mut section = self.section(entry.negative, shift, asked.dnssec)?;
+        section.rcode = if entry.left_out { section.rcode } else { rcode };
+        if asked.dnssec {
+            self.prove(&mut section, zone, asked.name, claim);
+        }
+        Some(Found::Section(section))
+    }
+
+    /// Adds the proof of what is said of a name of this zone, if the zone is signed.
+    fn prove<'a>(&'a self, section: &mut Section<'a>, zone: u16, name: &QueryName, claim: Claim) {
+        if let Some(zone) = self.zones.get(usize::from(zone))
+            && section.rcode != rcode::SERVFAIL
+        {
+            zone.chain.prove(name, zone.apex_len, claim, &mut section.proof);
+        }
     }
 
     /// The node of a lowercased name.
@@ -218,28 +273,42 @@ impl Index {
         }
     }
 
-    /// The section at an offset of the arena. The opposite of [`compose`]'s.
+    /// The section at an offset of the arena, with signatures if it is to have some. The opposite of [`compose`]'s.
     #[inline]
-    fn section(&self, at: u32, shift: u16) -> Option<Section<'_>> {
-        let bytes = self.arena.get(at as usize..)?;
-        let [l0, l1, r0, r1, flags, p0, p1, counts @ ..] = *bytes.first_chunk::<SECTION_HEADER>()?;
-        let number = |high, low| usize::from(u16::from_be_bytes([high, low]));
-        let (places, rest) = bytes[SECTION_HEADER..].split_at_checked(2 * number(p0, p1))?;
-        let [a0, a1, n0, n1, x0, x1] = counts;
-        Some(Section {
+    fn section(&self, at: u32, shift: u16, signed: bool) -> Option<Section<'_>> {
+        let (section, flags, len) = self.section_at(at as usize, shift)?;
+        let section = if signed && flags & SIGNED != 0 {
+            self.section_at(at as usize + len, shift)?.0
+        } else {
+            section
+        };
+        // One answer, with and without signatures: it has one rate.
+        Some(Section { id: at, ..section })
+    }
+
+    /// The section right at an offset, its flags and its length.
+    #[inline]
+    fn section_at(&self, at: usize, shift: u16) -> Option<(Section<'_>, u8, usize)> {
+        let bytes = self.arena.get(at..)?;
+        let [l0, l1, r0, r1, flags, p0, p1, a0, a1, n0, n1, x0, x1, g0, g1, sets] =
+            *bytes.first_chunk::<SECTION_HEADER>()?;
+        let number = |high, low| u16::from_be_bytes([high, low]);
+        let (places, rest) = bytes[SECTION_HEADER..].split_at_checked(2 * usize::from(number(p0, p1)))?;
+        let (sets, rest) = rest.split_at_checked(4 * usize::from(sets))?;
+        let body = rest.get(..usize::from(number(l0, l1)))?;
+        let section = Section {
             authoritative: flags & AUTHORITATIVE != 0,
-            rcode: u16::from(flags & 0xf),
-            counts: [
-                u16::from_be_bytes([a0, a1]),
-                u16::from_be_bytes([n0, n1]),
-                u16::from_be_bytes([x0, x1]),
-            ],
-            body: rest.get(..number(l0, l1))?,
-            required: number(r0, r1),
+            rcode: u16::from(flags & RCODE),
+            counts: [number(a0, a1), number(n0, n1), number(x0, x1)],
+            body,
+            required: usize::from(number(r0, r1)),
+            glue: number(g0, g1),
+            proof: Proof::new(&self.arena, sets.as_chunks().0),
             places,
             shift,
-            id: at,
-        })
+            id: 0,
+        };
+        Some((section, flags, SECTION_HEADER + places.len() + sets.len() + body.len()))
     }
 }
 
@@ -251,10 +320,16 @@ fn slot_of(hash: u64, len: usize) -> Option<(u32, usize)> {
     (len > 0).then_some(((hash >> 32) as u32, place as usize))
 }
 
-/// Bytes of a section before its places: length, required, flags, number of places, three counts.
-const SECTION_HEADER: usize = 13;
-/// Flag of a section; the lower 4 bits are the response code.
+/// Bytes of a section before its places: length, required, flags, number of places, three counts, glue, number of sets of denial.
+const SECTION_HEADER: usize = 16;
+/// Where its flags are.
+const FLAGS: usize = 4;
+/// Flag of a section.
 const AUTHORITATIVE: u8 = 0x80;
+/// Flag of a section: the same with signatures follows.
+const SIGNED: u8 = 0x40;
+/// The response code among the flags.
+const RCODE: u8 = 0xf;
 
 /// A name of the index.
 #[derive(Debug, Clone, Copy)]

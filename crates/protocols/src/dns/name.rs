@@ -58,6 +58,12 @@ impl QueryName {
         usize::from(self.labels)
     }
 
+    /// Labels of the name in front of its last `apex` bytes, in reversed order, as in the keys of records; returns their length.
+    pub(super) fn write_key(&self, apex: usize, out: &mut [u8; MAX_NAME]) -> usize {
+        let front = self.wire().get(..self.wire().len().saturating_sub(apex)).unwrap_or_default();
+        reverse(front, out)
+    }
+
     /// The name without its first `labels` labels; the root if there are no more.
     #[inline]
     pub(super) fn suffix(&self, labels: usize) -> &[u8] {
@@ -96,6 +102,22 @@ pub(super) fn label_starts(wire: &[u8]) -> impl Iterator<Item = usize> + '_ {
         at += 1 + usize::from(len);
         Some(start)
     })
+}
+
+/// Writes labels in reversed order, and returns their length: that of a key from labels of a name, and back. What is longer than a name,
+/// or cut short, is left out.
+pub(super) fn reverse(labels: &[u8], out: &mut [u8; MAX_NAME]) -> usize {
+    let (mut from, mut end) = (0, labels.len().min(MAX_NAME));
+    let whole = end;
+    while let Some(len) = labels.get(from) {
+        let size = 1 + usize::from(*len);
+        let (Some(label), Some(start)) = (labels.get(from..from + size), end.checked_sub(size)) else {
+            break;
+        };
+        out[start..end].copy_from_slice(label);
+        (from, end) = (from + size, start);
+    }
+    whole
 }
 
 /// The length of the uncompressed name at the start of `bytes`, if there is a whole one.

@@ -239,6 +239,26 @@ pub(super) fn names_in(rtype: u16) -> (usize, usize) {
     }
 }
 
+/// The type that a signature covers; `None` for any other record.
+pub(super) fn covered(records: &Records, record: &Record) -> Option<u16> {
+    let type_covered = records.data(record).first_chunk().filter(|_| record.rtype == rtype::RRSIG)?;
+    Some(u16::from_be_bytes(*type_covered))
+}
+
+/// Whether its owner is a hash, not a name of the zone's tree: an NSEC3 record or a signature of one (RFC 5155, 7.2.8).
+pub(super) fn is_hashed(records: &Records, record: &Record) -> bool {
+    record.rtype == rtype::NSEC3 || covered(records, record) == Some(rtype::NSEC3)
+}
+
+/// Those of a name's signatures that cover a type.
+pub(super) fn signatures<'a>(
+    records: &'a Records,
+    all: &'a [Record],
+    rtype: u16,
+) -> impl Iterator<Item = &'a Record> + Clone {
+    all.iter().filter(move |record| covered(records, record) == Some(rtype))
+}
+
 /// The name that a client will ask for next, if the type has one: a server's, an exchange's.
 pub(super) fn target(rtype: u16, data: &[u8]) -> Option<&[u8]> {
     let at = match rtype {

@@ -262,10 +262,16 @@ pub fn start(config: &Config, tcp: bool, dns: Dns, files: &DnsConfig) -> Result<
     Ok(server.with_warnings(warnings).with_reload(hook))
 }
 
-/// What is left out, in words; nothing if nothing is.
+/// What is wrong and what is left out for it, in words; nothing if nothing is.
 fn left_out(faults: &Faults) -> Vec<String> {
-    let Some(count) = faults.left_out() else { return Vec::new() };
-    let mut lines = vec![format!("left out: {count} (with --strict, this is an error)")];
+    if faults.is_empty() {
+        return Vec::new();
+    }
+    let first = match faults.left_out() {
+        Some(count) => format!("left out: {count}"),
+        None => "loaded with faults".to_owned(),
+    };
+    let mut lines = vec![format!("{first} (with --strict, this is an error)")];
     lines.extend(faults.lines());
     lines
 }

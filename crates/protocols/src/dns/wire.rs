@@ -32,6 +32,9 @@ pub(super) mod rtype {
     pub(in super::super) const DS: u16 = 43;
     pub(in super::super) const RRSIG: u16 = 46;
     pub(in super::super) const NSEC: u16 = 47;
+    pub(in super::super) const DNSKEY: u16 = 48;
+    pub(in super::super) const NSEC3: u16 = 50;
+    pub(in super::super) const NSEC3PARAM: u16 = 51;
     /// Meta types: 128 to 255.
     pub(in super::super) const FIRST_META: u16 = 128;
     pub(in super::super) const IXFR: u16 = 251;
@@ -130,6 +133,12 @@ impl<'a> Query<'a> {
             edns(records, additional).ok_or(malformed)?
         };
         Ok(Self { head, name, qtype, qclass, edns })
+    }
+
+    /// Whether the client wants the records of DNSSEC (RFC 4035, 3.1).
+    #[inline]
+    pub(super) fn dnssec(&self) -> bool {
+        self.edns.is_some_and(|edns| edns.dnssec)
     }
 
     /// Most bytes of the reply over UDP.

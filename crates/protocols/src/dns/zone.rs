@@ -4,6 +4,7 @@
 //! file ─ text: entries ─ entry: directives, owners, TTLs ─▸ lines of one form ─ domain ─▸ data: well-formed? ─▸ Records
 //!                          ├ fields, types: data by type                           └ loader: every fault with its line ─▸ faults
 //!                          └ generate: $GENERATE                                      conflicts: records that exclude each other
+//!                                                                                     hashing: NSEC3 that costs too much
 //! ```
 
 mod conflicts;
@@ -12,6 +13,7 @@ mod entry;
 mod faults;
 mod fields;
 mod generate;
+mod hashing;
 mod loader;
 mod text;
 mod types;
@@ -20,6 +22,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 pub(super) use self::faults::Faults;
+pub(super) use self::hashing::Nsec3Params;
 
 use self::entry::State;
 use self::faults::{Costs, Fault};

@@ -6,6 +6,7 @@ use super::super::zone;
 use super::*;
 
 mod naive;
+pub(in crate::dns) mod signed;
 
 /// An index of these zones.
 pub(in crate::dns) fn index(zones: &[&str]) -> Index {

@@ -8,16 +8,14 @@
 
 use super::super::name;
 use super::super::records::{Record, Records, boundaries, key_of, target, wire_of};
-use super::super::wire::{rcode, rtype};
+use super::super::wire::rtype;
 use super::super::zone::{Faults, ZoneError};
-use super::compose::{Composer, Part, Question, TooLong};
+use super::compose::{Composer, Question, TooLong};
+use super::content::MAX_CHAIN;
+use super::denial::{self, Chain, Claim};
 use super::resolve::{Names, Target};
-use super::{Index, OTHER_TYPES, Slot, ZoneEntry, node_flag, slot_of};
+use super::{ANY_TYPE, Index, OTHER_TYPES, Slot, ZoneEntry, node_flag, slot_of};
 
-/// Most CNAME records of one answer. Resolvers give up at about as many; more would only lengthen the answer.
-const MAX_CHAIN: usize = 16;
-/// Most additional records of one answer. More do not fit a datagram.
-const MAX_ADDITIONAL: usize = 32;
 /// Places of the table per two names. Fewer: longer searches; more: memory without a name in it.
 const PLACES_PER_TWO: usize = 3;
 
@@ -30,14 +28,16 @@ impl Index {
             names: &names,
             arena: vec![0],
             nodes: Vec::new(),
+            zones: Vec::new(),
+            signed: (0..).take(names.records.zones.len()).any(|zone| names.is_signed(zone)),
             composer: Composer::new(),
             sections: Vec::new(),
             entries: Vec::new(),
             faults,
         };
-        let zones = builder.zones()?;
+        builder.zones()?;
         builder.all_names()?;
-        let Builder { mut arena, nodes, .. } = builder;
+        let Builder { mut arena, nodes, zones, .. } = builder;
         drop(names);
         arena.shrink_to_fit();
         let table = table(&arena, &nodes);
@@ -67,12 +67,16 @@ fn name_of(arena: &[u8], at: u32) -> &[u8] {
     &node[4..][..usize::from(node[3])]
 }
 
-struct Builder<'a> {
-    names: &'a Names,
-    arena: Vec<u8>,
+/// See the module.
+pub(super) struct Builder<'a> {
+    pub(super) names: &'a Names,
+    pub(super) arena: Vec<u8>,
     /// Offset of each node.
     nodes: Vec<u32>,
-    composer: Composer,
+    pub(super) zones: Vec<ZoneEntry>,
+    /// Whether any zone is signed: if so, answers are also composed for clients that want signatures.
+    signed: bool,
+    pub(super) composer: Composer,
     /// The sections of the node under construction, and its entries with offsets into them.
     sections: Vec<u8>,
     entries: Vec<(u16, usize)>,
@@ -90,31 +94,42 @@ struct Step {
 }
 
 impl Builder<'_> {
-    /// The negative section of each zone.
-    fn zones(&mut self) -> Result<Vec<ZoneEntry>, ZoneError> {
-        let mut entries = Vec::new();
+    /// The negative section of each zone, and what proves that something does not exist in it.
+    fn zones(&mut self) -> Result<(), ZoneError> {
         for (number, zone) in (0..).zip(&self.names.records.zones) {
             let mut apex = Vec::new();
             wire_of(&zone.apex, &mut apex);
-            self.composer.begin(&apex, Question::Below);
-            if zone.left_out {
-                self.composer.fail();
-            } else {
-                negative(&mut self.composer, &self.names.records, number);
-            }
+            let chain = Chain::of(self.names, number, &mut self.arena, self.faults)?;
+            denial::check(self.names, number, &chain, &self.arena, self.faults);
             let at = u32::try_from(self.arena.len()).map_err(|_| ZoneError::TooLarge)?;
-            // One record, or none.
-            let _ = self.composer.finish(&mut self.arena);
-            entries.push(ZoneEntry {
+            for signed in [false, true] {
+                self.composer.begin(&apex, Question::Below, signed);
+                if zone.left_out {
+                    self.composer.fail();
+                } else {
+                    self.soa(number);
+                }
+                // One record and its signatures. With more than a message has room for, there are none.
+                let finished = match signed {
+                    false => self.composer.finish(&mut self.arena),
+                    true => self.composer.finish_signed(&mut self.arena, at as usize),
+                };
+                if let Err(TooLong { len, most }) = finished {
+                    self.too_long(&zone.soa, len, most);
+                }
+            }
+            self.zones.push(ZoneEntry {
                 apex_len: apex.len() as u8,
                 negative: at,
                 ds_above: !zone.left_out
                     && self.names.above(number).is_some()
                     && self.names.signing(number).is_none(),
                 left_out: zone.left_out,
+                signed: self.names.is_signed(number),
+                chain,
             });
         }
-        Ok(entries)
+        Ok(())
     }
 
     /// A node for each name, and for those between it and the one above in its zone.
@@ -194,9 +209,7 @@ impl Builder<'_> {
         let mut types: Vec<u16> = all.iter().map(|record| record.rtype).collect();
         let mut flags = 0;
         if names.is_left_out(name) {
-            self.composer.begin(wire, Question::Below);
-            self.composer.fail();
-            self.finish(name, OTHER_TYPES);
+            self.compose(name, wire, Question::Below, OTHER_TYPES, |builder| builder.composer.fail());
             return (node_flag::DELEGATION, true);
         }
         if cut {
@@ -220,7 +233,21 @@ impl Builder<'_> {
             flags |= if alias { node_flag::ALIAS } else { 0 };
             self.answer(name, wire, if alias { Question::Below } else { mode }, rtype);
         }
+        self.any_type(name);
         (flags, false)
+    }
+
+    /// Of a signed zone's name the set that is the answer to a question for all: the alias, else the shortest one that is the name's own
+    /// (RFC 8482, 4.1).
+    fn any_type(&mut self, name: usize) {
+        let ends = self.entries.iter().map(|(_, end)| *end).skip(1).chain([self.sections.len()]);
+        let own = self.entries.iter().zip(ends).filter(|((rtype, _), _)| {
+            ![OTHER_TYPES, rtype::RRSIG, rtype::NSEC].contains(rtype)
+                && !self.names.of_type(name, *rtype).is_empty()
+        });
+        let shortest = own.min_by_key(|((rtype, at), end)| (*rtype != rtype::CNAME, end - at));
+        let chosen = shortest.map(|((_, at), _)| *at).filter(|_| self.names.is_signed(self.names.zone(name)));
+        self.entries.extend(chosen.map(|at| (ANY_TYPE, at)));
     }
 
     /// The answer to a question for DS records of an apex, from the zone above, if that has the name. If not, it is found at run time
@@ -229,9 +256,12 @@ impl Builder<'_> {
         match self.names.signing(self.names.zone(apex)) {
             Some(Target::Name(at) | Target::Cut(at)) => self.answer(at, wire, Question::Exact, rtype::DS),
             Some(Target::Empty(zone)) => {
-                self.composer.begin(wire, Question::Exact);
-                negative(&mut self.composer, &self.names.records, zone);
-                self.finish(apex, rtype::DS);
+                // Or a wildcard stands for it, and is empty.
+                let claim = match self.names.in_front(zone, self.names.key(apex)) {
+                    0 => (wire, Claim::NoData),
+                    labels => (wire, Claim::WildcardNoData(labels)),
+                };
+                self.compose(apex, wire, Question::Exact, rtype::DS, |builder| builder.negative(zone, claim));
             }
             _ => {}
         }
@@ -269,107 +299,44 @@ impl Builder<'_> {
 
     /// The answer to a question for a type: its records, at the end of a chain of CNAME records if there is one.
     fn answer(&mut self, name: usize, wire: &[u8], mode: Question, rtype: u16) {
-        self.composer.begin(wire, mode);
-        self.chain(name, rtype);
-        self.finish(name, rtype);
+        self.compose(name, wire, mode, rtype, |builder| builder.chain(name, wire, rtype));
     }
 
-    fn chain(&mut self, name: usize, rtype: u16) {
-        let (names, records) = (self.names, &self.names.records);
-        let (mut at, mut owner): (usize, Option<&[u8]>) = (name, None);
-        let mut seen = Vec::new();
-        loop {
-            let found = names.of_type(at, rtype);
-            let step = if found.is_empty() { names.of_type(at, rtype::CNAME) } else { found };
-            for record in step {
-                match owner {
-                    None => self.composer.question_record(records, record),
-                    Some(owner) => self.composer.record(owner, records, record, Part::Answer),
-                }
-            }
-            if !found.is_empty() {
-                return self.additional(rtype, found);
-            }
-            let next = step.first().and_then(|alias| target(rtype::CNAME, records.data(alias)));
-            let Some(next) = next else { return negative(&mut self.composer, records, names.zone(at)) };
-            seen.push(at);
-            match names.resolve(next, rtype) {
-                Target::Name(to) | Target::Wildcard(to) if !seen.contains(&to) && seen.len() < MAX_CHAIN => {
-                    (at, owner) = (to, Some(next));
-                }
-                Target::Empty(zone) => return negative(&mut self.composer, records, zone),
-                Target::Missing(zone) => {
-                    // The code is the last name's (RFC 6604, 3).
-                    self.composer.rcode = rcode::NXDOMAIN as u8;
-                    return negative(&mut self.composer, records, zone);
-                }
-                // The delegation itself, of which this zone has what says how it is signed.
-                Target::Cut(to) if rtype == rtype::DS && !seen.contains(&to) => {
-                    (at, owner) = (to, Some(next));
-                    // Its other records are not its own.
-                    if names.of_type(at, rtype::DS).is_empty() {
-                        return negative(&mut self.composer, records, names.zone(at));
-                    }
-                }
-                // The client asks on.
-                Target::Cut(_) | Target::Elsewhere | Target::Name(_) | Target::Wildcard(_) => return,
-            }
-        }
-    }
-
-    /// Addresses of the names in the answer.
-    fn additional(&mut self, rtype: u16, answer: &[Record]) {
-        if ![rtype::NS, rtype::MX, rtype::SRV].contains(&rtype) {
-            return;
-        }
-        self.composer.optional_from_here();
-        let (names, records) = (self.names, &self.names.records);
-        let targets = answer.iter().filter_map(|record| target(rtype, records.data(record)));
-        let mut seen = Vec::new();
-        let found = targets.filter_map(|target| match names.resolve(target, rtype::A) {
-            Target::Name(name) if !seen.contains(&name) => {
-                seen.push(name);
-                Some((target, name))
-            }
-            _ => None,
-        });
-        let addresses =
-            found.flat_map(|(target, name)| addresses(names, name).map(move |record| (target, record)));
-        for (target, record) in addresses.take(MAX_ADDITIONAL) {
-            self.composer.record(target, records, record, Part::Additional);
-        }
-    }
-
-    /// The name servers of a delegation, and the addresses of theirs that the zone has (RFC 9471: all, or the reply is truncated).
+    /// The name servers of a delegation, what says whether it is signed (RFC 4035, 3.1.4), and the addresses of the servers that the zone
+    /// has (RFC 9471: all, or the reply is truncated).
     fn referral(&mut self, name: usize, wire: &[u8]) {
-        let (names, records) = (self.names, &self.names.records);
-        self.composer.begin(wire, Question::Below);
-        self.composer.authoritative = false;
-        let servers = names.of_type(name, rtype::NS);
-        for record in servers {
-            self.composer.record(wire, records, record, Part::Authority);
-        }
-        for server in servers.iter().filter_map(|record| target(rtype::NS, records.data(record))) {
-            let (zone, key) = (names.zone(name), key_of(server));
-            // Below a delegation as well; elsewhere a wildcard may stand for it.
-            let glue = names.exact(zone, &key).or_else(|| match names.search(zone, &key) {
-                Target::Wildcard(wildcard) => Some(wildcard),
-                _ => None,
-            });
-            if let Some(glue) = glue {
-                for record in addresses(names, glue) {
-                    self.composer.record(server, records, record, Part::Additional);
-                }
-            }
-        }
-        self.finish(name, OTHER_TYPES);
+        self.compose(name, wire, Question::Below, OTHER_TYPES, |builder| builder.delegation(name, wire));
     }
 
-    fn finish(&mut self, name: usize, rtype: u16) {
-        self.entries.push((rtype, self.sections.len()));
-        let Err(TooLong { len, most }) = self.composer.finish(&mut self.sections) else { return };
-        let (records, all) = (&self.names.records, self.names.records_of(name));
-        let first = all.iter().find(|record| record.rtype == rtype).unwrap_or(&all[0]);
+    /// Composes an answer, and the one with signatures.
+    fn compose(&mut self, name: usize, wire: &[u8], mode: Question, rtype: u16, content: impl Fn(&mut Self)) {
+        let plain = self.sections.len();
+        self.entries.push((rtype, plain));
+        let forms: &[bool] = if self.signed { &[false, true] } else { &[false] };
+        for signed in forms {
+            self.composer.begin(wire, mode, *signed);
+            content(self);
+            let Err(TooLong { len, most }) = self.finish(plain) else { continue };
+            let all = self.names.records_of(name);
+            let first = all.iter().find(|record| record.rtype == rtype).unwrap_or(&all[0]);
+            self.too_long(first, len, most);
+            self.composer.fail();
+            // Nothing always fits.
+            let _ = self.finish(plain);
+            // Nor does it with signatures.
+            break;
+        }
+    }
+
+    fn finish(&mut self, plain: usize) -> Result<(), TooLong> {
+        match self.composer.signed {
+            false => self.composer.finish(&mut self.sections),
+            true => self.composer.finish_signed(&mut self.sections, plain),
+        }
+    }
+
+    fn too_long(&mut self, first: &Record, len: usize, most: usize) {
+        let records = &self.names.records;
         let reason = format!(
             "{}: an answer for {} does not fit a message of 64 KiB: its records have {len} bytes, and {most} are left \
              beside the question and EDNS: remove records",
@@ -377,25 +344,7 @@ impl Builder<'_> {
             records.name(first)
         );
         self.faults.record(records.source(first), reason);
-        self.composer.fail();
-        // Nothing always fits.
-        let _ = self.composer.finish(&mut self.sections);
     }
-}
-
-/// Address records of a name.
-fn addresses(names: &Names, name: usize) -> impl Iterator<Item = &Record> {
-    names.of_type(name, rtype::A).iter().chain(names.of_type(name, rtype::AAAA))
-}
-
-/// The SOA record of a zone, with the TTL of negative answers (RFC 2308, 5).
-fn negative(composer: &mut Composer, records: &Records, zone: u16) {
-    let Some(zone) = records.zones.get(usize::from(zone)) else { return };
-    let minimum = records.data(&zone.soa).last_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
-    let mut apex = Vec::new();
-    wire_of(&zone.apex, &mut apex);
-    let ttl = zone.soa.ttl.min(minimum);
-    composer.record_with_ttl(&apex, records, &zone.soa, ttl, Part::Authority);
 }
 
 /// The index of files without faults, for tests.

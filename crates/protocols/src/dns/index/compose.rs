@@ -5,7 +5,8 @@ use super::super::cookie::OPTION;
 use super::super::name;
 use super::super::records::{Record, Records, names_in};
 use super::super::wire::{HEADER, class, rcode};
-use super::{AUTHORITATIVE, SECTION_HEADER};
+use super::denial::Set;
+use super::{AUTHORITATIVE, FLAGS, SECTION_HEADER, SIGNED};
 
 /// Farthest place that a pointer may name: 14 bits, less what a longer question can add.
 const MAX_POINTER: usize = 0x3fff - name::MAX_NAME;
@@ -54,8 +55,12 @@ pub(super) struct Composer {
     counts: [u16; 3],
     pub(super) rcode: u8,
     pub(super) authoritative: bool,
-    /// Where the records begin that a client can do without.
-    optional: Option<usize>,
+    /// Whether it is the answer to a client that wants signatures.
+    pub(super) signed: bool,
+    /// Offsets of the sets of denial in it.
+    sets: Vec<u32>,
+    /// Where the records begin that a client can do without, and the number of additional ones before.
+    optional: Option<(usize, u16)>,
 }
 
 impl Composer {
@@ -70,19 +75,22 @@ impl Composer {
             counts: [0; 3],
             rcode: 0,
             authoritative: true,
+            signed: false,
+            sets: Vec::new(),
             optional: None,
         }
     }
 
-    /// Begins the section for a question with this lowercased name.
-    pub(super) fn begin(&mut self, wire: &[u8], question: Question) {
+    /// Begins the section for a question with this lowercased name; `signed`: for a client that wants signatures.
+    pub(super) fn begin(&mut self, wire: &[u8], question: Question, signed: bool) {
         let base = HEADER + wire.len() + 4;
         self.body.clear();
         self.places.clear();
         self.known.clear();
         self.names.clear();
         (self.question, self.base, self.counts) = (question, base, [0; 3]);
-        (self.rcode, self.authoritative, self.optional) = (0, true, None);
+        (self.rcode, self.authoritative, self.signed, self.optional) = (0, true, signed, None);
+        self.sets.clear();
         // A wildcard's own name is not in the question.
         let skipped = usize::from(question == Question::Wildcard);
         for start in name::label_starts(wire).skip(skipped) {
@@ -94,13 +102,29 @@ impl Composer {
     pub(super) fn fail(&mut self) {
         self.body.clear();
         self.places.clear();
+        self.sets.clear();
         self.counts = [0; 3];
         (self.rcode, self.authoritative, self.optional) = (rcode::SERVFAIL as u8, false, None);
     }
 
     /// The records that follow need not be in an answer without room for them.
     pub(super) fn optional_from_here(&mut self) {
-        self.optional.get_or_insert(self.body.len());
+        self.optional.get_or_insert((self.body.len(), self.counts[Part::Additional as usize]));
+    }
+
+    /// Adds a set of denial to the authority section, if it is not there yet; `at`: its offset, `apex`: the name of its zone.
+    pub(super) fn set(&mut self, at: u32, set: Set<'_>, apex: &[u8]) {
+        if self.sets.contains(&at) {
+            return;
+        }
+        self.sets.push(at);
+        let mut owner = Vec::new();
+        set.owner(apex, &mut owner);
+        for record in set.records() {
+            self.name(&owner);
+            self.body.extend_from_slice(record);
+            self.count(Part::Authority);
+        }
     }
 
     /// Adds a record of the question's name.
@@ -148,6 +172,10 @@ impl Composer {
         self.body.extend_from_slice(data);
         let len = (self.body.len() - length - 2) as u16;
         self.body[length..length + 2].copy_from_slice(&len.to_be_bytes());
+        self.count(part);
+    }
+
+    fn count(&mut self, part: Part) {
         let count = &mut self.counts[part as usize];
         *count = count.saturating_add(1);
     }
@@ -194,16 +222,32 @@ impl Composer {
         if len > most {
             return Err(TooLong { len, most });
         }
-        let required = self.optional.unwrap_or(self.body.len());
+        let (required, glue) =
+            self.optional.unwrap_or((self.body.len(), self.counts[Part::Additional as usize]));
         let before = arena.len();
         arena.extend((self.body.len() as u16).to_be_bytes());
         arena.extend((required as u16).to_be_bytes());
         arena.push(self.rcode | if self.authoritative { AUTHORITATIVE } else { 0 });
         arena.extend((self.places.len() as u16).to_be_bytes());
         arena.extend(self.counts.iter().flat_map(|count| count.to_be_bytes()));
+        arena.extend(glue.to_be_bytes());
+        arena.push(self.sets.len() as u8);
         debug_assert_eq!(arena.len() - before, SECTION_HEADER);
         arena.extend(self.places.iter().flat_map(|place| place.to_be_bytes()));
+        arena.extend(self.sets.iter().flat_map(|set| set.to_be_bytes()));
         arena.extend_from_slice(&self.body);
+        Ok(())
+    }
+
+    /// Appends it as the signed form of the section at `plain`, which ends where the arena does. If both are the same, one is enough.
+    pub(super) fn finish_signed(&self, arena: &mut Vec<u8>, plain: usize) -> Result<(), TooLong> {
+        let end = arena.len();
+        self.finish(arena)?;
+        if arena[plain..end] == arena[end..] {
+            arena.truncate(end);
+        } else {
+            arena[plain + FLAGS] |= SIGNED;
+        }
         Ok(())
     }
 }

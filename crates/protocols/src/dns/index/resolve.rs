@@ -1,6 +1,6 @@
 //! Who has a name, as seen while the index is built: the sorted records, searched by key.
 
-use super::super::records::{Record, Records, boundaries, key_of};
+use super::super::records::{Record, Records, boundaries, is_hashed, key_of};
 use super::super::wire::rtype;
 
 /// The names that have records, zone by zone. Each zone is a tree of its own: what another loaded zone has below it neither makes
@@ -20,6 +20,11 @@ pub(super) struct Names {
     by_apex: Vec<u16>,
     /// For each zone the loaded one right above it.
     above: Vec<Option<u16>>,
+    /// For each zone its NSEC3 records and their signatures, in the order of their owners: those are hashes, and no names of the zone
+    /// (RFC 5155, 7.2.8).
+    hashed: Vec<Vec<Record>>,
+    /// For each zone whether it has any signatures.
+    signed: Vec<bool>,
 }
 
 /// A name's records in the list, and the zone that has them.
@@ -52,6 +57,18 @@ impl Names {
         let zones = records.zones.len();
         // Those of a zone stay in the order of their keys.
         records.list.sort_by_key(|record| record.zone);
+        let mut signed = vec![false; zones];
+        let mut hashed = vec![Vec::new(); zones];
+        for record in &records.list {
+            let zone = usize::from(record.zone);
+            signed[zone] |= record.rtype == rtype::RRSIG;
+            if is_hashed(&records, record) {
+                hashed[zone].push(*record);
+            }
+        }
+        let mut all = std::mem::take(&mut records.list);
+        all.retain(|record| !is_hashed(&records, record));
+        records.list = all;
         let mut list: Vec<NameEntry> = Vec::new();
         let mut last: Option<(u16, &[u8])> = None;
         for (at, record) in (0..).zip(&records.list) {
@@ -77,7 +94,7 @@ impl Names {
             above[usize::from(*zone)] = around.last().copied();
             around.push(*zone);
         }
-        Self { records, list, trees, by_apex, above }
+        Self { records, list, trees, by_apex, above, hashed, signed }
     }
 
     /// The loaded zone right above a zone.
@@ -104,6 +121,44 @@ impl Names {
     pub(super) fn signing(&self, zone: u16) -> Option<Target> {
         let target = self.search(self.above(zone)?, self.apex(zone));
         matches!(target, Target::Name(_) | Target::Cut(_) | Target::Empty(_)).then_some(target)
+    }
+
+    /// Whether a zone has any signatures.
+    pub(super) fn is_signed(&self, zone: u16) -> bool {
+        self.signed.get(usize::from(zone)).copied().unwrap_or_default()
+    }
+
+    /// A zone's NSEC3 records and their signatures, in the order of their owners.
+    pub(super) fn hashed(&self, zone: u16) -> &[Record] {
+        self.hashed.get(usize::from(zone)).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The names of a zone of which it has what is to be signed: not those below its delegations. In the order of their keys.
+    pub(super) fn authoritative(&self, zone: u16) -> Vec<usize> {
+        let mut cut: Option<&[u8]> = None;
+        let mut names = Vec::new();
+        for name in self.trees[usize::from(zone)]..self.trees[usize::from(zone) + 1] {
+            let key = self.key(name);
+            if cut.is_none_or(|cut| !key.starts_with(cut)) {
+                cut = self.is_cut(name).then_some(key);
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// How many labels of a name are in front of its closest encloser in a zone: 0 for a name that exists.
+    pub(super) fn in_front(&self, zone: u16, key: &[u8]) -> usize {
+        let exists = |end: &usize| {
+            let place = self.lower_bound(zone, &key[..*end]);
+            self.key_at(zone, place).is_some_and(|found| found.starts_with(&key[..*end]))
+        };
+        boundaries(key).filter(|end| *end > self.apex(zone).len() && !exists(end)).count()
+    }
+
+    /// The key of a name without that of its zone's apex.
+    pub(super) fn relative_key(&self, name: usize) -> &[u8] {
+        self.key(name).get(self.apex(self.zone(name)).len()..).unwrap_or_default()
     }
 
     /// Number of names.
@@ -205,7 +260,8 @@ impl Names {
         }
     }
 
-    fn apex(&self, zone: u16) -> &[u8] {
+    /// The key of a zone's apex.
+    pub(super) fn apex(&self, zone: u16) -> &[u8] {
         &self.records.zones[usize::from(zone)].apex
     }
 

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use udpath_serve::serve_once;
 
+use super::super::answer::tests::signed::{secure_query, signed};
 use super::super::answer::tests::{query, said};
 use super::super::{wire::rtype, zone};
 use super::*;
@@ -173,8 +174,16 @@ proptest! {
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         cut in any::<prop::sample::Index>(),
         whole in any::<bool>(),
+        secure in prop::option::of(any::<bool>()),
     ) {
         let mut message = query(name, qtype, (1, &cookie(&[3; 8])));
+        // DO.
+        if let Some(hashed) = secure {
+            let flags = message.len() - 16;
+            message[flags] = 0x80;
+            let mut dns = dns(&signed(ZONE_TEXT, hashed), |_| ());
+            bounded(&mut dns, &message)?;
+        }
         for (at, byte) in damage {
             let at = at.index(message.len());
             message[at] = byte;
@@ -244,4 +253,36 @@ fn the_limit_makes_a_flood_of_replies_smaller_than_the_flood_of_queries() {
         println!("{kind}: {factor:.2}");
     }
     println!("without a limit: {unlimited:.1}");
+}
+
+/// With signatures and proofs a reply is longer, and no new answer. docs/protocols/dns.md has the factors.
+#[test]
+fn signed_answers_are_limited_as_others() {
+    const QUERIES: usize = 100;
+    for (hashed, factor) in [(false, 9.5..10.5), (true, 16.0..17.0)] {
+        let text = signed(ZONE_TEXT, hashed);
+        let mut open = dns(&text, |_| ());
+        let missing = secure_query("no.such.name.x", rtype::A);
+        let unlimited = amplification(&mut open, &missing, 1);
+        println!("signed, NSEC3 {hashed}: {unlimited:.1}");
+        assert!(factor.contains(&unlimited), "{unlimited}");
+        for (name, rtype) in
+            [("n.x", rtype::A), ("n.w.x", rtype::TXT), ("n.w.x", rtype::A), ("n.sub.x", rtype::A)]
+        {
+            let mut dns = dns(&text, |config| config.responses_per_second = Some(1));
+            let begun = std::time::Instant::now();
+            let whole = (0..QUERIES).filter(|n| {
+                // With DO and without: one answer.
+                let name = format!("{n}{name}");
+                let query =
+                    if n % 2 == 0 { secure_query(&name, rtype) } else { query(&name, rtype, (0, &[])) };
+                let (outcome, reply) = ask(&mut dns, &query);
+                outcome == Outcome::Reply && reply[2] & 2 == 0
+            });
+            let (whole, most) = (whole.count() as u64, 2 + begun.elapsed().as_secs());
+            assert!((1..=most).contains(&whole), "{name} {rtype}: {whole}");
+        }
+        let mut limited = dns(&text, |config| config.responses_per_second = Some(5));
+        assert!(amplification(&mut limited, &missing, 10_000) < 0.8);
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::records::{Record, Records};
+use super::super::records::{Record, Records, is_hashed};
 use super::super::wire::rtype;
 use super::faults::Faults;
 
@@ -37,7 +37,9 @@ pub(super) fn leave_out_hidden(records: &mut Records, faults: &mut Faults) {
     let mut out: BTreeSet<usize> = BTreeSet::new();
     for (at, record) in records.list.iter().enumerate() {
         let tree = trees.get(&record.zone).filter(|tree| {
-            records.is_below(record, tree) && records.key(record).len() > records.key(tree).len()
+            !is_hashed(records, record)
+                && records.is_below(record, tree)
+                && records.key(record).len() > records.key(tree).len()
         });
         if let Some(tree) = tree {
             out.insert(at);

@@ -81,8 +81,8 @@ impl Faults {
         self.sources.insert(source);
     }
 
-    /// Adds a fault that takes nothing with it by itself.
-    pub(super) fn say(&mut self, source: u16, text: impl fmt::Display) {
+    /// Adds a fault for which nothing is left out by itself.
+    pub(in super::super) fn say(&mut self, source: u16, text: impl fmt::Display) {
         self.sources.insert(source);
         self.said.add(&text);
     }

@@ -16,7 +16,7 @@ use super::entry::{Said, State};
 use super::faults::{Costs, Fault, KEPT};
 use super::generate::Template;
 use super::text::{Scanner, Token};
-use super::{ZoneError, data, read, types};
+use super::{ZoneError, data, hashing, read, types};
 
 /// Most files inside each other by `$INCLUDE`: generated zones have a few. Lower: valid nesting is refused; higher: nothing is gained, and
 /// the stack of a thread must hold it. A file that includes itself is refused at once.
@@ -39,8 +39,6 @@ pub(super) struct Loader<'a> {
     /// Of the record that is added.
     owner: Vec<u8>,
     data: Vec<u8>,
-    /// It has been said that there are signatures.
-    signed: bool,
     /// By file and line.
     faults: Vec<(u16, Fault)>,
     /// Files that are being read, the zone's own first.
@@ -64,7 +62,6 @@ impl<'a> Loader<'a> {
             places: Vec::new(),
             owner: Vec::new(),
             data: Vec::new(),
-            signed: false,
             faults: Vec::new(),
             open: Vec::new(),
             more_faults: 0,
@@ -234,12 +231,6 @@ impl<'a> Loader<'a> {
             self.fault(file, Fault::of_record(line, reason));
             return Ok(());
         }
-        if rtype == rtype::RRSIG && !self.signed {
-            self.signed = true;
-            let reason = "the zone is signed, but no signatures are sent: load it without RRSIG and NSEC records, or serve it \
-                          with a server that sends them (NSD, Knot)";
-            self.fault(file, Fault::of_zone(line, reason));
-        }
         if let Err(reason) = data::check(record.rtype(), &self.data) {
             self.fault(file, Fault::of_record(line, reason));
             return Ok(());
@@ -289,6 +280,9 @@ impl<'a> Loader<'a> {
             for (file, fault) in reasons {
                 self.fault(file, fault);
             }
+        }
+        if let Some((file, fault)) = hashing::fault(self.records, &self.records.list[self.first..]) {
+            self.fault(file, fault);
         }
         self.faults.sort_by_key(|(file, fault)| (*file, fault.line));
         Found {

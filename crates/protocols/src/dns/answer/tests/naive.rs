@@ -7,21 +7,21 @@ use proptest::prelude::*;
 use super::*;
 
 /// Owner, type and data as text, in lower case.
-type Line = (String, u16, String);
+pub(super) type Line = (String, u16, String);
 
 /// The zones, the outermost first.
-struct Naive(Vec<Zone>);
+pub(super) struct Naive(pub(super) Vec<Zone>);
 
-struct Zone {
-    apex: String,
-    records: Vec<Line>,
+pub(super) struct Zone {
+    pub(super) apex: String,
+    pub(super) records: Vec<Line>,
 }
 
 /// Code, authority, answer, and the NS or SOA records of the authority section.
-type Told = (u16, bool, Vec<Line>, Vec<Line>);
+pub(super) type Told = (u16, bool, Vec<Line>, Vec<Line>);
 
 impl Zone {
-    fn of(apex: &str, text: &str) -> Self {
+    pub(super) fn of(apex: &str, text: &str) -> Self {
         let mut zonefile = Zonefile::from(text);
         zonefile.set_default_class(domain::base::iana::Class::IN);
         let mut records = Vec::new();
@@ -34,12 +34,12 @@ impl Zone {
         Self { apex: apex.into(), records }
     }
 
-    fn of_type(&self, name: &str, rtype: u16) -> Vec<Line> {
+    pub(super) fn of_type(&self, name: &str, rtype: u16) -> Vec<Line> {
         self.records.iter().filter(|line| line.0 == name && line.1 == rtype).cloned().collect()
     }
 
     /// Whether a name, or one below it, has records.
-    fn exists(&self, name: &str) -> bool {
+    pub(super) fn exists(&self, name: &str) -> bool {
         self.records.iter().any(|line| line.0 == name || line.0.ends_with(&format!(".{name}")))
     }
 
@@ -48,7 +48,7 @@ impl Zone {
     }
 
     /// The name and those above it, down to the apex; nothing if it is not in the zone.
-    fn path(&self, name: &str) -> Vec<String> {
+    pub(super) fn path(&self, name: &str) -> Vec<String> {
         let mut path = vec![name.to_owned()];
         while path[path.len() - 1] != self.apex {
             let Some((_, above)) = path[path.len() - 1].split_once('.') else { return Vec::new() };
@@ -58,7 +58,7 @@ impl Zone {
     }
 
     /// The name whose records answer a question for one in the zone: the wildcard's for a name that does not exist.
-    fn source(&self, name: &str) -> String {
+    pub(super) fn source(&self, name: &str) -> String {
         if self.exists(name) {
             return name.to_owned();
         }
@@ -67,7 +67,7 @@ impl Zone {
     }
 
     /// The highest delegation on the way to a name.
-    fn cut(&self, name: &str) -> Option<String> {
+    pub(super) fn cut(&self, name: &str) -> Option<String> {
         let path = self.path(name);
         path.into_iter().rev().skip(1).find(|above| !self.of_type(above, rtype::NS).is_empty())
     }
@@ -75,7 +75,7 @@ impl Zone {
 
 impl Naive {
     /// The deepest zone that has the name; the one above for DS records of an apex, if there is one.
-    fn asked(&self, name: &str, qtype: u16) -> Option<&Zone> {
+    pub(super) fn asked(&self, name: &str, qtype: u16) -> Option<&Zone> {
         let around = self.0.iter().filter(|zone| !zone.path(name).is_empty());
         let mut around: Vec<&Zone> = around.collect();
         around.sort_by_key(|zone| zone.apex.len());
@@ -86,7 +86,7 @@ impl Naive {
     }
 
     /// RFC 1034, 4.3.2, with RFC 4592.
-    fn answer(&self, name: &str, qtype: u16) -> Told {
+    pub(super) fn answer(&self, name: &str, qtype: u16) -> Told {
         let (mut name, mut answer, mut seen) = (name.to_owned(), Vec::new(), Vec::new());
         loop {
             let Some(zone) = self.asked(&name, qtype) else {
@@ -131,7 +131,7 @@ impl Naive {
     }
 }
 
-fn told(reply: &[u8]) -> Told {
+pub(super) fn told(reply: &[u8]) -> Told {
     let message = Message::from_octets(reply).unwrap();
     let lines = |section: domain::base::message::RecordSection<'_, &[u8]>| {
         let line = |record: domain::base::record::ParsedRecord<'_, &[u8]>| {
@@ -149,17 +149,17 @@ fn told(reply: &[u8]) -> Told {
 }
 
 /// Apexes below `x`: one in the other, and with a label between.
-const APEXES: [&str; 5] = ["a.x", "b.a.x", "a.b.x", "c.c.a.x", "b.c.x"];
+pub(super) const APEXES: [&str; 5] = ["a.x", "b.a.x", "a.b.x", "c.c.a.x", "b.c.x"];
 
 /// A name below the apex `x`, of few labels so that names meet.
-fn name() -> impl Strategy<Value = String> {
+pub(super) fn name() -> impl Strategy<Value = String> {
     let label = prop::sample::select(vec!["a", "b", "c", "*"]);
     prop::collection::vec(label, 0..4)
         .prop_map(|labels| labels.into_iter().map(|label| format!("{label}.")).collect::<String>() + "x.")
 }
 
 /// The records of one name.
-fn owner() -> impl Strategy<Value = String> {
+pub(super) fn owner() -> impl Strategy<Value = String> {
     let data = (0..4_u8, name(), 0..9_u8);
     (name(), 0..12_u8, prop::collection::vec(data, 1..3)).prop_map(|(owner, kind, data)| {
         let wildcard = owner.starts_with('*');
@@ -180,7 +180,7 @@ fn owner() -> impl Strategy<Value = String> {
 }
 
 /// The zone of these records: of those with the same owner the first, and none that an apex may not have.
-fn zone(apex: &str, minimum: usize, owners: &[String]) -> String {
+pub(super) fn zone(apex: &str, minimum: usize, owners: &[String]) -> String {
     let mut zone = format!("$ORIGIN {apex}.\n$TTL 7\n{apex}. SOA ns.x. admin.x. 1 1 1 1 {minimum}\n");
     let mut known = std::collections::HashSet::new();
     for lines in owners {
