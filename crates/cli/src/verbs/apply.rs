@@ -149,7 +149,7 @@ fn make(args: &Args) -> Done {
         return Ok(());
     }
     Err(Failure::Findings(format!(
-        "the restarted server does not show {}: does it read these files? `udpath undo` takes the change back",
+        "the restarted server does not show {}: does it read these files, or does another setting prevent it? `udpath undo` takes the change back",
         lost.join(", ")
     )))
 }

@@ -131,7 +131,7 @@ fn a_knob_that_is_not_in_force_after_the_restart_is_named() {
     let knobs = ["service:5300:server-count=2", "service:5300:send-buffer-size=131072"];
     let said = nsd.run(&apply(&knobs, &restart));
     let why = "udpath: the restarted server does not show server-count=2 (3 processes, 3 before), send-buffer-size=131072 (send buffers of \
-               1048576 bytes): does it read these files? `udpath undo` takes the change back";
+               1048576 bytes): does it read these files, or does another setting prevent it? `udpath undo` takes the change back";
     ended(&said, 1, why);
     assert!(said.err.contains("applied as 1; undo with `udpath undo 1`"), "{}", said.err);
     assert!(!said.err.contains("verified") && !said.err.contains("seen at"), "{}", said.err);
@@ -143,7 +143,7 @@ fn a_knob_that_is_not_in_force_after_the_restart_is_named() {
     assert!(again.arg(nsd.path("restart")).status().unwrap().success());
     awaited("nsd to answer", TIMEOUT, || nsd.answers().then_some(()));
     let said = nsd.run(&[&apply(&knobs[..1], &restart)[..], &["--json"]].concat());
-    ended(&said, 1, "does not show server-count=2 (3 processes, 3 before): does it read these files?");
+    ended(&said, 1, "does not show server-count=2 (3 processes, 3 before): does it read these files, or does another setting prevent it?");
     let document: Value = udpath_rig::json(said.out.as_bytes());
     let seen = json!([{ "change": "server-count=2", "seen": "3 processes, 3 before", "in_effect": false }]);
     assert_eq!(document["seen"], seen);
