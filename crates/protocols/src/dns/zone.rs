@@ -21,6 +21,7 @@ mod types;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+pub(super) use self::conflicts::MAX_TYPES;
 pub(super) use self::faults::Faults;
 pub(super) use self::hashing::Nsec3Params;
 

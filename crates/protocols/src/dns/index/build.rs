@@ -9,7 +9,7 @@
 use super::super::name;
 use super::super::records::{Record, Records, boundaries, key_of, target, wire_of};
 use super::super::wire::rtype;
-use super::super::zone::{Faults, ZoneError};
+use super::super::zone::{Faults, MAX_TYPES, ZoneError};
 use super::compose::{Composer, Question, TooLong};
 use super::content::MAX_CHAIN;
 use super::denial::{self, Chain, Claim};
@@ -223,6 +223,8 @@ impl Builder<'_> {
         }
         types.sort_unstable();
         types.dedup();
+        // An alias may lead to a name with as many types as it could have itself.
+        types.truncate(MAX_TYPES + 1);
         if names.is_apex(name) && names.above(names.zone(name)).is_some() {
             types.retain(|rtype| *rtype != rtype::DS);
             self.signing(name, wire);

@@ -19,8 +19,9 @@ use super::resolve::{Names, Target};
 
 /// Most CNAME records of one answer. Resolvers give up at about as many; more would only lengthen the answer.
 pub(super) const MAX_CHAIN: usize = 16;
-/// Most additional records of one answer. More do not fit a datagram.
+/// Most additional records of one answer, without signatures. More do not fit a datagram.
 const MAX_ADDITIONAL: usize = 32;
+
 impl Builder<'_> {
     /// The records of a type, at the end of a chain of CNAME records if there is one; or that there are none.
     pub(super) fn chain(&mut self, name: usize, wire: &[u8], rtype: u16) {
@@ -150,6 +151,7 @@ impl Builder<'_> {
             _ => None,
         });
         let signed = self.composer.signed;
+        let most = if signed { 2 * MAX_ADDITIONAL } else { MAX_ADDITIONAL };
         let addresses = found.flat_map(|(target, name)| {
             let sets = [rtype::A, rtype::AAAA].into_iter().flat_map(move |rtype| {
                 let signatures = signatures_of(names, name, Some(rtype).filter(|_| signed));
@@ -157,7 +159,7 @@ impl Builder<'_> {
             });
             sets.map(move |record| (target, record))
         });
-        for (target, record) in addresses.take(MAX_ADDITIONAL) {
+        for (target, record) in addresses.take(most) {
             self.composer.record(target, records, record, Part::Additional);
         }
     }

@@ -286,3 +286,21 @@ fn signed_answers_are_limited_as_others() {
         assert!(amplification(&mut limited, &missing, 10_000) < 0.8);
     }
 }
+
+/// Nothing is left out, and it is said all the same.
+#[test]
+fn a_zone_without_all_signatures_is_a_warning() {
+    let text: String = signed(ZONE_TEXT, false)
+        .lines()
+        .filter(|line| !line.starts_with("www.x. RRSIG"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let warnings = left_out(&dns(&text, |_| ()).view.get().faults);
+    assert_eq!(warnings[0], "loaded with faults (with --strict, this is an error)");
+    assert!(
+        warnings[1]
+            .ends_with(":3: no signature of the A records of www.x., and 1 more set: sign the zone again"),
+        "{warnings:?}"
+    );
+    assert!(left_out(&dns(&signed(ZONE_TEXT, false), |_| ()).view.get().faults).is_empty());
+}

@@ -6,8 +6,9 @@ use super::super::records::{Record, Records, is_hashed};
 use super::super::wire::rtype;
 use super::faults::Faults;
 
-/// Most types of one name: as many as a node of the index has, less the one that stands for all others.
-const MAX_TYPES: usize = 254;
+/// Most types of one name: as many entries as a node of the index has, less those for all others, for a question for all, and for DS
+/// records from the zone above.
+pub(in super::super) const MAX_TYPES: usize = 252;
 
 /// Leaves them out of the sorted records.
 pub(super) fn leave_out(records: &mut Records, faults: &mut Faults) {
@@ -72,7 +73,7 @@ fn conflicting(records: &Records, all: &[Record], faults: &mut Faults) -> Vec<Re
             rtype::CNAME if has_others => "has a CNAME record and others: keep one or the others",
             rtype::CNAME if aliases > 1 => "has several CNAME records: keep one",
             rtype::DNAME if trees > 1 => "has several DNAME records: keep one",
-            rtype if beyond.is_some_and(|first| rtype >= *first) => "has more than 254 types: remove some",
+            rtype if beyond.is_some_and(|first| rtype >= *first) => "has more than 252 types: remove some",
             _ => continue,
         };
         out.push(*record);
