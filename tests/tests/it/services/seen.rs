@@ -143,7 +143,11 @@ fn a_knob_that_is_not_in_force_after_the_restart_is_named() {
     assert!(again.arg(nsd.path("restart")).status().unwrap().success());
     awaited("nsd to answer", TIMEOUT, || nsd.answers().then_some(()));
     let said = nsd.run(&[&apply(&knobs[..1], &restart)[..], &["--json"]].concat());
-    ended(&said, 1, "does not show server-count=2 (3 processes, 3 before): does it read these files, or does another setting prevent it?");
+    ended(
+        &said,
+        1,
+        "does not show server-count=2 (3 processes, 3 before): does it read these files, or does another setting prevent it?",
+    );
     let document: Value = udpath_rig::json(said.out.as_bytes());
     let seen = json!([{ "change": "server-count=2", "seen": "3 processes, 3 before", "in_effect": false }]);
     assert_eq!(document["seen"], seen);
