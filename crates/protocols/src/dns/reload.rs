@@ -67,8 +67,9 @@ fn zones(sources: &Sources) -> Result<(Index, Faults), ZoneError> {
     Ok((index, faults))
 }
 
-/// Loads again. On an error everything stays as it is, and so it does if a file has faults that had none: what is served is better than
-/// what would be left out.
+/// Loads again. On an error everything stays as it is, and so it does if a file loses its zone or more of its records than it has lost: what
+/// is served is better than what would be left out. Faults that cost nothing, as a signature that is missing, keep no zone from a reload:
+/// signatures of the others expire meanwhile.
 pub(super) fn reload(current: &Arc<Current<Data>>, sources: &Sources) -> Result<Arc<Data>, LoadError> {
     let secrets = match &sources.secrets {
         Some(file) => Secrets::read(file)?,
@@ -76,7 +77,7 @@ pub(super) fn reload(current: &Arc<Current<Data>>, sources: &Sources) -> Result<
         None => current.latest().secrets.clone(),
     };
     let (index, faults) = zones(sources)?;
-    if faults.are_new(&current.latest().faults) {
+    if faults.cost_more_than(&current.latest().faults) {
         return Err(ZoneError::Faults(faults.to_string()).into());
     }
     Ok(current.replace(Data { index, secrets, faults }))
@@ -122,6 +123,31 @@ mod tests {
         good.write_all(b"c A x\n").unwrap();
         reload(&current, &sources).unwrap_err();
         assert_eq!(current.latest().index.names(), 4);
+    }
+
+    #[test]
+    fn what_is_only_said_keeps_no_zone_from_a_reload_and_excuses_no_loss() {
+        const SIGNATURE: &[u8] = b"@ RRSIG SOA 13 1 1 20370101000000 20200101000000 1 x. AAAA\n";
+        let (mut signed, mut other) = (zone::file(ZONE), zone::file("$ORIGIN y.\n@ 1 SOA . . 1 1 1 1 1\n"));
+        let sources =
+            Sources { zones: vec![signed.path().into(), other.path().into()], ..Sources::default() };
+        let current = Current::new(load(&sources).unwrap());
+        // No keys, and no other signatures.
+        signed.write_all(SIGNATURE).unwrap();
+        other.write_all(b"b A 192.0.2.2\n").unwrap();
+        let data = reload(&current, &sources).unwrap();
+        assert!(!data.faults.is_empty() && data.faults.left_out().is_none(), "{}", data.faults);
+        assert_eq!(data.index.names(), 4);
+        // It is as whole as before, and stays so.
+        let whole = std::fs::read(signed.path()).unwrap();
+        for broken in [&b""[..], b"$ORIGIN x.\n", &[&whole[..], b"c A nonsense\n"].concat()] {
+            std::fs::write(signed.path(), broken).unwrap();
+            reload(&current, &sources).unwrap_err();
+            assert_eq!(current.latest().index.names(), 4);
+        }
+        std::fs::write(signed.path(), whole).unwrap();
+        other.write_all(b"c A 192.0.2.2\n").unwrap();
+        assert_eq!(reload(&current, &sources).unwrap().index.names(), 5);
     }
 
     #[test]

@@ -124,7 +124,7 @@ fn one(
             Costs::Zone => faults.say(source, text),
         }
     }
-    faults.and_more(found.more, found.more_records);
+    faults.and_more(source, found.more, found.more_records);
     let Some(soa) = found.soa else {
         let reason = "no SOA record: a zone has one, and its owner is the zone's name";
         faults.say(source, format!("{}: {reason}", file.display()));

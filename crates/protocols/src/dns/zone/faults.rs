@@ -5,7 +5,7 @@
 //! owners, directives, quotes, parentheses, files, the SOA                  ─▸ the zone is: what follows may mean something else
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::misfits::Misfits;
@@ -57,10 +57,15 @@ impl Fault {
 #[derive(Debug, Default)]
 pub(in super::super) struct Faults {
     said: Misfits,
+    /// By the numbers of the zones' files, as they were given: what is left out of those that have faults.
+    sources: BTreeMap<u16, Lost>,
+}
+
+/// What is left out of a file; nothing, if its faults are only said.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Lost {
     records: usize,
-    zones: usize,
-    /// The numbers of the zones' files, as they were given, that have faults.
-    sources: BTreeSet<u16>,
+    zone: bool,
 }
 
 impl Faults {
@@ -70,27 +75,32 @@ impl Faults {
     }
 
     /// Adds so many records that are left out for one reason.
-    pub(super) fn records(&mut self, source: u16, count: usize, text: impl fmt::Display) {
-        self.records += count;
+    pub(in super::super) fn records(&mut self, source: u16, count: usize, text: impl fmt::Display) {
+        self.of(source).records += count;
         self.say(source, text);
     }
 
     /// Adds a zone that is left out, after its faults have been said.
     pub(super) fn zone(&mut self, source: u16) {
-        self.zones += 1;
-        self.sources.insert(source);
+        self.of(source).zone = true;
     }
 
     /// Adds a fault for which nothing is left out by itself.
     pub(in super::super) fn say(&mut self, source: u16, text: impl fmt::Display) {
-        self.sources.insert(source);
+        self.of(source);
         self.said.add(&text);
     }
 
-    /// More faults than were kept, and how many records are left out for them.
-    pub(super) fn and_more(&mut self, count: usize, records: usize) {
-        self.records += records;
+    /// More faults of a file than were kept, and how many records are left out for them.
+    pub(super) fn and_more(&mut self, source: u16, count: usize, records: usize) {
+        if count > 0 || records > 0 {
+            self.of(source).records += records;
+        }
         self.said.add_unnamed(count);
+    }
+
+    fn of(&mut self, source: u16) -> &mut Lost {
+        self.sources.entry(source).or_default()
     }
 
     /// Whether all files are as they should be.
@@ -98,9 +108,12 @@ impl Faults {
         self.sources.is_empty()
     }
 
-    /// Whether a file has faults that had none in `before`.
-    pub(in super::super) fn are_new(&self, before: &Self) -> bool {
-        !self.sources.is_subset(&before.sources)
+    /// Whether a file loses more than in `before`: its zone, or more of its records. What is only said costs nothing.
+    pub(in super::super) fn cost_more_than(&self, before: &Self) -> bool {
+        self.sources.iter().any(|(source, now)| {
+            let lost = before.sources.get(source).copied().unwrap_or_default();
+            !lost.zone && (now.zone || now.records > lost.records)
+        })
     }
 
     /// The first faults, and how many more there are.
@@ -113,7 +126,9 @@ impl Faults {
         let count = |count: usize, thing: &str| {
             (count > 0).then(|| format!("{count} {thing}{}", if count == 1 { "" } else { "s" }))
         };
-        match (count(self.records, "record"), count(self.zones, "zone")) {
+        let records = self.sources.values().map(|lost| lost.records).sum();
+        let zones = self.sources.values().filter(|lost| lost.zone).count();
+        match (count(records, "record"), count(zones, "zone")) {
             (Some(records), Some(zones)) => Some(format!("{records} and {zones}")),
             (records, zones) => records.or(zones),
         }

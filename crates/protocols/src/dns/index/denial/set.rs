@@ -14,7 +14,7 @@ use super::split_label;
 
 /// Most bytes of one set: three of them, an SOA record and a question fit a message over TCP. Those of a zone have some 500, a few
 /// thousand with several keys.
-const MAX_SET: usize = 16 << 10;
+pub(super) const MAX_SET: usize = 16 << 10;
 /// Bytes of a record between owner and data.
 const FIXED: usize = 10;
 
@@ -43,7 +43,7 @@ pub(super) fn append<'a>(
         let reason = format!(
             "{place}: the denial record of {name} and its signatures have {len} bytes, and {MAX_SET} may be: remove signatures"
         );
-        faults.say(records.source(first), reason);
+        faults.records(records.source(first), all.count(), reason);
         return Ok(None);
     };
     arena.push(key_len);
