@@ -120,12 +120,12 @@ pub(super) fn reverse(labels: &[u8], out: &mut [u8; MAX_NAME]) -> usize {
     whole
 }
 
-/// The length of the uncompressed name at the start of `bytes`, if there is a whole one.
+/// The length of the uncompressed name at the start of `bytes`, if there is a whole one, of [`MAX_NAME`] bytes at most.
 pub(super) fn length(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
         match *bytes.get(at)? {
-            0 => return Some(at + 1),
+            0 => return Some(at + 1).filter(|len| *len <= MAX_NAME),
             len if len > MAX_LABEL => return None,
             len => at += 1 + usize::from(len),
         }
@@ -180,6 +180,7 @@ mod tests {
         assert_eq!(QueryName::parse(&longest).unwrap().labels(), 127);
         let too_long = [[1, b'a'].repeat(128), vec![0]].concat();
         assert!(QueryName::parse(&too_long).is_none());
+        assert_eq!((length(&longest), length(&too_long)), (Some(MAX_NAME), None));
     }
 
     #[test]
