@@ -12,7 +12,7 @@ use super::super::wire::rtype;
 use super::super::zone::{Faults, MAX_TYPES, ZoneError};
 use super::compose::{Composer, Question, TooLong};
 use super::content::MAX_CHAIN;
-use super::denial::{self, Chain, Claim};
+use super::denial::{self, Chain, Claim, MAX_PROOF};
 use super::resolve::{Names, Target};
 use super::{ANY_TYPE, Index, OTHER_TYPES, Slot, ZoneEntry, node_flag, slot_of};
 
@@ -112,7 +112,7 @@ impl Builder<'_> {
                 // One record and its signatures. With more than a message has room for, there are none.
                 let finished = match signed {
                     false => self.composer.finish(&mut self.arena),
-                    true => self.composer.finish_signed(&mut self.arena, at as usize),
+                    true => self.composer.finish_signed(&mut self.arena, at as usize, MAX_PROOF),
                 };
                 if let Err(TooLong { len, most }) = finished {
                     self.too_long(&zone.soa, len, most);
@@ -240,11 +240,11 @@ impl Builder<'_> {
     }
 
     /// Of a signed zone's name the set that is the answer to a question for all: the alias, else the shortest one that is the name's own
-    /// (RFC 8482, 4.1).
+    /// (RFC 8482, 4.1); none that only says how others are proven, as NSEC3PARAM, which signers give a TTL of 0.
     fn any_type(&mut self, name: usize) {
         let ends = self.entries.iter().map(|(_, end)| *end).skip(1).chain([self.sections.len()]);
         let own = self.entries.iter().zip(ends).filter(|((rtype, _), _)| {
-            ![OTHER_TYPES, rtype::RRSIG, rtype::NSEC].contains(rtype)
+            ![OTHER_TYPES, rtype::RRSIG, rtype::NSEC, rtype::NSEC3PARAM].contains(rtype)
                 && !self.names.of_type(name, *rtype).is_empty()
         });
         let shortest = own.min_by_key(|((rtype, at), end)| (*rtype != rtype::CNAME, end - at));
@@ -333,7 +333,7 @@ impl Builder<'_> {
     fn finish(&mut self, plain: usize) -> Result<(), TooLong> {
         match self.composer.signed {
             false => self.composer.finish(&mut self.sections),
-            true => self.composer.finish_signed(&mut self.sections, plain),
+            true => self.composer.finish_signed(&mut self.sections, plain, 0),
         }
     }
 

@@ -216,9 +216,14 @@ impl Composer {
 
     /// Appends the section to the arena. [`super::Index::section`] reads it.
     pub(super) fn finish(&self, arena: &mut Vec<u8>) -> Result<(), TooLong> {
+        self.finish_before(arena, 0)
+    }
+
+    /// The same of a section to which up to so many bytes are added in a reply.
+    fn finish_before(&self, arena: &mut Vec<u8>, more: usize) -> Result<(), TooLong> {
         // With the question, an OPT record and a cookie it must still be a message. The question's name may be any where it is not the node's.
         let before = if self.question == Question::Exact { self.base } else { HEADER + name::MAX_NAME + 4 };
-        let (len, most) = (self.body.len(), usize::from(u16::MAX) - before - OPT - OPTION);
+        let (len, most) = (self.body.len(), usize::from(u16::MAX) - before - OPT - OPTION - more);
         if len > most {
             return Err(TooLong { len, most });
         }
@@ -240,9 +245,15 @@ impl Composer {
     }
 
     /// Appends it as the signed form of the section at `plain`, which ends where the arena does. If both are the same, one is enough.
-    pub(super) fn finish_signed(&self, arena: &mut Vec<u8>, plain: usize) -> Result<(), TooLong> {
+    /// `more`: bytes of the proofs that are added in a reply, at most.
+    pub(super) fn finish_signed(
+        &self,
+        arena: &mut Vec<u8>,
+        plain: usize,
+        more: usize,
+    ) -> Result<(), TooLong> {
         let end = arena.len();
-        self.finish(arena)?;
+        self.finish_before(arena, more)?;
         if arena[plain..end] == arena[end..] {
             arena.truncate(end);
         } else {

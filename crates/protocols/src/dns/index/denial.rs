@@ -7,7 +7,7 @@
 //! ```
 //! The index owns chains and sets; nothing of them changes after the load. Signatures are those of the file: nothing is signed here, and
 //! no key is known. Which sets prove something depends on the question's name, so they are looked for with each question: for NSEC with a
-//! binary search, for NSEC3 with up to three hashes and searches, all on the stack.
+//! binary search, for NSEC3 with three hashes and searches (up to ten where opt-out has left names out), all on the stack.
 //!
 //! A chain that has gaps gives proofs that prove nothing, or none. Validating resolvers see that, and a warning says so at the load
 //! ([`check`]). Nothing here depends on a chain being whole.
@@ -29,6 +29,9 @@ use super::resolve::Names;
 
 /// Most sets of one proof: with NSEC3 records the closest encloser, the next closer name and the wildcard (RFC 5155, 7.2.2).
 const MAX_SETS: usize = 3;
+
+/// Most bytes of one proof.
+pub(super) const MAX_PROOF: usize = MAX_SETS * set::MAX_SET;
 
 /// What is to be proven of a question's name. Labels: how many of the name are in front of its closest encloser, at least one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -42,14 +42,17 @@ impl<'a> Nsec3Params<'a> {
     }
 }
 
-/// The fault of a signed zone of whose NSEC3PARAM records none can be used: what does not exist in it could not be proven.
+/// The fault of a signed zone with NSEC3 records of whose NSEC3PARAM records none can be used: what does not exist in it could not be
+/// proven. Without NSEC3 records it may have a chain of NSEC records.
 pub(super) fn fault(records: &Records, of_zone: &[Record]) -> Option<(u16, Fault)> {
     let named = of_zone.iter().filter(|record| record.rtype == rtype::NSEC3PARAM);
     let with_params = named.filter_map(|record| Some((record, Nsec3Params::read(records.data(record))?)));
     let mut all = with_params.filter(|(_, params)| params.flags == 0).peekable();
     let (first, params) = *all.peek()?;
     if all.any(|(record, _)| Nsec3Params::usable(records.data(record)).is_some())
-        || !of_zone.iter().any(|record| record.rtype == rtype::RRSIG)
+        || [rtype::RRSIG, rtype::NSEC3]
+            .iter()
+            .any(|needed| !of_zone.iter().any(|record| record.rtype == *needed))
     {
         return None;
     }

@@ -463,10 +463,10 @@ fn a_zone_may_be_named_beside_its_file() {
 
 #[test]
 fn a_zone_that_hashes_names_too_often_or_unknown_is_left_out() {
-    let zone = |params: &str| {
-        let signature = "@ 60 RRSIG SOA 8 1 60 20260101000000 20250101000000 1 x. AQID\n";
-        loaded(&format!("$ORIGIN x.\n{SOA}{signature}{params}")).map(|_| ())
-    };
+    let signature = "@ 60 RRSIG SOA 8 1 60 20260101000000 20250101000000 1 x. AQID\n";
+    let hash = "2t7b4g4vsa5smi47k61mv5bv1a22bojr";
+    let chain = format!("{hash} 60 NSEC3 1 0 151 - {hash} A\n");
+    let zone = |params: &str| loaded(&format!("$ORIGIN x.\n{SOA}{signature}{params}{chain}")).map(|_| ());
     for (params, reason) in [
         (
             "@ 0 NSEC3PARAM 1 0 151 -\n",
@@ -480,8 +480,9 @@ fn a_zone_that_hashes_names_too_often_or_unknown_is_left_out() {
         zone(&format!("{params}@ 0 NSEC3PARAM 1 0 150 abcd\n")).unwrap();
         // It names no chain.
         zone(&params.replace(" 0 ", " 1 ")).unwrap();
-        // Nothing is proven in a zone without signatures.
-        loaded(&format!("$ORIGIN x.\n{SOA}{params}")).unwrap();
+        // Nothing is proven in a zone without signatures, and nothing by hashes in one without NSEC3 records.
+        loaded(&format!("$ORIGIN x.\n{SOA}{params}{chain}")).unwrap();
+        loaded(&format!("$ORIGIN x.\n{SOA}{signature}{params}")).unwrap();
     }
 }
 

@@ -220,3 +220,55 @@ fn the_chain_is_the_one_that_is_named() {
     let said = ask_secure(&index, "no.x", rtype::A);
     assert!(said.contains(" nsec ") && !said.contains(" nsec3 "), "{said}");
 }
+
+#[test]
+fn stray_records_of_hashes_disable_no_chain_of_names() {
+    let whole = signed(ZONE, Chained::Nsec);
+    let expected = ask_secure(&index(&[&whole]), "no.x", rtype::A);
+    assert!(expected.ends_with(APEX), "{expected}");
+    for stray in
+        ["@ NSEC3PARAM 1 0 0 -\nnotahash TYPE50 \\# 7 01000000 00 01 aa\n", "@ NSEC3PARAM 1 0 500 -\n"]
+    {
+        let sources = [zone::file(&format!("{whole}{stray}"))];
+        let (records, mut faults) = zone::load(&[sources[0].path().into()]).unwrap();
+        let index = Index::build(records, &mut faults).unwrap();
+        assert_eq!(ask_secure(&index, "no.x", rtype::A), expected, "{stray}{faults}");
+    }
+}
+
+/// Names that opt-out leaves out, and those between them and the apex: what is proven is the same for all of them.
+#[test]
+fn the_closest_provable_encloser_is_found_at_any_depth() {
+    let deep = "m.l.k.j.i.h.g.f.e.d.c.b.a";
+    let text = format!("{ZONE}{deep} NS ns.y.\nb.c.p A 192.0.2.3\nf.e.d.b.c.p NS ns.y.\n");
+    let index = index(&[&signed(&text, Chained::Nsec3(1, true))]);
+    let labels: Vec<&str> = deep.split('.').collect();
+    let expected = ask_secure(&index, "a.x", rtype::A);
+    assert!(expected.contains(" nsec3 1 1 1 aabb "), "with opt-out: {expected}");
+    for from in 1..labels.len() {
+        let name = format!("{}.x", labels[from..].join("."));
+        assert_eq!(ask_secure(&index, &name, rtype::A), expected, "{name}");
+    }
+    let below = ask_secure(&index, "d.b.c.p.x", rtype::A);
+    assert_eq!(ask_secure(&index, "e.d.b.c.p.x", rtype::A), below);
+    assert_ne!(below, expected);
+}
+
+#[test]
+fn a_question_for_all_types_gets_no_record_that_only_helps_proofs() {
+    let index = index(&[&signed(ZONE, Chained::Nsec3(1, false))]);
+    let said = ask_secure(&index, "x", 255);
+    assert!(said.starts_with("noerror aa\nanswer: x 7 ") && !said.contains("nsec3param"), "{said}");
+}
+
+/// A negative answer has the signatures of the SOA record and up to three sets: beside signatures of 20 KB they might find no room.
+#[test]
+fn signatures_that_leave_no_room_for_proofs_are_named() {
+    let long =
+        |key: u16| format!("@ RRSIG SOA 8 1 7 20370101000000 20200101000000 {key} x. {}\n", "A".repeat(1336));
+    let text = (10..30).map(long).fold(signed(ZONE, Chained::Nsec), |text, line| text + &line);
+    let file = zone::file(&text);
+    let (records, mut faults) = zone::load(&[file.path().into()]).unwrap();
+    Index::build(records, &mut faults).unwrap();
+    assert!(faults.to_string().contains("does not fit a message"), "{faults}");
+}
