@@ -103,16 +103,8 @@ fn a_command_line_of_64_gib_is_read_up_to_a_limit() {
     let plan = server.run(&["plan", "--service", PORT]);
     assert!(plan.code() == Some(3) && plan.err.contains("command line is longer than"), "{}", plan.err);
     let pid = server.process.id().to_string();
-    let boost = server.run(&[
-        "boost",
-        "--pid",
-        &pid,
-        "--load",
-        "dns",
-        &format!("127.0.0.1:{PORT}"),
-        "--budget",
-        "2s",
-    ]);
+    let address = format!("127.0.0.1:{PORT}");
+    let boost = server.run(&["boost", "--pid", &pid, "--budget", "2s", "--load", "dns", &address]);
     assert!(
         boost.code() == Some(3) && boost.err.contains("answered nothing"),
         "{:?} {}",
