@@ -338,13 +338,19 @@ exporter() {
     step export-metrics scraped
 }
 
+# irqbalance moves an interrupt when it likes, also to CPU 3, which is asked for below: not between a look and what is applied.
+on_cpu_1() {
+    balancer=$(systemctl show --property MainPID --value irqbalance.service)
+    kill -STOP "$balancer"
+    echo 1 > "/proc/irq/$(irq_of 'input[.]1')/smp_affinity_list"
+}
 first() {
     # Each in a place where another user can change it.
     mkdir -m 777 /tmp/open && cp /usr/sbin/udpath /tmp/open/udpath
     step clean files
-    # irqbalance may already have moved it to CPU 3, which is asked for below.
-    echo 1 > "/proc/irq/$(irq_of 'input[.]1')/smp_affinity_list"
+    on_cpu_1
     step before look
+    kill -CONT "$balancer"
     kept="apply --persist --set eth0:irq/rx-1=3"
     step writable /tmp/open/udpath $kept
     mkdir -p /opt/udpath && cp /usr/sbin/udpath /opt/udpath/ && chown 65534 /opt/udpath
@@ -354,6 +360,9 @@ first() {
     server
     step doomed doomed
     step apply $apply
+    on_cpu_1
+    # It is notified of the change, and has 20 s to answer.
+    (sleep 2; kill -CONT "$balancer") &
     step rest $rest
     step applied look
     step unit cat /etc/systemd/system/udpath-2.service
