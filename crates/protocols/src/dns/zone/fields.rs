@@ -49,7 +49,7 @@ pub(super) fn algorithm(rtype: Rtype) -> Option<usize> {
 }
 
 /// Mnemonics of DNSSEC algorithms (IANA's registry, RFC 8624, and BIND's spellings).
-const ALGORITHMS: &[(&str, u8)] = &[
+pub(super) const ALGORITHMS: &[(&str, u8)] = &[
     ("RSAMD5", 1),
     ("DH", 2),
     ("DSA", 3),
