@@ -15,12 +15,10 @@ mod effect;
 mod experiment;
 mod faults;
 mod growth;
-mod multiply;
-mod policy;
+mod kept;
 mod profile;
 #[path = "../../../crates/profile/tests/rings/mod.rs"]
 mod rings;
 mod running;
 mod sentences;
-mod signals;
 mod versions;

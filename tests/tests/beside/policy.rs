@@ -3,7 +3,6 @@
 //! made. Needs root.
 
 mod bad;
-mod boosted;
 mod container;
 mod daemons;
 mod foreign;
