@@ -73,7 +73,7 @@ pub use snapshot::Snapshot;
 pub use source::Source;
 pub use text::Malformed;
 pub use unit::UnitName;
-pub use watch::Watch;
+pub use watch::{Acquisition, Watch};
 
 #[cfg(test)]
 mod tests;

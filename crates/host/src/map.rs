@@ -39,6 +39,13 @@ pub struct Map {
     pub taken: u64,
     /// The interval that counts cover, in seconds. `None`: since boot, or since the driver was last configured.
     pub seconds: Option<f64>,
+    /// The most by which a rate of the interval may be off, as a part of it: counters are read one after the other. `None`: unknown, or no
+    /// interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_error: Option<f64>,
+    /// How long the counters were read, seconds. `None`: unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub look_seconds: Option<f64>,
     /// The kernel's release.
     pub kernel: String,
     /// The hypervisor it runs under, if any.
@@ -109,6 +116,8 @@ impl Map {
         Ok(Self {
             taken: now.taken,
             seconds: earlier.map(|then| (now.taken - then.taken) as f64 / 1000.0),
+            rate_error: None,
+            look_seconds: None,
             kernel: now.kernel.release.clone(),
             hypervisor: now.kernel.hypervisor.as_ref().map(|fact| fact.value.clone()),
             cpus_online: now.cpus.online.len(),

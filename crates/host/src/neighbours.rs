@@ -28,7 +28,8 @@ pub struct Neighbours {
 pub struct NeighbourEntries {
     /// Their link-layer address is known, or none is needed.
     pub resolved: u64,
-    /// The kernel waits for their first answer, and keeps packets for them (`NUD_INCOMPLETE`).
+    /// The kernel waits for their first answer, and keeps packets for them (`NUD_INCOMPLETE`); of an interval, at its beginning or end,
+    /// whichever has more.
     pub incomplete: u64,
     /// They did not answer (`NUD_FAILED`).
     pub failed: u64,

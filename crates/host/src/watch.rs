@@ -10,11 +10,14 @@
 //! cost within a share of one CPU (`SHARE`). So a small machine shows a changed setting within seconds, and a big one
 //! is not kept busy by the reads. Owners of new sockets are looked up under the same limit.
 
+mod acquisition;
 mod recount;
 
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
+
+pub use acquisition::Acquisition;
 
 use crate::client::route::Link;
 use crate::{Snapshot, Source};
@@ -28,6 +31,8 @@ const SHARE: f64 = 0.002;
 pub struct Watch {
     earlier: Option<Snapshot>,
     now: Option<Snapshot>,
+    /// When they were taken.
+    acquired: [Option<Acquisition>; 2],
     /// The links of the last snapshot, without their counters.
     links: Vec<Link>,
     whole: Effort,
@@ -39,6 +44,12 @@ pub struct Watch {
 impl Watch {
     /// Takes a snapshot and returns it. Parts that change only on reconfiguration may be some seconds old.
     pub fn look(&mut self, source: &dyn Source) -> &Snapshot {
+        let (now, acquired) = Acquisition::of(|| self.taken(source));
+        self.acquired = [self.acquired[1], Some(acquired)];
+        self.now.insert(now)
+    }
+
+    fn taken(&mut self, source: &dyn Source) -> Snapshot {
         let mut earlier = self.now.take();
         let recounted = match &mut earlier {
             Some(earlier) if !self.whole.is_due() => {
@@ -52,11 +63,10 @@ impl Watch {
             _ => None,
         };
         self.earlier = earlier;
-        let now = match recounted {
+        match recounted {
             Some(now) => now,
             None => self.read(source),
-        };
-        self.now.insert(now)
+        }
     }
 
     /// The last snapshot.
@@ -69,6 +79,19 @@ impl Watch {
     #[must_use]
     pub const fn earlier(&self) -> Option<&Snapshot> {
         self.earlier.as_ref()
+    }
+
+    /// How long the last look took.
+    #[must_use]
+    pub fn took(&self) -> Option<Duration> {
+        self.acquired[1].map(|look| look.took())
+    }
+
+    /// The most by which a rate between the last two may be off, as a part of it; `None` before the second.
+    #[must_use]
+    pub fn rate_error(&self) -> Option<f64> {
+        let [earlier, now] = self.acquired;
+        Some(earlier?.rate_error(&now?))
     }
 
     /// Makes the next call read everything.

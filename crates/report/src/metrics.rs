@@ -155,6 +155,7 @@ impl Metrics {
     /// All families that have series.
     fn families(&self) -> Vec<Family> {
         let mut families = Vec::new();
+        self.look(&mut families);
         self.devices(&mut families);
         self.cpus(&mut families);
         self.udp(&mut families);
@@ -163,6 +164,17 @@ impl Metrics {
         self.findings(&mut families);
         families.retain(|family| !family.series.is_empty());
         families
+    }
+
+    /// What makes rates of all others inexact.
+    fn look(&self, families: &mut Vec<Family>) {
+        families.push(Family {
+            name: "look",
+            help: "How long reading all of this took: a rate is off by up to this time over the interval between scrapes",
+            unit: Some(Unit::Seconds),
+            kind: Kind::Gauge,
+            series: self.map.look_seconds.map(|seconds| (Vec::new(), Number::Float(seconds))).into_iter().collect(),
+        });
     }
 
     fn devices(&self, families: &mut Vec<Family>) {

@@ -171,6 +171,17 @@ pub(crate) fn interval(r: Ratio) -> String {
     format!("{:.decimals$} ({:.decimals$}–{:.decimals$})", r.ratio, r.low, r.high)
 }
 
+/// The error of rates behind them, ` ± 0.4 %`; nothing if it is unknown.
+pub(crate) fn rate_error(error: Option<f64>) -> String {
+    match error.map(|error| 100.0 * error) {
+        None => String::new(),
+        // Not 0: they are not exact.
+        Some(percent) if percent < 0.1 => " ± 0.1 %".to_owned(),
+        Some(percent) if percent < 10.0 => format!(" ± {percent:.1} %"),
+        Some(percent) => format!(" ± {percent:.0} %"),
+    }
+}
+
 /// A percentile's label from the share of values above it, as a power of ten: 2 -> `99 %`, 3 -> `99.9 %`.
 pub(crate) fn percentile(nines: u32) -> String {
     match nines {
@@ -293,6 +304,12 @@ mod tests {
         assert_eq!(date(4_107_542_399), "2100-02-28 23:59 UTC");
         assert_eq!(date(4_107_542_400), "2100-03-01 00:00 UTC");
         assert!(date(u64::MAX).ends_with("UTC"));
+    }
+
+    #[test]
+    fn errors_of_rates() {
+        let shown = [None, Some(0.0002), Some(0.0042), Some(0.254)].map(rate_error);
+        assert_eq!(shown, ["", " ± 0.1 %", " ± 0.4 %", " ± 25 %"]);
     }
 
     #[test]

@@ -7,8 +7,9 @@
 use udpath_host::map::SocketMap;
 use udpath_host::sockets::Socket;
 
+use super::readers::looks;
 use crate::finding::{Location, Severity};
-use crate::rule::{Found, Look, Observed, Rule, counted, number};
+use crate::rule::{Found, Look, Observed, Rule, counted, number, percent};
 
 pub(super) const RULES: &[Rule] = &[Rule {
     id: "neighbours-unresolved",
@@ -25,9 +26,9 @@ pub(super) const RULES: &[Rule] = &[Rule {
     ],
 }];
 
-/// Share of its send buffer from which on a socket has no room. A server that waits in its send call is at the limit. Lower: a
-/// busy server, whose packets wait for the device. Higher: one of a few large replies is not found.
-const FULL: f64 = 0.9;
+/// Share of the looks that find no room in a send buffer from which on its server waits for it. Lower: one that sends bursts. Higher: one
+/// whose neighbours fail together, and that sends on until its buffer is full again.
+const MOST: f64 = 0.5;
 
 fn unresolved(on: Observed<'_>) -> Vec<Found> {
     // Those that failed hold no packets; the next packet to one of them makes it incomplete again.
@@ -37,7 +38,7 @@ fn unresolved(on: Observed<'_>) -> Vec<Found> {
     let waiting = on.map.sockets.iter().filter_map(|socket| Some((socket, full(on, socket)?)));
     waiting
         .take(super::loss::SOCKETS)
-        .map(|(socket, (waiting, size))| {
+        .map(|(socket, full)| {
             let owner = on.map.processes.iter().find(|process| socket.pids.contains(&process.pid));
             let who =
                 owner.map_or_else(String::new, |process| format!(" ({}, pid {})", process.name, process.pid));
@@ -45,11 +46,21 @@ fn unresolved(on: Observed<'_>) -> Vec<Found> {
                 0 => String::new(),
                 failed => format!(", {} did not answer", number(failed)),
             };
+            let buffer = format!("the send buffer of {}{who}", socket.local);
             let evidence = format!(
-                "{} of {} bytes of the send buffer of {}{who} are in use; {} being resolved{others}",
-                number(waiting.into()),
-                number(size.into()),
-                socket.local,
+                "{}; {} being resolved{others}",
+                match full {
+                    Full::Now { waiting, size } => format!(
+                        "{} of {} bytes of {buffer} are in use",
+                        number(waiting.into()),
+                        number(size.into())
+                    ),
+                    Full::AtLooks { full, looks } => format!(
+                        "{buffer} was full at {} of {}",
+                        percent(f64::from(full) / f64::from(looks)),
+                        counted(looks as usize, "look")
+                    ),
+                },
                 match entries.incomplete {
                     1 => "1 neighbour is".to_owned(),
                     many => format!("{} are", counted(many as usize, "neighbour")),
@@ -62,18 +73,31 @@ fn unresolved(on: Observed<'_>) -> Vec<Found> {
         .collect()
 }
 
-/// What is in use of a socket's send buffer, and its size, if it has no room.
-fn full(on: Observed<'_>, socket: &SocketMap) -> Option<(u32, u32)> {
+/// A send buffer without room.
+enum Full {
+    /// Of so many bytes, at the end of the interval.
+    Now { waiting: u32, size: u32 },
+    /// At most looks within it.
+    AtLooks { full: u32, looks: u32 },
+}
+
+/// Whether a socket's send buffer has no room. An interval is judged by its looks: when the neighbours fail, the buffer is empty for a
+/// moment, and that may be its end.
+fn full(on: Observed<'_>, socket: &SocketMap) -> Option<Full> {
+    if let Some((looks, full)) = looks(socket).and_then(|seen| Some((seen.looks, seen.no_room?))) {
+        return (f64::from(full) >= MOST * f64::from(looks)).then_some(Full::AtLooks { full, looks });
+    }
     let is = |read: &&Socket| read.inode == socket.inode && read.local == socket.local;
     let read = on.snapshot.sockets.list.iter().find(is)?;
-    let size = read.memory?.send_buffer;
-    (size > 0 && f64::from(read.send_queue) >= FULL * f64::from(size)).then_some((read.send_queue, size))
+    let memory = read.memory.filter(|memory| memory.has_no_room(read.send_queue))?;
+    Some(Full::Now { waiting: read.send_queue, size: memory.send_buffer })
 }
 
 #[cfg(test)]
 mod tests {
     use udpath_host::neighbours::NeighbourEntries;
     use udpath_host::sockets::SocketMemory;
+    use udpath_host::sockets::looks::QueueLooks;
 
     use super::*;
     use crate::rules::testing::{Host, only};
@@ -100,6 +124,26 @@ mod tests {
         assert_eq!(finding.locations, [Location::Process(812), Location::Socket(9)]);
         let router = only(&host(213_504, 1), "neighbours-unresolved");
         assert!(router.evidence.contains("; 1 neighbour is being resolved"), "{}", router.evidence);
+    }
+
+    #[test]
+    fn of_an_interval_the_looks_decide() {
+        let looked = |no_room, send_queue| {
+            let mut host = host(send_queue, 60);
+            host.map.sockets[0].looks =
+                Some(QueueLooks { looks: 200, no_room: Some(no_room), ..QueueLooks::default() });
+            host
+        };
+        // They have just failed.
+        let finding = only(&looked(186, 0), "neighbours-unresolved");
+        assert!(
+            finding.evidence.starts_with(
+                "the send buffer of 0.0.0.0:53 (knotd, pid 812) was full at 93 % of 200 looks; 60"
+            ),
+            "{}",
+            finding.evidence
+        );
+        assert_eq!(looked(99, 213_504).found("neighbours-unresolved"), []);
     }
 
     #[test]

@@ -100,6 +100,8 @@ fn look(args: &Args, watch: &mut Watch, source: &dyn Source) -> anyhow::Result<S
     let options = MetricsOptions { sockets: args.sockets.into(), queues: args.queues };
     // Each answer copies the map: not the thousands of sockets that none of them contains.
     result.map.sockets.truncate(options.sockets);
+    result.map.look_seconds =
+        watch.took().map(|took| took.as_secs_f64()).filter(|_| !args.place.is_captured());
     Ok(Seen { result, status, options, booted })
 }
 

@@ -6,10 +6,10 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use udpath_advise::MapResult;
-use udpath_host::Snapshot;
 use udpath_host::map::{Selection, SelectionError};
 use udpath_host::process;
 use udpath_host::sockets::Socket;
+use udpath_host::{Acquisition, Snapshot};
 use udpath_report::{Extent, map_text, to_json};
 
 use super::machine;
@@ -20,7 +20,7 @@ use crate::terminal;
 
 /// Reads the machine and prints the result.
 pub(crate) fn run(args: &Args) -> Done {
-    let (earlier, mut now) = snapshots(&args.place, args.interval)?;
+    let Looked { earlier, mut now, rate_error } = looked(&args.place, args.interval)?;
     if args.place.is_captured()
         && let Some((interval, earlier)) = args.interval.zip(earlier.as_ref())
     {
@@ -39,6 +39,7 @@ pub(crate) fn run(args: &Args) -> Done {
         return terminal::print(&to_json(&now));
     }
     let mut map = map(&now, earlier.as_ref(), args.what.as_deref())?;
+    map.map.rate_error = rate_error;
     if let Some(netns) = netns(&args.place.namespace.place()) {
         map.place(&netns);
     }
@@ -96,22 +97,32 @@ pub(super) fn select(now: &Snapshot, what: Option<&str>) -> Result<(Selection, O
     }
 }
 
+/// Snapshots, and the most by which a rate between them may be off; unknown of those that another program has taken.
+struct Looked {
+    earlier: Option<Snapshot>,
+    now: Snapshot,
+    rate_error: Option<f64>,
+}
+
 /// A snapshot now and, if requested, one an interval earlier. A capture has its own interval, or none.
-fn snapshots(place: &PlaceArgs, interval: Option<Duration>) -> Result<(Option<Snapshot>, Snapshot), Failure> {
+fn looked(place: &PlaceArgs, interval: Option<Duration>) -> Result<Looked, Failure> {
     let Some(path) = &place.sysroot else {
         return machine::look_live(&place.namespace, |source| {
+            let look = || Acquisition::of(|| Snapshot::read(source));
             let earlier = interval.map(|interval| {
-                let earlier = Snapshot::read(source);
+                let earlier = look();
                 std::thread::sleep(interval);
                 earlier
             });
-            (earlier, Snapshot::read(source))
+            let (now, later) = look();
+            let rate_error = earlier.as_ref().map(|(_, earlier)| earlier.rate_error(&later));
+            Looked { earlier: earlier.map(|(snapshot, _)| snapshot), now, rate_error }
         });
     };
     let captured = machine::open_capture(path)?;
     let now = Snapshot::read(&*captured.now());
     if interval.is_none() {
-        return Ok((None, now));
+        return Ok(Looked { earlier: None, now, rate_error: None });
     }
     let Some(earlier) = captured.earlier() else {
         return Err(Failure::Usage(
@@ -119,5 +130,5 @@ fn snapshots(place: &PlaceArgs, interval: Option<Duration>) -> Result<(Option<Sn
                 .into(),
         ));
     };
-    Ok((Some(Snapshot::read(&*earlier)), now))
+    Ok(Looked { earlier: Some(Snapshot::read(&*earlier)), now, rate_error: None })
 }

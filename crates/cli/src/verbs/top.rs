@@ -66,7 +66,9 @@ fn once(args: &Args, source: &dyn Source) -> Done {
 /// The rates of the last interval; `None` before the first.
 fn rates(watch: &Watch, args: &Args) -> Result<Option<Top>, Failure> {
     let Some(now) = watch.now() else { return Ok(None) };
-    Ok(Top::new(&show::map(now, watch.earlier(), args.what.as_deref())?))
+    let mut result = show::map(now, watch.earlier(), args.what.as_deref())?;
+    result.map.rate_error = watch.rate_error();
+    Ok(Top::new(&result))
 }
 
 fn live(args: &Args, source: &dyn Source) -> Done {

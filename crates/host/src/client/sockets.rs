@@ -119,6 +119,18 @@ pub struct SocketMemory {
     pub backlog: u32,
 }
 
+/// Share of its send buffer from which on a socket has no room. A server that waits in its send call is at the limit. Lower: a
+/// busy server, whose packets wait for the device. Higher: one of a few large replies is not found.
+const NO_ROOM: f64 = 0.9;
+
+impl SocketMemory {
+    /// Is there no room in the send buffer for what a server sends next, if this much waits?
+    #[must_use]
+    pub fn has_no_room(&self, send_queue: u32) -> bool {
+        self.send_buffer > 0 && f64::from(send_queue) >= NO_ROOM * f64::from(self.send_buffer)
+    }
+}
+
 /// A process's descriptor of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

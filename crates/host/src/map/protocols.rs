@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::view::View;
 use crate::ip::{Ip, IpCounters};
-use crate::neighbours::{NeighbourCounters, Neighbours};
+use crate::neighbours::{NeighbourCounters, NeighbourEntries, Neighbours};
 use crate::netfilter::{Conntrack, ConntrackCpu};
 
 /// Connection tracking, of all CPUs together.
@@ -41,7 +41,13 @@ pub(super) fn neighbours(view: View<'_>) -> Neighbours {
     Neighbours {
         v4: since(now.v4, then.and_then(|then| then.v4)),
         v6: since(now.v6, then.and_then(|then| then.v6)),
-        entries: now.entries,
+        // They fail together, seconds after the first packet: at one end there may be none.
+        entries: now.entries.map(|entries| NeighbourEntries {
+            incomplete: entries
+                .incomplete
+                .max(then.and_then(|then| then.entries).map_or(0, |then| then.incomplete)),
+            ..entries
+        }),
     }
 }
 

@@ -42,6 +42,9 @@ pub struct QueueLooks {
     /// At how many fewer bytes waited than at both looks before: something was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shrank: Option<u32>,
+    /// At how many its send buffer had no room.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_room: Option<u32>,
 }
 
 /// Packets to and from one address of this machine and a socket's port.
@@ -104,6 +107,7 @@ impl Seen {
         let [last, before] = self.queued;
         let is_still = socket.receive_queue > 0 && socket.receive_queue == last;
         let has_shrunk = socket.receive_queue < last.min(before);
+        let has_no_room = socket.memory.is_some_and(|memory| memory.has_no_room(socket.send_queue));
         let looks = &mut self.looks;
         let count = |counted: &mut u32, one: bool| *counted = counted.saturating_add(u32::from(one));
         count(&mut looks.looks, true);
@@ -111,6 +115,7 @@ impl Seen {
         count(&mut looks.dropping, self.drops != socket.drops);
         count(looks.still.get_or_insert(0), is_still);
         count(looks.shrank.get_or_insert(0), has_shrunk);
+        count(looks.no_room.get_or_insert(0), has_no_room);
         (self.drops, self.queued) = (socket.drops, [socket.receive_queue, last]);
     }
 }
@@ -201,6 +206,7 @@ mod tests {
             dropping,
             still: Some(still),
             shrank: Some(shrank),
+            no_room: Some(0),
         };
         assert_eq!(of(1), counted(4, 2, 1, 0, 1), "drops before the first look do not count");
         // Another socket at the same place.
@@ -227,6 +233,16 @@ mod tests {
             "one that does not fit, seen before it is dropped"
         );
         assert_eq!(moves(&[900, 900, 890, 900, 860]), (1, 2), "read");
+    }
+
+    #[test]
+    fn looks_count_full_send_buffers() {
+        let mut looks = Looks::default();
+        for send_queue in [899, 900, 2000] {
+            let memory = SocketMemory { send_buffer: 1000, ..SocketMemory::default() };
+            looks.add(&[Socket { send_queue, memory: Some(memory), ..seen(0, 0, 1) }]);
+        }
+        assert_eq!(looks.of[&key(&seen(0, 0, 1))].looks.no_room, Some(2));
     }
 
     #[test]

@@ -70,7 +70,9 @@ impl Page<'_> {
         let under = map.hypervisor.as_ref().map_or_else(String::new, |name| format!(", hypervisor: {name}"));
         let counts = map.seconds.map_or_else(
             || "since boot".to_owned(),
-            |seconds| format!("of the last {}", units::duration(seconds)),
+            |seconds| {
+                format!("of the last {}{}", units::duration(seconds), units::rate_error(map.rate_error))
+            },
         );
         let text = format!(
             "Linux {}, {} CPUs{nodes}{under}; counts are those {counts}",

@@ -23,6 +23,9 @@ pub struct Top {
     pub taken: u64,
     /// Its length, seconds.
     pub seconds: f64,
+    /// The most by which a rate may be off, as a part of it: counters are read one after the other. Absent if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_error: Option<f64>,
     /// The kernel's release.
     pub kernel: String,
     /// The hypervisor that it runs under, if any.
@@ -187,6 +190,7 @@ impl Top {
             schema: SCHEMA.into(),
             taken: map.taken,
             seconds,
+            rate_error: map.rate_error,
             kernel: map.kernel.clone(),
             hypervisor: map.hypervisor.clone(),
             udp: families.into_iter().filter_map(|(name, udp)| Some(view.udp(name, udp?))).collect(),

@@ -115,7 +115,8 @@ pub fn draw(
 
 /// The machine and the interval in one line of text.
 pub(super) fn headline(top: &Top) -> String {
-    format!("{}; per second, over {}", machine(top, usize::MAX), units::duration(top.seconds))
+    let (error, over) = (units::rate_error(top.rate_error), units::duration(top.seconds));
+    format!("{}; per second{error}, over {over}", machine(top, usize::MAX))
 }
 
 /// As many parts as fit whole.

@@ -34,7 +34,8 @@ pub(super) fn wider<'a>(on: Observed<'a>, socket: &SocketMap) -> Option<&'a Sock
     wider.next()
 }
 
-/// How many others of its group are read, if its process has one of these: they keep up, or are seen to get shorter. A process of a group
+/// How many others of its group are read, if its process has one of these: they keep up (nothing stands still in them, though something may
+/// wait at the end), or are seen to get shorter. A process of a group
 /// that reads none may be blocked.
 fn read_in_group(on: Observed<'_>, socket: &SocketMap) -> usize {
     if socket.group < 2 || socket.peer.is_some() {
@@ -44,8 +45,10 @@ fn read_in_group(on: Observed<'_>, socket: &SocketMap) -> usize {
         other.inode != socket.inode && other.local == socket.local && other.peer.is_none() && other.group > 1
     });
     let reads = |other: &&SocketMap| {
-        let shrinks = looks(other).and_then(|seen| seen.shrank).is_some_and(|shrank| shrank > 0);
-        shrinks || (other.drops == 0 && other.queued == 0)
+        let seen = looks(other);
+        let shrinks = seen.and_then(|seen| seen.shrank).is_some_and(|shrank| shrank > 0);
+        let moves = seen.and_then(|seen| seen.still).is_some_and(|still| still < STILL);
+        shrinks || (other.drops == 0 && (other.queued == 0 || moves))
     };
     let read: Vec<_> = others.filter(reads).collect();
     if read.iter().any(|other| other.pids == socket.pids) { read.len() } else { 0 }
@@ -131,11 +134,12 @@ mod tests {
 
     use udpath_host::sockets::looks::QueueLooks;
 
+    use super::STILL;
     use crate::finding::{Location, Remedy};
     use crate::rules::testing::{Host, Twin, only, settings, thread};
 
     const STOOD: QueueLooks =
-        QueueLooks { looks: 200, full: 200, dropping: 150, still: Some(180), shrank: Some(0) };
+        QueueLooks { looks: 200, full: 200, dropping: 150, still: Some(180), shrank: Some(0), no_room: None };
 
     /// A server whose threads ran this much, that reads 0.0.0.0:53, and has bound this address as well, which drops.
     fn beside(local: &str, ran: f64) -> Host {
@@ -225,6 +229,14 @@ mod tests {
                 assert_eq!(group(ran).found(id), [], "{id}");
             }
         }
+        // Something waits for a reader that keeps up, too, when the interval ends.
+        let mut host = group(0.09);
+        let moves =
+            QueueLooks { looks: 200, still: Some(STILL - 1), shrank: Some(0), ..QueueLooks::default() };
+        (host.map.sockets[1].queued, host.map.sockets[1].looks) = (900, Some(moves));
+        assert!(only(&host, "socket-not-read").evidence.ends_with("of its group, 1 is read"));
+        host.map.sockets[1].looks = Some(QueueLooks { still: Some(STILL), ..moves });
+        assert!(!host.found("socket-not-read").iter().any(|found| found.evidence.contains("of its group")));
         // One whose other members drop as well, with a queue that stands still, says nothing of this one.
         let mut host = group(0.3);
         (host.map.sockets[1].drops, host.map.sockets[1].queued) = (10, 200_000);
