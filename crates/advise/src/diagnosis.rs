@@ -33,10 +33,10 @@ use udpath_profile::Profile;
 use crate::finding::{Finding, Location, Remedy, Severity};
 use crate::rules::{self, GENERATOR, OTHERS, OWN_WORK};
 
-pub use capacity::{Bound, Capacity, Carried};
+pub use capacity::{Bound, Capacity, Carried, PastSockets};
 pub use change::{Change, changes};
 pub use confidence::{Confidence, Level};
-pub use levers::{Lever, Want};
+pub use levers::{Lever, Reads, Want};
 pub(crate) use links::busy_of;
 pub use links::{Link, Stage};
 #[cfg(test)]

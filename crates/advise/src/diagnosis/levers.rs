@@ -6,7 +6,7 @@
 //!     └──── offer(socket, want, levers) ◂── knobs, instances, policies, I/O ◂──┘
 //! ```
 //! The caller looks: this crate's diagnosis only gets data. A lever comes before what a rule advises, and has the rate that the capacity
-//! says that so many readers carry.
+//! says is carried when datagrams are read like that.
 
 use super::{Capacity, Diagnosis};
 use crate::finding::{Finding, Location, Netns, Remedy, Severity};
@@ -37,8 +37,19 @@ pub struct Lever {
     pub what: String,
     /// The command, to be copied to a shell.
     pub command: String,
-    /// How many threads read then, at most one on each CPU; `None`: as many as now.
-    pub readers: Option<usize>,
+    /// How datagrams are read then, from which the rate to expect follows.
+    pub reads: Reads,
+}
+
+/// How a server reads its datagrams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reads {
+    /// As now: no other rate is to be expected.
+    AsNow,
+    /// With so many threads, at most one on each CPU.
+    With(usize),
+    /// Past the kernel's sockets, with a thread for each CPU that receives packets.
+    PastSockets,
 }
 
 impl Diagnosis {
@@ -81,7 +92,11 @@ impl Diagnosis {
 
 impl Lever {
     fn remedy(&self, capacity: Option<&Capacity>) -> Remedy {
-        let expected = capacity.zip(self.readers).and_then(|(capacity, n)| capacity.with_readers(n));
+        let expected = capacity.and_then(|capacity| match self.reads {
+            Reads::AsNow => None,
+            Reads::With(readers) => capacity.with_readers(readers),
+            Reads::PastSockets => capacity.past_sockets(),
+        });
         Remedy::Command { what: self.what.clone(), command: self.command.clone(), expected }
     }
 }

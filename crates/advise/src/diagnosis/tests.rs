@@ -3,7 +3,7 @@
 use udpath_host::map::{Shares, ThreadMap};
 use udpath_host::sockets::looks::QueueLooks;
 use udpath_profile::classes::Class;
-use udpath_profile::context::Context::{Softirq, Syscall};
+use udpath_profile::context::Context::{HardIrq, Softirq, Syscall, User};
 use udpath_profile::facts::Focus;
 use udpath_profile::profile::Datagrams;
 
@@ -177,6 +177,36 @@ fn the_rate_that_one_reader_should_carry() {
     assert!(close(capacity.should_carry, 0.2e9 / 3000.0), "{capacity:?}");
 }
 
+/// Of 2 us in softirqs and 3 us in the program, the protocols, the socket and the calls go; what an interface has AF_XDP sockets on is
+/// past them already.
+#[test]
+fn the_rate_past_the_kernels_sockets() {
+    let mut profile = of(&[
+        (Softirq, Class::NicDriver, None, None, "handle_softirqs ixgbe_poll", 30),
+        (Softirq, Class::UdpReceive, None, None, "handle_softirqs udp_rcv", 160),
+        (HardIrq, Class::Interrupt, None, None, "common_interrupt", 10),
+        (Syscall, Class::SocketRead, None, Some("knotd"), "udp_recvmsg", 200),
+        (Syscall, Class::Transmit, None, Some("knotd"), "dev_hard_start_xmit", 20),
+        (User, Class::User, None, Some("knotd"), "answer", 80),
+    ]);
+    profile.datagrams = Some(Datagrams { received: 100_000, sent: 100_000, dropped: 0 });
+    for stack in &mut profile.stacks {
+        stack.pid = stack.process.as_ref().map(|_| 812);
+    }
+    let mut profile = profile.about(Focus { port: Some(53), pids: vec![812] });
+    profile.processes.iter_mut().for_each(|process| process.pid = 812);
+    let mut host = host(0.3, 0);
+    let capacity = diagnosed(&host, Some(&profile)).capacity.unwrap();
+    let PastSockets { softirq_ns, program_ns } = capacity.past_sockets.unwrap();
+    assert!((softirq_ns - 400.0).abs() < 1.0, "{softirq_ns}");
+    // Its own work, the device, and at least something for rings and headers.
+    assert!((1010.0..1500.0).contains(&program_ns), "{program_ns}");
+    let (now, then) = (capacity.should_carry, capacity.past_sockets().unwrap());
+    assert!(then > 2.0 * now && then < 2e9 / (softirq_ns + program_ns) * 1.01, "{now} {then}");
+    host.map.interfaces[0].queues[0].xsk = true;
+    assert_eq!(diagnosed(&host, Some(&profile)).capacity.unwrap().past_sockets, None);
+}
+
 /// A profile of the name server: 10,000 transactions that cost 5 us each.
 fn profiled() -> Profile {
     let mut profile = of(&[
@@ -200,7 +230,7 @@ fn readers_that_sleep_while_datagrams_wait_promise_no_rate() {
     let mut sleeping = diagnosed(&host, Some(&profiled()));
     assert_eq!((ids(&sleeping)[0].0, &sleeping.capacity), ("reader-slow", &None));
     assert!(sleeping.no_capacity.as_ref().unwrap().contains("its readers waited for something else"));
-    let lever = Lever { what: "two".into(), command: "udpath multiply".into(), readers: Some(2) };
+    let lever = Lever { what: "two".into(), command: "udpath multiply".into(), reads: Reads::With(2) };
     sleeping.offer(9, Want::Readers, &[lever]);
     let found = &sleeping.findings[0].finding;
     assert!(matches!(found.remedies[0], Remedy::Command { expected: None, .. }), "{found:?}");
@@ -331,10 +361,17 @@ fn what_the_server_can_be_told_comes_first_with_the_rate_to_expect() {
         free_cpus: Some(6.0),
         receive_cpus: Some(8.0),
         limit_cpus: None,
+        past_sockets: Some(PastSockets { softirq_ns: 500.0, program_ns: 1000.0 }),
     });
-    let lever = |what: &str, readers| Lever { what: what.into(), command: format!("udpath {what}"), readers };
-    diagnosis.offer(9, Want::Readers, &[lever("two", Some(2)), lever("eight", Some(8)), lever("xdp", None)]);
-    diagnosis.offer(10, Want::Readers, &[lever("another socket", None)]);
+    let lever = |what: &str, reads| Lever { what: what.into(), command: format!("udpath {what}"), reads };
+    let levers = [
+        lever("two", Reads::With(2)),
+        lever("eight", Reads::With(8)),
+        lever("xdp", Reads::PastSockets),
+        lever("buffer", Reads::AsNow),
+    ];
+    diagnosis.offer(9, Want::Readers, &levers);
+    diagnosis.offer(10, Want::Readers, &[lever("another socket", Reads::AsNow)]);
     let found = &diagnosis.findings[0];
     let remedies: Vec<_> = found
         .finding
@@ -346,11 +383,15 @@ fn what_the_server_can_be_told_comes_first_with_the_rate_to_expect() {
         })
         .collect();
     // Eight threads are limited by the six CPUs' worth of time that is left.
-    assert_eq!(
-        remedies,
-        [("two", Some(500_000.0)), ("eight", Some(1_000_000.0)), ("xdp", None), ("advice", None)]
-    );
-    assert_eq!(found.commands, ["udpath two", "udpath eight", "udpath xdp"]);
+    let expected = [
+        ("two", Some(500_000.0)),
+        ("eight", Some(1_000_000.0)),
+        ("xdp", Some(4_000_000.0)),
+        ("buffer", None),
+        ("advice", None),
+    ];
+    assert_eq!(remedies, expected);
+    assert_eq!(found.commands, ["udpath two", "udpath eight", "udpath xdp", "udpath buffer"]);
     let text = serde_json::to_string(&diagnosis).unwrap();
     assert_eq!(serde_json::from_str::<Diagnosis>(&text).unwrap(), diagnosis);
 }
@@ -362,7 +403,8 @@ fn a_burst_wants_a_larger_buffer_now_and_for_good() {
     let mut diagnosis = diagnosed(&host, None);
     let want = Want::Buffer(851_968);
     assert_eq!(diagnosis.wants(), [(9, want)]);
-    let lever = |what: &str| Lever { what: what.into(), command: format!("udpath {what}"), readers: None };
+    let lever =
+        |what: &str| Lever { what: what.into(), command: format!("udpath {what}"), reads: Reads::AsNow };
     diagnosis.offer(9, Want::Readers, &[lever("threads")]);
     diagnosis.offer(9, want, &[lever("policy")]);
     let found = &diagnosis.findings[0];
@@ -379,7 +421,11 @@ fn without_readers_at_their_limit_nothing_is_offered() {
     let mut diagnosis = diagnosed(&host(0.3, 0), None);
     assert_eq!(diagnosis.wants(), []);
     let before = diagnosis.clone();
-    diagnosis.offer(9, Want::Readers, &[Lever { what: "w".into(), command: "c".into(), readers: None }]);
+    diagnosis.offer(
+        9,
+        Want::Readers,
+        &[Lever { what: "w".into(), command: "c".into(), reads: Reads::AsNow }],
+    );
     assert_eq!(diagnosis, before);
     let slow = diagnosed(&host(0.97, 5000), None);
     assert_eq!(slow.wants(), [(9, Want::Readers)], "a loss for want of readers is mended the same way");

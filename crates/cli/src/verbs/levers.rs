@@ -14,7 +14,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use udpath_advise::diagnosis::{Diagnosis, Lever, Stage, Want};
+use udpath_advise::diagnosis::{Diagnosis, Lever, Reads, Stage, Want};
 use udpath_host::namespace::Place;
 use udpath_host::process::{self, Thread};
 use udpath_host::shell::quoted;
@@ -113,7 +113,7 @@ impl Here {
         let changeable = service.is_changeable();
         let settled = service.more_readers();
         if changeable && !settled.is_empty() {
-            levers.push(self.configure(service, &settled, Some(cpus)));
+            levers.push(self.configure(service, &settled, Reads::With(cpus)));
         }
         if cpus > 1 && service.multiplies().is_ok() {
             levers.extend(self.instances(service, cpus));
@@ -121,13 +121,13 @@ impl Here {
         let all = service.proposals(cpus, interface);
         let past: Vec<Proposal> = all.into_iter().filter(|one| one.bypasses_packet_filter).collect();
         if changeable && !past.is_empty() && interface.is_some() {
-            levers.push(self.configure(service, &past, None));
+            levers.push(self.configure(service, &past, Reads::PastSockets));
         }
         levers
     }
 
     /// Knobs, and the restart that they need.
-    fn configure(&self, service: &Service, proposals: &[Proposal], readers: Option<usize>) -> Lever {
+    fn configure(&self, service: &Service, proposals: &[Proposal], reads: Reads) -> Lever {
         let ids: Vec<String> = proposals.iter().map(Proposal::id).collect();
         let sets: String = ids.iter().map(|id| format!(" --set service:{}:{id}", self.port)).collect();
         let mut what = format!(
@@ -144,7 +144,7 @@ impl Here {
         }
         let (allow, restart) = (consents(!exposed.is_empty()), self.restart(service));
         let command = format!("{}udpath apply{sets} {allow}{restart}", self.prefix);
-        Lever { what, command, readers }
+        Lever { what, command, reads }
     }
 
     /// The option for what restarts a server that systemd does not: starting it again, if nobody watches it; else only the operator
@@ -165,12 +165,12 @@ impl Here {
         if let Some(service) = service {
             let larger = service.larger_buffers();
             if !larger.is_empty() && service.is_changeable() {
-                levers.push(self.configure(service, &larger, None));
+                levers.push(self.configure(service, &larger, Reads::AsNow));
             }
         }
         let what =
             format!("have the kernel give its sockets {bytes} bytes of receive buffer whenever it starts");
-        levers.extend(self.policy(pid, &format!("receive-buffer={bytes}"), &what, None));
+        levers.extend(self.policy(pid, &format!("receive-buffer={bytes}"), &what, Reads::AsNow));
         levers
     }
 
@@ -178,11 +178,11 @@ impl Here {
     fn even(&self, pid: u32, group: usize) -> Option<Lever> {
         let what = "give each reader every n-th datagram whenever it starts, if it keeps nothing about a client between two requests";
         owner(pid).filter(Owner::is_unit)?;
-        self.policy(pid, "spread=datagram", what, Some(group))
+        self.policy(pid, "spread=datagram", what, Reads::With(group))
     }
 
     /// A policy for what the unit or cgroup of a process binds from now on. Policies are by cgroup, wherever its network is.
-    fn policy(&self, pid: u32, option: &str, what: &str, readers: Option<usize>) -> Option<Lever> {
+    fn policy(&self, pid: u32, option: &str, what: &str, reads: Reads) -> Option<Lever> {
         let port = self.port;
         let (command, then) = match owner(pid)? {
             Owner::Unit(unit) => {
@@ -195,7 +195,7 @@ impl Here {
                 (format!("udpath policy set {target} {option}"), "then restart the server")
             }
         };
-        Some(Lever { what: format!("{what}; {then}"), command, readers })
+        Some(Lever { what: format!("{what}; {then}"), command, reads })
     }
 
     /// A known server that reads with one thread, several times.
@@ -206,7 +206,7 @@ impl Here {
         let what = format!("run {cpus} instances of {}, each with a socket of its own", service.profile.name);
         let set = format!("service:{}:instances={cpus}", self.port);
         let command = format!("{}udpath apply --set {set} --allow restart", self.prefix);
-        Some(Lever { what, command, readers: Some(cpus) })
+        Some(Lever { what, command, reads: Reads::With(cpus) })
     }
 
     /// A program that is not known: by how it was started.
@@ -215,30 +215,38 @@ impl Here {
         let serves = |words: &Vec<String>| {
             words[0].rsplit('/').next() == Some("udpath") && words.get(1).is_some_and(|verb| verb == "serve")
         };
-        if let Some(words) = words(pid).filter(serves) {
-            return self.of_serve(pid, &words, cpus);
+        if let Some(words) = line_of(pid).filter(serves) {
+            // One that gave up its privileges is another user's, who may have changed the words: they are not repeated.
+            let arguments = if is_callers(pid) { self.arguments } else { Arguments::Hidden };
+            return if is_callers(pid) || is_udpath(pid) {
+                self.of_serve(pid, &words, cpus, arguments)
+            } else {
+                Vec::new()
+            };
         }
         if cpus < 2 { Vec::new() } else { self.multiplied(pid, cpus).into_iter().collect() }
     }
 
     /// `udpath serve` with another Io.
-    fn of_serve(&self, pid: u32, words: &[String], cpus: usize) -> Vec<Lever> {
+    fn of_serve(&self, pid: u32, words: &[String], cpus: usize, arguments: Arguments) -> Vec<Lever> {
         let at = words.iter().position(|word| word == "--io").filter(|at| at + 1 < words.len());
         let io = at.map(|at| &*words[at + 1]);
-        let with = |other: &str, what: &str, readers: Option<usize>| {
+        let with = |other: &str, what: &str, reads: Reads| {
             let mut words = words.to_vec();
             match at {
                 Some(at) => other.clone_into(&mut words[at + 1]),
                 None => words.extend(["--io".to_owned(), other.to_owned()]),
             }
-            let command = match self.arguments {
+            let command = match arguments {
                 Arguments::Shown => format!("{}{}", self.prefix, line(&words)),
                 Arguments::Hidden => format!("{}COMMAND --io {other}", self.prefix),
             };
-            Lever { what: format!("end process {pid} and start it with {what}"), command, readers }
+            Lever { what: format!("end process {pid} and start it with {what}"), command, reads }
         };
-        let own = (io == Some("shared")).then(|| with("reuseport", "a socket for each worker", Some(cpus)));
-        let xdp = (io != Some("xdp")).then(|| with("xdp", "AF_XDP, past the kernel's sockets", None));
+        let own =
+            (io == Some("shared")).then(|| with("reuseport", "a socket for each worker", Reads::With(cpus)));
+        let xdp =
+            (io != Some("xdp")).then(|| with("xdp", "AF_XDP, past the kernel's sockets", Reads::PastSockets));
         own.into_iter().chain(xdp).collect()
     }
 
@@ -248,7 +256,7 @@ impl Here {
         if let Some(unit) = processes::unit(&Folder::live(), pid).filter(|_: &UnitName| has_systemd()) {
             let what = format!("run {cpus} instances of {unit}, {each}");
             let command = format!("{}udpath multiply {} -n {cpus}", self.prefix, quoted(&unit));
-            return Some(Lever { what, command, readers: Some(cpus) });
+            return Some(Lever { what, command, reads: Reads::With(cpus) });
         }
         let words = words(pid)?;
         let what = format!("end process {pid} and run {cpus} instances of it, {each}");
@@ -258,7 +266,7 @@ impl Here {
         };
         let command =
             format!("{folder}{}udpath multiply -n {cpus} --port {} -- {line}", self.prefix, self.port);
-        Some(Lever { what, command, readers: Some(cpus) })
+        Some(Lever { what, command, reads: Reads::With(cpus) })
     }
 }
 
@@ -299,9 +307,11 @@ fn cpus(pid: u32) -> usize {
 /// The command line of a process; `None` if it cannot be repeated here: too long, not text, a title in its place, or not to be: of
 /// another user, whose program would get the caller's rights, or with other files than the caller's.
 fn words(pid: u32) -> Option<Vec<String>> {
-    if !is_callers(pid) {
-        return None;
-    }
+    line_of(pid).filter(|_| is_callers(pid))
+}
+
+/// The command line of a process, whoever's it is.
+fn line_of(pid: u32) -> Option<Vec<String>> {
     let bytes = udpath_files::kernel::start(format!("/proc/{pid}/cmdline"), MAX_COMMAND + 1).ok()?;
     let text = String::from_utf8(bytes).ok().filter(|text| text.len() <= MAX_COMMAND)?;
     let words: Vec<String> = text.strip_suffix('\0')?.split('\0').map(str::to_owned).collect();
@@ -321,6 +331,14 @@ fn is_callers(pid: u32) -> bool {
         |whose: &str| fs::metadata(format!("/proc/{whose}/root/")).map(|root| (root.dev(), root.ino())).ok();
     let its = root(&pid.to_string());
     same_user && its.is_some() && its == root("self")
+}
+
+/// Whether a process runs this very program.
+fn is_udpath(pid: u32) -> bool {
+    let program =
+        |whose: &str| fs::metadata(format!("/proc/{whose}/exe")).map(|file| (file.dev(), file.ino())).ok();
+    let own = program("self");
+    own.is_some() && program(&pid.to_string()) == own
 }
 
 /// Whether nothing starts a process again that ends: it belongs to a shell, or whatever started it has ended. A supervisor would
@@ -379,6 +397,11 @@ mod tests {
     }
 
     #[test]
+    fn this_program_is_known_by_its_file() {
+        assert!(is_udpath(std::process::id()) && !is_udpath(1) && !is_udpath(u32::MAX));
+    }
+
+    #[test]
     fn a_process_is_watched_by_what_started_it_unless_that_is_a_shell() {
         // By this test, which may start it again.
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
@@ -411,24 +434,27 @@ mod tests {
     fn a_service_of_its_own_gets_another_io() {
         let of = |text: &str, arguments| {
             let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
-            let levers = here(arguments).of_serve(5, &words, 4);
+            let levers = here(arguments).of_serve(5, &words, 4, arguments);
             levers
                 .into_iter()
-                .map(|lever| (lever.command.replace("nsenter -t 9 -n ", ""), lever.readers))
+                .map(|lever| (lever.command.replace("nsenter -t 9 -n ", ""), lever.reads))
                 .collect::<Vec<_>>()
         };
         assert_eq!(
             of("udpath serve echo --io shared --bind 0.0.0.0:7", Arguments::Shown),
             [
-                ("udpath serve echo --io reuseport --bind 0.0.0.0:7".to_owned(), Some(4)),
-                ("udpath serve echo --io xdp --bind 0.0.0.0:7".to_owned(), None)
+                ("udpath serve echo --io reuseport --bind 0.0.0.0:7".to_owned(), Reads::With(4)),
+                ("udpath serve echo --io xdp --bind 0.0.0.0:7".to_owned(), Reads::PastSockets)
             ]
         );
         assert_eq!(
             of("udpath serve dns --zone a", Arguments::Shown),
-            [("udpath serve dns --zone a --io xdp".to_owned(), None)]
+            [("udpath serve dns --zone a --io xdp".to_owned(), Reads::PastSockets)]
         );
         assert_eq!(of("udpath serve dns --io xdp", Arguments::Shown), []);
-        assert_eq!(of("udpath serve dns", Arguments::Hidden), [("COMMAND --io xdp".to_owned(), None)]);
+        assert_eq!(
+            of("udpath serve dns", Arguments::Hidden),
+            [("COMMAND --io xdp".to_owned(), Reads::PastSockets)]
+        );
     }
 }

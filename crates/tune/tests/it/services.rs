@@ -90,6 +90,7 @@ fn servers_that_change_their_root_are_read_and_changed_where_they_read_their_fil
             &["server-count=2", "reuseport=yes", "receive-buffer-size=262144", "send-buffer-size=131072"][..],
         ),
         (Kind::Unbound, &["num-threads=2", "so-rcvbuf=262144", "so-sndbuf=131072"]),
+        (Kind::Freeradius, &["recv_buff=131072"]),
     ] {
         let real = Real::start_with_chroot(kind);
         let root = fs::read_link(format!("/proc/{}/root", real.pid())).unwrap();

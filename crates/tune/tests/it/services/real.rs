@@ -281,8 +281,12 @@ impl Real {
 
     /// Starts NSD or Unbound, which change their root to the folder once they have read their configuration.
     pub(super) fn start_with_chroot(kind: Kind) -> Self {
-        let none = "chroot: \"\"\n";
         Self::start_as(kind, |root, command| {
+            if kind == Kind::Freeradius {
+                radius_in(root);
+                return command.to_owned();
+            }
+            let none = "chroot: \"\"\n";
             let own = match kind {
                 Kind::Nsd => "etc/nsd/nsd.conf.d/own.conf",
                 _ => "etc/unbound/unbound.conf.d/zz-own.conf",
@@ -478,4 +482,19 @@ fn interleaved() -> bool {
     assert_eq!(first[24..32], [1; 8]);
     let second = ask(&first[32..40], &[2; 8], &[3; 8]);
     second[24..32] == [2; 8]
+}
+
+/// FreeRADIUS in this folder: it opens all but its configuration in there, its modules and /dev/null among it.
+fn radius_in(root: &Path) {
+    let (here, libraries) = (root.display(), "/var/cache/udpath/freeradius/usr/lib/freeradius");
+    fs::create_dir_all(root.join("usr/lib")).unwrap();
+    assert!(Command::new("cp").args(["-R", libraries]).arg(root.join("usr/lib")).status().unwrap().success());
+    fs::create_dir(root.join("dev")).unwrap();
+    fs::write(root.join("dev/null"), "").unwrap();
+    let path = root.join("etc/freeradius/3.0/radiusd.conf");
+    let text = fs::read_to_string(&path).unwrap();
+    let text = text.replace(libraries, "/usr/lib/freeradius").replace(&format!("{here}/"), "/");
+    let text = text.replace(&format!("= {here}\n"), "= /\n");
+    let chroot = format!("security {{\n\tchroot = \"{here}\"\n\tuser = root\n\tgroup = root\n");
+    fs::write(&path, text.replacen("security {\n", &chroot, 1)).unwrap();
 }
