@@ -43,13 +43,15 @@ pub(crate) enum Unit {
     PerCent,
     /// Events per second.
     Rate,
+    /// Events.
+    Count,
 }
 
 impl Unit {
     /// Its symbol, with a leading space where one belongs; a rate is written in millions.
     pub(crate) const fn symbol(self) -> &'static str {
         match self {
-            Self::Ratio => "",
+            Self::Ratio | Self::Count => "",
             Self::Nanoseconds => " ns",
             Self::Milliseconds => " ms",
             Self::Seconds => " s",
@@ -63,6 +65,7 @@ impl Unit {
         let shown = if self == Self::Rate { value / 1e6 } else { value };
         let digits = match shown.abs() {
             _ if self == Self::Ratio && shown < 2.0 => 3,
+            _ if self == Self::Count => 0,
             size if size < 10.0 => 2,
             size if size < 100.0 => 1,
             _ => 0,

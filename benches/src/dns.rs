@@ -6,7 +6,7 @@
 //!
 //! Memory is that of a zone of a million names after the start, all processes of a server together, shared pages counted once.
 
-mod servers;
+pub(crate) mod servers;
 
 use std::path::Path;
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -48,15 +48,17 @@ pub(super) fn target(lab: &Lab, machine: &str) -> Result<SocketAddr> {
     address(lab, machine, PORT)
 }
 
-/// Writes the zone `example.org` with this many names `h0`, an address each.
-pub(super) fn write_zone(folder: &Path, names: u32) -> Result<()> {
+/// Writes the zone `example.org` with this many names `h0`, an address each; returns its file.
+pub(crate) fn write_zone(folder: &Path, names: u32) -> Result<PathBuf> {
     let mut text =
         "$ORIGIN example.org.\n$TTL 300\n@ SOA ns admin 1 2 3 4 60\n@ NS ns\nns A 192.0.2.53\n".to_owned();
     for number in 0..names {
         let [_, b, c, d] = number.to_be_bytes();
         writeln!(text, "h{number} A 10.{b}.{c}.{d}")?;
     }
-    fs::write(folder.join(FILE), text).context("cannot write the zone")
+    let file = folder.join(FILE);
+    fs::write(&file, text).context("cannot write the zone")?;
+    Ok(file)
 }
 
 /// A running server.

@@ -25,6 +25,7 @@
 //! member(address)                    a socket that shares its port
 //! DnsServer::start(&lab, &spec)           knotd or nsd with one zone
 //! Answer::attach, Impair::attach     the cheapest possible server; a bad path
+//! Wire::attach                        how long a server held each request, by the kernel
 //! DaemonProgram::Named.prepare(folder, names)    a server's configuration and command line; freeradius(..) with other users
 //! nfcapd(), netflow(bytes), collected(folder)    a collector of flows, what it is sent, what it has written
 //! dom(..), Tab::open(page)           a page in a browser without a network: rendered, or open for interaction
@@ -59,6 +60,7 @@ mod sysctl;
 mod turn;
 mod undisturbed;
 mod vm;
+mod wire;
 mod witness;
 
 pub use answer::Answer;
@@ -84,6 +86,7 @@ pub use sysctl::SysctlGuard;
 pub use turn::{alone, together};
 pub use undisturbed::{Outcome, beside_each_other, judged, not_judged, undisturbed};
 pub use vm::{MAX_VM_CPUS, MAX_VM_NODES, MAX_VM_QUEUES, Vm, VmError, VmSpec};
+pub use wire::Wire;
 pub use witness::BindWitness;
 
 use std::path::Path;
