@@ -4,6 +4,7 @@
 mod addresses;
 mod bound;
 mod causes;
+mod debian;
 mod looks_up;
 mod pairs;
 mod readers;
