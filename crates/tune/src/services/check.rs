@@ -49,7 +49,8 @@ impl Service {
             files: &seen,
             command: &command,
             sees_network: self.profile.check_sees_network,
-            changes_root: !self.view.is_empty() && !self.profile.check_root.is_empty(),
+            changes_root: (!self.view.is_empty() && !self.profile.check_root.is_empty())
+                || (self.profile.check_changes_root && self.rights.user == 0),
         };
         let (status, said) = confined.run(LIMIT).map_err(failed(format!("run the checker {name}")))?;
         let said = match status {

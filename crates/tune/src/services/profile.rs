@@ -67,6 +67,9 @@ pub struct Profile {
     /// What the checker has after its name for a server whose root is a folder, `{root}`. Empty: it cannot check such a server.
     #[serde(default)]
     pub(super) check_root: Vec<String>,
+    /// As root, the checker changes its root as the server does, where its configuration says so.
+    #[serde(default)]
+    pub(super) check_changes_root: bool,
     /// The checker looks at the machine's interfaces, and loads nothing that the server's user could write.
     #[serde(default)]
     pub(super) check_sees_network: bool,
