@@ -180,7 +180,7 @@ fn found_first(cause: &str, mut check: impl FnMut() -> Option<String>) {
 
 /// Its twin has no such finding.
 fn silent(cause: &str, mut check: impl FnMut() -> Option<String>) {
-    let rounds = campaign::rounds(1, 15);
+    let rounds = campaign::rounds(1, 20);
     let twin = format!("the healthy twin of {cause}");
     let wrong: Vec<String> = (0..rounds).filter_map(|_| right(&twin, &mut check)).collect();
     campaign::record(

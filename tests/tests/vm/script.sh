@@ -27,7 +27,7 @@ rounds() {
     shift 2
     for round in $(seq "$last"); do step "$campaign-$round" "$@"; done
 }
-read -r with without < /out/rounds
+read -r count < /out/rounds
 # The host sends according to the current RSS table: first a few packets to each queue, since an IRQ moves with its
 # next interrupt; then, once the counters are read, the packets that are counted. The prediction for each is compared
 # with its actual path, until all are sent.
@@ -225,8 +225,8 @@ udpath load echo 127.0.0.1:7301 --flows 4 --inflight 1 -d 2h > /dev/null 2>&1 &
 load=$!
 sleep 1
 step clocks cat /sys/devices/system/clocksource/clocksource0/available_clocksource
-rounds clock-slow "$with" clock acpi_pm
-rounds clock-fast "$without" clock tsc
+rounds clock-slow "$count" clock acpi_pm
+rounds clock-fast "$count" clock tsc
 kill $load $server && wait $load $server
 
 # Datagrams that wait count against the memory limit of their server's control group: long before its buffer is full, they are lost. It
@@ -248,8 +248,8 @@ limited() {
 }
 mkdir -p /tmp/groups && mount -t cgroup2 none /tmp/groups && echo +memory > /tmp/groups/cgroup.subtree_control &&
     mkdir /tmp/groups/server && echo 100000000 > /proc/sys/net/core/rmem_max
-rounds memory-limited "$with" limited 64M 10
-rounds memory-free "$without" limited max 1
+rounds memory-limited "$count" limited 64M 10
+rounds memory-free "$count" limited max 1
 umount /tmp/groups
 
 . /files/settings.sh
