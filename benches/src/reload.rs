@@ -20,7 +20,7 @@ use udpath_load::plan::{Arrivals, Plan, Process};
 use udpath_load::template::Protocol;
 use udpath_protocols::radius::{LoadConfig, RadiusLoad, Secret, Users};
 
-use crate::bed::{FLOWS, Running, lines_of, udpath};
+use crate::bed::{Running, lines_of, udpath};
 use crate::claim::{Bound, Claim, Unit};
 use crate::dns;
 use crate::race::pin;
@@ -30,6 +30,8 @@ use crate::versus::{self, UDPATH, address};
 /// Names in the zone, and users in the file.
 const NAMES: u32 = 1_000_000;
 const USERS: u32 = 100_000;
+/// Flows: RADIUS has 256 identifiers for each, and requests may be in flight for [`EVERY`].
+const FLOWS: u32 = 2048;
 /// Requests per second.
 const RATE: f64 = 100_000.0;
 /// From one reload to the next, and how many of them there must be.
