@@ -107,6 +107,7 @@ struct sock {
 struct udp_sock {
 	struct sk_buff_head reader_queue;
 	int forward_deficit;
+	unsigned long udp_flags;
 };
 
 struct net_device {
@@ -121,8 +122,13 @@ struct sk_buff {
 	int skb_iif;
 	__be16 protocol;
 	__u16 network_header;
+	unsigned int end; /* of the data behind head, where skb_shared_info begins */
 	unsigned char *head;
 	unsigned char *data;
+};
+
+struct skb_shared_info {
+	__u16 gso_segs;
 };
 
 struct napi_struct {

@@ -6,11 +6,12 @@
  *   sock:sock_recv_length(sk, ret, flags) ──> own(sk)? served.received += 1
  *   sock:sock_send_length(sk, ret, flags) ──> own(sk)? served.sent += 1
  *
- * And, of the first few hundred, which addresses were asked and which answered: a socket bound to any address answers from the one that
- * the route gives, unless its program says otherwise.
+ * And, of the first thousand, which addresses were asked and which answered: a socket bound to any address answers from the one that
+ * the route gives, unless its program says otherwise. And how many datagrams a packet is: one call sends or takes several where the
+ * program lets the kernel cut them (UDP_SEGMENT) or join them (UDP_GRO).
  *
- *   net:netif_receive_skb(skb) ──> to the port?   ways[destination].asked += 1
- *   net:net_dev_queue(skb)     ──> from the port? ways[source].answered += 1
+ *   net:netif_receive_skb(skb) ──> to the port?   ways[destination].asked += 1,  came += 1, came_segments += gso_segs
+ *   net:net_dev_queue(skb)     ──> from the port? ways[source].answered += 1,    went += 1, went_segments += gso_segs
  */
 #include "kernel.h"
 
@@ -24,19 +25,37 @@ const volatile __u16 port;
 struct served {
 	__u64 received;
 	__u64 sent;
+	__u64 joined; /* of those received, by sockets that take several datagrams at once */
+	__u64 came, came_segments; /* of the packets that were looked at */
+	__u64 went, went_segments;
 };
 
 PER_CPU(served, struct served);
 
-static __always_inline struct served *served_by(const struct sock *sk)
+static __always_inline struct served *counts(void)
 {
 	__u32 zero = 0;
 
+	return bpf_map_lookup_elem(&served, &zero);
+}
+
+static __always_inline struct served *served_by(const struct sock *sk)
+{
 	/* The port first: of most other sockets it decides. */
 	if (BPF_CORE_READ(sk, __sk_common.skc_num) != port || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_UDP ||
 	    BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum) != netns)
 		return 0;
-	return bpf_map_lookup_elem(&served, &zero);
+	return counts();
+}
+
+/* Bit of udp_flags (include/linux/udp.h, since 6.7; before, what such sockets take counts as one). */
+#define UDP_FLAGS_GRO_ENABLED 3
+
+static __always_inline int joins(const struct sock *sk)
+{
+	const struct udp_sock *udp = (const void *)sk;
+
+	return bpf_core_field_exists(udp->udp_flags) && BPF_CORE_READ(udp, udp_flags) >> UDP_FLAGS_GRO_ENABLED & 1;
 }
 
 /* A call that only looks, or asks for errors, takes no datagram. */
@@ -48,8 +67,10 @@ int sock_recv_length(struct bpf_raw_tracepoint_args *ctx)
 	if ((int)ctx->args[1] < 0 || ctx->args[2] & (MSG_PEEK | MSG_ERRQUEUE))
 		return 0;
 	own = served_by((void *)ctx->args[0]);
-	if (own)
+	if (own) {
 		own->received++;
+		own->joined += joins((void *)ctx->args[0]);
+	}
 	return 0;
 }
 
@@ -66,7 +87,8 @@ int sock_send_length(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-/* Requests after which nobody looks any more. Fewer: a rare address is missed. More: each packet costs a quarter of a microsecond. */
+/* Requests after which nobody looks any more, unless packets are of several datagrams: those vary, and are counted on. Fewer: a rare
+ * address is missed. More: each packet costs a quarter of a microsecond. */
 #define MOST 1024
 
 struct way {
@@ -81,8 +103,13 @@ struct asked {
 
 MAP(ways, HASH, 64, struct way, struct asked);
 
-/* How many were asked, of all CPUs: a request and its answer may be on different ones. */
-MAP(looked, ARRAY, 1, __u32, __u64);
+/* Of all CPUs: a request and its answer may be on different ones. */
+struct looked {
+	__u64 requests;
+	__u64 several; /* a packet was of several datagrams */
+};
+
+MAP(looked_at, ARRAY, 1, __u32, struct looked);
 
 /* The address that is ours of a packet to or from the port. */
 static __always_inline int read_way(struct way *way, const struct sk_buff *skb, const unsigned char *ip, int sent)
@@ -111,46 +138,61 @@ static __always_inline struct asked *asked_of(const struct way *way)
 	return bpf_map_lookup_elem(&ways, way);
 }
 
-static __always_inline __u64 *looked_at(void)
+/* Datagrams of a packet. */
+static __always_inline __u16 segments(const struct sk_buff *skb)
+{
+	const struct skb_shared_info *shared = (const void *)(BPF_CORE_READ(skb, head) + BPF_CORE_READ(skb, end));
+	__u16 found = BPF_CORE_READ(shared, gso_segs);
+
+	return found ? found : 1;
+}
+
+static __always_inline int look(const struct sk_buff *skb, const unsigned char *ip, int sent)
 {
 	__u32 zero = 0;
+	struct looked *looked = bpf_map_lookup_elem(&looked_at, &zero);
+	struct served *own = counts();
+	struct asked *asked;
+	struct way way = {};
+	__u16 datagrams;
 
-	return bpf_map_lookup_elem(&looked, &zero);
+	if (!looked || !own || (looked->requests >= MOST && !looked->several) || !read_way(&way, skb, ip, sent))
+		return 0;
+	datagrams = segments(skb);
+	if (datagrams > 1)
+		looked->several = 1;
+	if (sent) {
+		own->went++;
+		own->went_segments += datagrams;
+	} else {
+		own->came++;
+		own->came_segments += datagrams;
+	}
+	if (looked->requests >= MOST)
+		return 0;
+	asked = asked_of(&way);
+	if (asked)
+		__sync_fetch_and_add(sent ? &asked->answered : &asked->asked, 1);
+	if (!sent)
+		__sync_fetch_and_add(&looked->requests, 1);
+	return 0;
 }
 
 SEC("raw_tracepoint")
 int netif_receive_skb(struct bpf_raw_tracepoint_args *ctx)
 {
 	const struct sk_buff *skb = (void *)ctx->args[0];
-	__u64 *looked = looked_at();
-	struct asked *asked;
-	struct way way = {};
 
 	/* The network header is not set yet: it starts at data. */
-	if (!looked || *looked >= MOST || !read_way(&way, skb, BPF_CORE_READ(skb, data), 0))
-		return 0;
-	__sync_fetch_and_add(looked, 1);
-	asked = asked_of(&way);
-	if (asked)
-		__sync_fetch_and_add(&asked->asked, 1);
-	return 0;
+	return look(skb, BPF_CORE_READ(skb, data), 0);
 }
 
 SEC("raw_tracepoint")
 int net_dev_queue(struct bpf_raw_tracepoint_args *ctx)
 {
 	const struct sk_buff *skb = (void *)ctx->args[0];
-	__u64 *looked = looked_at();
-	struct asked *asked;
-	struct way way = {};
 
-	if (!looked || *looked >= MOST ||
-	    !read_way(&way, skb, BPF_CORE_READ(skb, head) + BPF_CORE_READ(skb, network_header), 1))
-		return 0;
-	asked = asked_of(&way);
-	if (asked)
-		__sync_fetch_and_add(&asked->answered, 1);
-	return 0;
+	return look(skb, BPF_CORE_READ(skb, head) + BPF_CORE_READ(skb, network_header), 1);
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

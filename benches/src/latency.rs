@@ -118,8 +118,8 @@ fn inflight(delay: Duration) -> u32 {
 /// A datagram: when it is due, its number, and whose it is.
 type Held = (Instant, u64, SocketAddr, Vec<u8>);
 
-/// Sends each datagram back after one to two times `delay`, until `stop`. It spins: a wait for a CPU would be in the truth, but also
-/// between the engine and its reply.
+/// Sends each datagram back after one to two times `delay`, until `stop`. It spins, so that no reply
+/// waits for a CPU.
 fn hold(socket: &UdpSocket, delay: Duration, stop: &AtomicBool) -> Result<()> {
     pin(1)?;
     let (mut buffer, mut number) = ([0; 2048], 0_u64);
@@ -156,7 +156,7 @@ fn error(measured: &Latency, mut truth: Vec<u64>, least: f64) -> Result<(f64, St
     let words = all.map(|(name, value, part)| {
         let (value, truth) = (value as f64, of(part));
         largest = largest.max((value - truth).abs() / least.max(PART * truth));
-        format!("{name} {:.1} - {:.1}", value / 1000.0, truth / 1000.0)
+        format!("{name} {:.1} (true {:.1})", value / 1000.0, truth / 1000.0)
     });
-    Ok((largest, format!("{} us, measured - true", words.join(", "))))
+    Ok((largest, format!("{} us", words.join(", "))))
 }

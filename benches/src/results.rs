@@ -278,9 +278,11 @@ fn newest(slug: &str) -> Result<Option<PathBuf>> {
     Ok(files.into_iter().max())
 }
 
-/// The commit that is measured.
+/// The commit that is measured. The figures of the benchmark before are no change of what runs.
 fn commit() -> String {
-    let same = Command::new("git").args(["diff", "--quiet", "HEAD"]).status();
+    let same = Command::new("git")
+        .args(["diff", "--quiet", "HEAD", "--", ":/", ":(top,exclude)benches/results"])
+        .status();
     let commit = output("git", &["rev-parse", "--short=12", "HEAD"]);
     if same.is_ok_and(|status| status.success()) { commit } else { format!("{commit} with local changes") }
 }

@@ -59,7 +59,7 @@ fn trace() {
         SkbDrops::attach(&mut loader).unwrap(),
         SoftirqRuns::attach(&mut loader).unwrap(),
         SkbDelays::attach(&mut loader).unwrap(),
-        PortServed::attach(7, 0, true).unwrap(),
+        PortServed::attach(7, 0).unwrap(),
     );
     std::io::stdout().write_all(b"!").unwrap();
     std::io::stdout().flush().unwrap();

@@ -10,7 +10,7 @@ use crate::attach::{self, object};
 
 const NAME: &str = "served";
 /// Words of `struct served`.
-const SERVED: usize = 2;
+const SERVED: usize = 7;
 /// Words of `struct way` and `struct asked`.
 const WAY: usize = 3;
 const ASKED: usize = 2;
@@ -19,7 +19,7 @@ const ASKED: usize = 2;
 #[derive(Debug)]
 pub struct PortServed(Tracepoints);
 
-/// The counts: calls that took or gave a datagram, as the kernel's own counters of UDP.
+/// The counts of datagrams. The kernel's own counters of UDP are calls that took or gave some: fewer, where one is of several.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServedCounts {
     /// Received.
@@ -42,18 +42,16 @@ pub struct Asked {
 }
 
 impl PortServed {
-    /// Starts counting. `netns`: the inode of the namespace, as in `/proc/PID/ns/net`. `addresses`: also by address.
+    /// Starts counting. `netns`: the inode of the namespace, as in `/proc/PID/ns/net`.
     ///
     /// # Errors
     /// Permission denied, or a kernel without the tracepoints (before 6.3) or without BTF.
-    pub fn attach(port: u16, netns: u32, addresses: bool) -> Result<Self, Error> {
+    pub fn attach(port: u16, netns: u32) -> Result<Self, Error> {
         let mut loader = EbpfLoader::new();
         loader.override_global("port", &port, true).override_global("netns", &netns, true);
         let object = attach::load_tracing(NAME, &mut loader, object!("served"))?;
         let mut points = Tracepoints { name: NAME, object, links: Vec::new(), programs: Vec::new() };
-        let by_address: &[&'static str] =
-            if addresses { &["net_dev_queue", "netif_receive_skb"] } else { &[] };
-        for point in ["sock_recv_length", "sock_send_length"].iter().chain(by_address) {
+        for point in ["net_dev_queue", "netif_receive_skb", "sock_recv_length", "sock_send_length"] {
             points.attach(point)?;
         }
         Ok(Self(points))
@@ -72,16 +70,34 @@ impl Tracer for PortServed {
     }
 
     fn read(&self) -> Result<ServedCounts, Error> {
-        let mut sum = ServedCounts::default();
-        for [received, sent] in self.0.element_by_cpu::<SERVED>("served", 0)?.iter() {
-            sum.received += received;
-            sum.sent += sent;
+        let mut sum = [0; SERVED];
+        for counts in self.0.element_by_cpu::<SERVED>("served", 0)?.iter() {
+            sum.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
         }
         let ways = self.0.entries::<WAY, ASKED>("ways")?;
-        sum.addresses = ways.iter().map(|(way, counts)| Asked::parse(way, *counts)).collect();
-        sum.addresses.sort_unstable();
-        Ok(sum)
+        Ok(ServedCounts::parse(sum, &ways))
     }
+}
+
+impl ServedCounts {
+    fn parse(
+        [received, sent, joined, came, came_segments, went, went_segments]: [u64; SERVED],
+        ways: &[([u64; WAY], [u64; ASKED])],
+    ) -> Self {
+        let alone = received.saturating_sub(joined);
+        let mut addresses: Vec<_> = ways.iter().map(|(way, counts)| Asked::parse(way, *counts)).collect();
+        addresses.sort_unstable();
+        Self {
+            received: alone.saturating_add(datagrams(joined, came_segments, came)),
+            sent: datagrams(sent, went_segments, went),
+            addresses,
+        }
+    }
+}
+
+/// Of calls that take or give a packet each, if the packets that were looked at had so many segments.
+fn datagrams(calls: u64, segments: u64, packets: u64) -> u64 {
+    if packets == 0 { calls } else { (calls as f64 * (segments as f64 / packets as f64)).round() as u64 }
 }
 
 impl Asked {
@@ -93,6 +109,19 @@ impl Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_call_is_as_many_datagrams_as_its_packet() {
+        let of = |sum| {
+            let counts = ServedCounts::parse(sum, &[]);
+            (counts.received, counts.sent)
+        };
+        assert_eq!(of([1000, 1000, 0, 0, 0, 0, 0]), (1000, 1000));
+        // What several sockets receive counts where the kernel joined it: 4 each. All that is sent is cut, into 5 by two calls.
+        assert_eq!(of([1000, 800, 400, 100, 400, 40, 100]), (600 + 1600, 2000));
+        // Sockets that take one at a time got those of a packet each.
+        assert_eq!(of([1000, 0, 0, 100, 400, 0, 0]), (1000, 0));
+    }
 
     #[test]
     fn an_address_is_read_from_its_words() {

@@ -217,12 +217,11 @@ impl Here {
         };
         if let Some(words) = line_of(pid).filter(serves) {
             // One that gave up its privileges is another user's, who may have changed the words: they are not repeated.
-            let arguments = if is_callers(pid) { self.arguments } else { Arguments::Hidden };
-            return if is_callers(pid) || is_udpath(pid) {
-                self.of_serve(pid, &words, cpus, arguments)
-            } else {
-                Vec::new()
+            let arguments = match is_callers(pid) {
+                true => Some(self.arguments),
+                false => is_udpath(pid).then_some(Arguments::Hidden),
             };
+            return arguments.map_or_else(Vec::new, |arguments| self.of_serve(pid, &words, cpus, arguments));
         }
         if cpus < 2 { Vec::new() } else { self.multiplied(pid, cpus).into_iter().collect() }
     }

@@ -15,6 +15,17 @@ fn a_result_comes_back_as_it_went() {
     assert_eq!(parse(profile.json().as_bytes(), "x").unwrap(), Document::Profile(profile));
 }
 
+/// Both came back as a neighbour of theirs, by the reader that is faster and only nearly right.
+#[test]
+fn a_figure_comes_back_to_the_last_digit() {
+    let mut load = fixture::load();
+    for figure in [2.265_405_337_195_160_6, 1.665_766_001_518_861_3] {
+        load.tps = figure;
+        let Document::Load(again) = parse(load.json().as_bytes(), "x").unwrap() else { panic!("a load") };
+        assert_eq!(again.tps.to_bits(), figure.to_bits(), "{figure}");
+    }
+}
+
 #[test]
 fn the_fixtures_are_consistent() {
     for rung in fixture::boost().rungs {

@@ -230,6 +230,32 @@ fn the_first_fixes_of_udpaths_own_server_are_other_ways() {
     bed.down();
 }
 
+/// Replies that are sent as one message, and cut by the kernel, are as many transactions.
+#[test]
+fn replies_sent_as_one_message_are_all_counted() {
+    udpath_lab::needs_root!();
+    udpath_rig::needs_cpus!(2);
+    let _turn = udpath_rig::alone();
+    let bed = bed("gso");
+    let server = bed.serve(&["echo", "--io", "reuseport", "--bind", &format!("0.0.0.0:{PORT}")]);
+    let target = bed.target(PORT);
+    // Few flows with many requests each: long messages.
+    let arguments =
+        ["echo", &*target, "--engine", "kernel", "--flows", "8", "--inflight", "32", "-d", "5s", "--json"];
+    let wrong = right("messages of several replies", || {
+        let load = bed.load(&arguments);
+        let seen = udpath_rig::json(&bed.diagnose(&[&PORT.to_string(), "-d", "3s", "--json"]).out);
+        let carried = udpath_rig::json(&load.finish().out)["tps"].as_f64().unwrap();
+        let shown = seen["capacity"]["carried"]["rate"].as_f64().unwrap();
+        // Messages here are of six or more: counted as one, it would be a fifth.
+        (!(0.8..1.25).contains(&(shown / carried))).then(|| format!("{shown:.0} of {carried:.0}/s"))
+    });
+    assert_eq!(wrong, None);
+    server.signal(Signal::TERM);
+    drop(server);
+    bed.down();
+}
+
 /// The program of another user is not offered to whoever diagnoses, who may be root.
 #[test]
 fn another_users_program_is_no_fix() {
