@@ -129,7 +129,11 @@ fn pieces(old: &str, new: &str) -> Vec<Piece> {
             pieces.extend(inserted(old, &starts, line, &after, other..next_other));
             pieces.extend(removed(old, &starts, line..next, other));
             if next < from.end && next_other < to.end {
-                pieces.push(within(starts[next], (next, before[next]), (next_other, after[next_other])));
+                pieces.extend(within_each(
+                    starts[next],
+                    (next, before[next]),
+                    (next_other, after[next_other]),
+                ));
             }
             (line, other) = (next + 1, next_other + 1);
         }
@@ -213,7 +217,59 @@ fn common(one: &str, other: &str) -> usize {
     head + same(&mut one.bytes().rev().zip(other.bytes().rev())).min(rest)
 }
 
-/// What differs between two lines that stand for each other; the old one begins at `start`.
+/// What differs between two lines that stand for each other, a piece for each place: what stands between two is not shown.
+fn within_each(start: usize, (number, old): (usize, &str), (other, new): (usize, &str)) -> Vec<Piece> {
+    let one = |(at, text): (Range<usize>, &str)| {
+        let alone = [&old[..at.start], text, &old[at.end..]].concat();
+        within(start, (number, old), (other, &alone))
+    };
+    places(old, new).into_iter().map(one).collect()
+}
+
+/// Where two lines differ: bytes of the old one, and what is there in the new one. Words are the same as a whole or not at all, and places
+/// with no word between them are one.
+fn places<'n>(old: &str, new: &'n str) -> Vec<(Range<usize>, &'n str)> {
+    let (before, after) = (words(old), words(new));
+    let at = |words: &[&str], index: usize| words[..index].iter().map(|word| word.len()).sum::<usize>();
+    let mut places: Vec<(Range<usize>, Range<usize>)> = Vec::new();
+    for change in changes(&before, &after) {
+        if matches!(change, DiffOp::Equal { .. }) {
+            continue;
+        }
+        let (from, to) = (change.old_range(), change.new_range());
+        let from = at(&before, from.start)..at(&before, from.end);
+        let to = at(&after, to.start)..at(&after, to.end);
+        match places.last_mut() {
+            Some((last, last_to)) if !old[last.end..from.start].contains(is_word) => {
+                (last.end, last_to.end) = (from.end, to.end);
+            }
+            _ => places.push((from, to)),
+        }
+    }
+    places.into_iter().map(|(from, to)| (from, &new[to])).collect()
+}
+
+/// A line as its words, and each letter between them.
+fn words(line: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    let mut rest = line;
+    while let Some(letter) = rest.chars().next() {
+        let end = match rest.find(|letter| !is_word(letter)) {
+            Some(0) => letter.len_utf8(),
+            end => end.unwrap_or(rest.len()),
+        };
+        words.push(&rest[..end]);
+        rest = &rest[end..];
+    }
+    words
+}
+
+/// Whether a letter is of a key, or of a value without quotes.
+fn is_word(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || "_-.".contains(letter)
+}
+
+/// What differs between two lines at one place; the old one begins at `start`.
 fn within(start: usize, (number, old): (usize, &str), (other, new): (usize, &str)) -> Piece {
     let same = |one: &str, two: &str| {
         let pairs = one.char_indices().zip(two.chars());
@@ -251,10 +307,9 @@ fn within(start: usize, (number, old): (usize, &str), (other, new): (usize, &str
 
 /// How many bytes at the beginning and at the end of a line are not the value that differs, nor its key.
 fn statement(line: &str, head: usize, tail: usize) -> (usize, usize) {
-    let word = |letter: char| letter.is_ascii_alphanumeric() || "_-.".contains(letter);
     let between = |letter: char| letter.is_whitespace() || ":=\"'".contains(letter);
-    let before = line[..head].trim_end_matches(word).trim_end_matches(between).trim_end_matches(word);
-    let after = line[line.len() - tail..].trim_start_matches(word);
+    let before = line[..head].trim_end_matches(is_word).trim_end_matches(between).trim_end_matches(is_word);
+    let after = line[line.len() - tail..].trim_start_matches(is_word);
     (before.len(), after.len())
 }
 

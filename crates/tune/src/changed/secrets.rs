@@ -85,3 +85,46 @@ fn no_secret_around_a_knob_is_shown() {
         assert_eq!(changed.contains_key(name), !without.contains(&name), "{name}: {changed:?}");
     }
 }
+
+/// Several knobs of one line at once: what stands between them is not shown, nor in a shell line.
+#[test]
+fn no_secret_between_two_knobs_of_a_line_is_shown() {
+    for (name, text) in [
+        (
+            "bind9",
+            "key \"k\" { secret \"S3CR3T\"; }; options { reuseport no; cookie-secret \"S3CR3T\"; udp-receive-buffer 1000; };\n",
+        ),
+        (
+            "bind9",
+            "key \"k\" { algorithm hmac-sha256; secret \"S3CR3T\"; }; options { directory \"/var\"; };\n",
+        ),
+        (
+            "rsyslog",
+            "module(load=\"imudp\" threads=\"1\") template(name=\"t\" type=\"string\" string=\"S3CR3T\") \
+             input(type=\"imudp\" port=\"514\" rcvbufSize=\"1m\")\n",
+        ),
+        ("unbound", "server: num-threads: 1 control-key-file: \"S3CR3T\" so-rcvbuf: 1m\n"),
+    ] {
+        let service = Service::of_text(Profile::named(name).unwrap(), text);
+        let one = |knob: crate::services::Knob| {
+            let files =
+                |proposal: &_| service.files(std::slice::from_ref(proposal)).is_ok_and(|all| !all.is_empty());
+            VALUES.iter().filter_map(|value| service.propose(knob.name, value).ok()).find(files)
+        };
+        let all: Vec<_> = service.knobs().into_iter().filter_map(one).collect();
+        assert!(all.len() > 1, "{name}: {}", all.len());
+        let files = service.files(&all).unwrap();
+        let change = files.iter().find(|change| change.old.is_some()).unwrap();
+        let old = change.old.as_ref().unwrap();
+        for (old, new) in [(old, &change.new), (&change.new, old)] {
+            for said in [shown(old, new), spliced("/etc/x", old, new)] {
+                assert!(!said.contains(MARK), "{name}: {said}");
+            }
+        }
+        let rebuilt = pieces(old, &change.new).iter().rev().fold(old.clone(), |mut text, piece| {
+            text.replace_range(piece.at.clone(), &piece.text);
+            text
+        });
+        assert_eq!(rebuilt, change.new, "{name}");
+    }
+}

@@ -13,7 +13,7 @@ use std::path::{Component, Path};
 use std::time::SystemTime;
 
 use super::ServiceError;
-use super::format::{Directive, Format, Parsed, line_at};
+use super::format::{Directive, EXPANDED, Format, Parsed, line_at};
 use super::reader::{Reader, Text};
 use includes::Taking;
 
@@ -261,7 +261,7 @@ impl Config {
             Format::Objects => !written.starts_with('`'),
             Format::Radius => {
                 let value = &found.directive.value;
-                let expands = ["${", "$ENV{", "%{"].iter().any(|begin| value.contains(begin));
+                let expands = EXPANDED.iter().any(|begin| value.contains(begin));
                 written.starts_with('\'') || !expands && !written.starts_with('`')
             }
             _ => true,

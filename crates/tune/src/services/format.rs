@@ -20,6 +20,8 @@ use std::ops::Range;
 
 use serde::Deserialize;
 
+pub(super) use radius::EXPANDED;
+
 /// The format of a configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -117,7 +119,9 @@ impl Format {
     /// The text that sets a key in a section that does not set it yet, and where it goes.
     pub(super) fn inserted(self, section: &Section, key: &str, value: &str) -> Option<(usize, String)> {
         let line = self.line(key, value)?;
-        if self == Self::Objects {
+        // Where more follows, the line stays one, so that all of it that does not change is not new to a diff.
+        let stays = section.follows && matches!(self, Self::Braces | Self::Clauses);
+        if self == Self::Objects || stays {
             return Some((section.at, format!(" {line}")));
         }
         let indent = &section.indent;

@@ -7,6 +7,7 @@
 
 use serde::Deserialize;
 
+use super::format::EXPANDED;
 use crate::bytes;
 
 /// How the numbers of a configuration are read.
@@ -57,8 +58,11 @@ impl Numbers {
     }
 }
 
-/// What a text begins with, as a number of C.
+/// What a text begins with, as a number of C; `None` of one that stands for another value.
 fn strtoul(text: &str) -> Option<u64> {
+    if EXPANDED.iter().any(|begin| text.contains(begin)) {
+        return None;
+    }
     let hexadecimal = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
     let is_digit = |byte: &u8| match (hexadecimal, text.starts_with('0')) {
         (Some(_), _) => byte.is_ascii_hexdigit(),
@@ -99,14 +103,15 @@ mod tests {
             ("010x", 8),
             ("0x1fg", 31),
             ("0x", 0),
-            ("${small}", 0),
             ("", 0),
             ("262144", 262_144),
         ] {
             assert_eq!(Numbers::Strtoul.bytes(text), Some(number), "{text:?}");
             assert_eq!(Numbers::Strtoul.count(text), Some(number), "{text:?}");
         }
-        assert_eq!(Numbers::Strtoul.count("99999999999999999999"), None);
+        for not in ["99999999999999999999", "${..small}", "$ENV{SMALL}", "4%{x}"] {
+            assert_eq!((Numbers::Strtoul.count(not), Numbers::Strtoul.bytes(not)), (None, None), "{not}");
+        }
     }
 
     #[test]

@@ -26,7 +26,9 @@ pub(super) fn parse(text: &str) -> Parsed {
                 open.push(parsed.sections.len());
                 let start = token.start;
                 let indent = indent.to_owned();
-                parsed.sections.push(Section { name, start, at: token.end, indent, follows: false });
+                let line = at + text[at..].find('\n').unwrap_or(text.len() - at);
+                let follows = self::token(text, &mut { at }).is_some_and(|next| next.start < line);
+                parsed.sections.push(Section { name, start, at: token.end, indent, follows });
                 words.clear();
             }
             "}" => {

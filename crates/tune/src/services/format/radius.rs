@@ -96,6 +96,9 @@ fn read(text: &str, line: Range<usize>, end: usize, open: &mut Vec<usize>, parse
     }
 }
 
+/// How what stands for another value begins: a variable, one of the server's environment, an expansion of each request.
+pub(in crate::services) const EXPANDED: [&str; 3] = ["${", "$ENV{", "%{"];
+
 /// White space, also that of a line which goes on.
 fn is_blank(letter: char) -> bool {
     letter.is_whitespace() || letter == '\\'
@@ -125,23 +128,21 @@ fn item(text: &str) -> Option<(&str, Range<usize>)> {
     Some((&text[..len], start..start + value_len(value)))
 }
 
-/// The length of a value: a string in quotes, or up to a separator; `${...}` and `%{...}` are one.
+/// The length of a value: a string in quotes, or up to a separator; `${...}`, `$ENV{...}` and `%{...}` are one.
 fn value_len(text: &str) -> usize {
     if text.starts_with(['"', '\'', '`']) {
         return string_len(text);
     }
     let mut depth = 0_usize;
-    let mut before = ' ';
     for (at, letter) in text.char_indices() {
         match letter {
-            '{' if depth > 0 || matches!(before, '$' | '%') => depth += 1,
+            '{' if depth > 0 || EXPANDED.iter().any(|begin| text[..=at].ends_with(begin)) => depth += 1,
             '}' if depth > 0 => depth -= 1,
             _ if depth > 0 => {}
             ',' | '}' | '{' => return at,
             letter if is_blank(letter) => return at,
             _ => {}
         }
-        before = letter;
     }
     text.len()
 }
@@ -173,7 +174,7 @@ fn find(text: &str, brace: char) -> Option<usize> {
         at += match letter {
             letter if letter == brace => return Some(at),
             '"' | '\'' | '`' => string_len(rest),
-            '$' | '%' if rest[1..].starts_with('{') => value_len(rest).max(1),
+            '$' | '%' if EXPANDED.iter().any(|begin| rest.starts_with(begin)) => value_len(rest).max(1),
             letter => letter.len_utf8(),
         };
     }

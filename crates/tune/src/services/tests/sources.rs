@@ -172,6 +172,31 @@ fn a_value_that_is_computed_is_not_known() {
     let text = "thread pool {\n max_servers = ${other[x].y}\n}\nbig = 9\nmax_requests = ${big}\n";
     let service = started("freeradius", &["freeradius"], text);
     assert_eq!(shown(&service)[0], "max_servers=${other[x].y} not known");
+    // Each of another section or of the environment, whatever it says there: as many as before, or half of them.
+    for value in
+        ["${..n}", "${.start_servers}", "${a.n}", "$ENV{THREADS}", "\"$ENV{THREADS}\"", "$ENV{A}${n}"]
+    {
+        let text = format!(
+            "thread pool {{\n max_servers = {value}\n start_servers = 8\n}}\nlisten {{\n type = auth\n}}\nn = 8\n"
+        );
+        let service = started("freeradius", &["freeradius"], &text);
+        let written = value.trim_matches('"');
+        assert!(
+            shown(&service).contains(&format!("max_servers={written} not known")),
+            "{:?}",
+            shown(&service)
+        );
+        let proposals = service.proposals(2, None);
+        assert!(
+            !ids(&proposals).iter().any(|id| id.starts_with("max_servers")),
+            "{value}: {:?}",
+            ids(&proposals)
+        );
+        // Somebody may want another one all the same: all of the old one is gone.
+        let files = service.files(&[service.propose("max_servers", "4").unwrap()]).unwrap();
+        let quote = if value.starts_with('"') { "\"" } else { "" };
+        assert!(files[0].new.contains(&format!(" max_servers = {quote}4{quote}\n")), "{}", files[0].new);
+    }
 }
 
 #[test]
