@@ -281,7 +281,9 @@ impl Entry {
             fits.then_some(value).ok_or(expected)
         };
         match known {
-            PASSWORD => self.password = Some(text(value)?),
+            // FreeRADIUS compares with the first.
+            PASSWORD => _ = self.password.get_or_insert(text(value)?),
+            CODE if self.code.is_some() => return Err(format!("a second {CODE}: remove one")),
             CODE => self.code = Some(text(value)?),
             _ if value.eq_ignore_ascii_case("Reject") => self.reject = true,
             _ => return Err(format!("Auth-Type {}: expected Reject", value.escape_debug())),

@@ -46,8 +46,12 @@ impl Template {
             return Err(format!("{count} records of one $GENERATE: at most {MAX}"));
         }
         let mut line = Vec::new();
-        for token in record {
+        for (at, token) in record.iter().enumerate() {
             line.extend((!line.is_empty()).then_some(b' '));
+            if token.quoted && is_all_data(&record[..at]) && at + 1 == record.len() {
+                line.extend(unquoted(token.text));
+                continue;
+            }
             line.extend(token.quoted.then_some(b'"'));
             line.extend_from_slice(token.text);
             line.extend(token.quoted.then_some(b'"'));
@@ -104,6 +108,33 @@ impl Template {
         }
         Ok(text)
     }
+}
+
+/// Whether data begin behind these tokens: a name, what may stand before a type, and that.
+fn is_all_data(before: &[Token<'_>]) -> bool {
+    let Some((_, rest)) = before.split_first() else { return false };
+    let is_before_type = |token: &&Token<'_>| {
+        token.text.first().is_some_and(u8::is_ascii_digit)
+            || ["IN", "CH", "HS"].iter().any(|class| token.is(class))
+    };
+    rest.iter().skip_while(is_before_type).count() == 1
+}
+
+/// What is in the quotes around all of the data: BIND's form for data of several fields. Quotes in it have a backslash.
+fn unquoted(text: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.iter().copied();
+    while let Some(byte) = rest.next() {
+        match (byte, byte == b'\\') {
+            (_, true) => {
+                let next = rest.next();
+                bytes.extend((next != Some(b'"')).then_some(byte));
+                bytes.extend(next);
+            }
+            (byte, false) => bytes.push(byte),
+        }
+    }
+    bytes
 }
 
 /// A number by `offset[,width[,base]]`.
@@ -166,7 +197,7 @@ mod tests {
         assert_eq!(made("1-2 h$ A 10.0.0.$").unwrap(), ["h1 A 10.0.0.1", "h2 A 10.0.0.2"]);
         assert_eq!(
             made("7-9/2 h${0,3} 60 IN TXT \"n $ \\$\"").unwrap(),
-            ["h007 60 IN TXT \"n 7 $\"", "h009 60 IN TXT \"n 9 $\"",]
+            ["h007 60 IN TXT n 7 $", "h009 60 IN TXT n 9 $"]
         );
         assert_eq!(made("10-10 ${-3} CNAME ${16,4,x}.${0,0,X}.${8,0,o}").unwrap(), ["7 CNAME 001a.A.22"]);
         assert_eq!(
@@ -174,6 +205,22 @@ mod tests {
             ["-03 A fffffffd.37777777775", "001 A 001.001"]
         );
         assert_eq!(made("18-18 ${0,3,n} PTR a").unwrap(), ["2.1 PTR a"]);
+    }
+
+    /// As BIND 9.18 serves them: it has no other form for data of several fields.
+    #[test]
+    fn quotes_around_all_of_the_data_are_none_of_the_data() {
+        for (text, record) in [
+            ("MX \"$ h$\"", "MX 1 h1"),
+            ("0 IN SRV \"0 0 $ h$\"", "0 IN SRV 0 0 1 h1"),
+            ("CAA \"0 issue \\\"ca$\\\"\"", "CAA 0 issue \"ca1\""),
+            ("TXT \"\\\"a b\\\" $\"", "TXT \"a b\" 1"),
+            ("TYPE65400 \"\\# 1 0$\"", "TYPE65400 \\# 1 01"),
+            // Two strings are data of two fields as they are.
+            ("TXT \"a b\" \"$\"", "TXT \"a b\" \"1\""),
+        ] {
+            assert_eq!(made(&format!("1-1 q {text}")).unwrap(), [format!("q {record}")], "{text}");
+        }
     }
 
     #[test]

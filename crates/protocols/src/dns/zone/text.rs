@@ -67,9 +67,10 @@ impl<'a> Scanner<'a> {
                 begun = true;
             }
             match byte {
-                b'\n' => {
+                // BIND and NSD end a line at a CR alone, too.
+                b'\n' | b'\r' if byte == b'\n' || self.text.get(self.at + 1) != Some(&b'\n') => {
                     self.at += 1;
-                    self.line += 1;
+                    self.line += u32::from(byte == b'\n');
                     if open.is_none() {
                         if !tokens.is_empty() {
                             return Some(Ok(place));

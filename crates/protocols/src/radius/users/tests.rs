@@ -27,6 +27,9 @@ fn a_file_of_freeradius_is_read() {
 /// Quotes, escapes and expansions of a file that FreeRADIUS 3 reads; what it expands is not sent as it stands.
 #[test]
 fn quotes_are_freeradius_s() {
+    let first = Users::parse(b"a Cleartext-Password := \"p\", Cleartext-Password := \"q\"\n").unwrap();
+    let first = first.find(b"a").unwrap();
+    assert_eq!(*first.password, *b"p", "as FreeRADIUS has it");
     let text = b"a Cleartext-Password := 'it\\'s %{User-Name}'\n\tReply-Message := 'goodbye'\n\
         b Cleartext-Password := \"x\"\n\tReply-Message = \"all\\tdone\"\n";
     let users = Users::parse(text).unwrap();
