@@ -19,6 +19,9 @@ use crate::template::Protocol;
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Most targets that are asked once more: one that is wrong says enough.
 const MAX_PROBES: usize = 8;
+/// Requests to each: of a server that answers some from elsewhere, one of them is likely among those. Fewer: a part of a half is missed.
+/// More: a burst that a slow server does not answer in time.
+const REQUESTS: u64 = 16;
 /// Longest answer: any datagram.
 const MAX_DATAGRAM: usize = 65_536;
 
@@ -54,7 +57,7 @@ impl std::fmt::Display for Elsewhere {
     }
 }
 
-/// Asks each target of `plan` once more, and returns those that are answered from elsewhere. One that does not answer, or as it
+/// Asks each target of `plan` a few times more, and returns those that are answered from elsewhere. One that does not answer, or as it
 /// should, is not among them.
 pub(crate) fn probe(plan: &Plan, protocol: &dyn Protocol) -> Vec<Elsewhere> {
     let mut asked = Vec::new();
@@ -85,25 +88,30 @@ fn probe_one(
     let source: IpAddr = plan.source(flow).unwrap_or(any);
     let socket = UdpSocket::bind(plan.bound(source, 0, target))?;
     let mut request = vec![0; plan.size];
-    let len = protocol.template().write(flow, 0, &mut request);
-    socket.send_to(&request[..len], target)?;
+    for sequence in 0..REQUESTS {
+        let len = protocol.template().write(flow, sequence, &mut request);
+        socket.send_to(&request[..len], target)?;
+    }
+    let mut answered = 0;
     let deadline = Instant::now() + plan.timeout.min(PROBE_TIMEOUT);
     let mut answer = vec![0; MAX_DATAGRAM];
-    loop {
+    while answered < REQUESTS {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Ok(None);
+            break;
         }
         socket.set_read_timeout(Some(left))?;
         match socket.recv_from(&mut answer) {
-            Ok((_, from)) => {
-                let same = (from.ip(), from.port()) == (target.ip(), target.port());
-                return Ok((!same).then_some(Elsewhere { asked: target, from, count: None }));
+            Ok((_, from)) if (from.ip(), from.port()) == (target.ip(), target.port()) => answered += 1,
+            Ok((_, from)) => return Ok(Some(Elsewhere { asked: target, from, count: None })),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                break;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
+    Ok(None)
 }
 
 #[cfg(test)]

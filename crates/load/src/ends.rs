@@ -34,6 +34,11 @@ pub fn target(text: &str) -> Result<SocketAddr, String> {
     match zone {
         None if is_unscoped(&address) => Err(needs_interface(&address)),
         None => Ok(address),
+        // The kernel would not look at it.
+        Some(zone) if !has_scope(scoped.ip()) => Err(format!(
+            "invalid address `{shown}`: only link-local addresses have an interface: remove `%{}`",
+            zone.escape_debug()
+        )),
         Some(zone) => {
             scoped.set_scope_id(interface(zone).ok_or_else(|| no_interface(text, zone))?);
             Ok(scoped.into())
@@ -51,7 +56,7 @@ pub fn source(text: &str) -> Result<Source, String> {
         return Ok(Source { ip, scope: 0 });
     };
     let ip: Ipv6Addr = address.parse().map_err(|_| expected_source(text))?;
-    if zone.is_empty() {
+    if zone.is_empty() || !has_scope(&ip) {
         return Err(expected_source(text));
     }
     Ok(Source { ip: ip.into(), scope: interface(zone).ok_or_else(|| no_interface(text, zone))? })
@@ -80,6 +85,13 @@ pub fn interface(zone: &str) -> Option<u32> {
         rustix::net::netdevice::index_to_name(&socket, number).ok().map(|_| number)
     };
     by_name().or_else(by_number)
+}
+
+/// Whether there may be the same address at each interface.
+fn has_scope(ip: &Ipv6Addr) -> bool {
+    let [first, second, ..] = ip.octets();
+    // Multicast of an interface or a link (RFC 4291, 2.7).
+    ip.is_unicast_link_local() || first == 0xff && matches!(second & 0xf, 1 | 2)
 }
 
 /// Whether nothing says by which interface the address is reached: each has addresses of this kind.
@@ -128,6 +140,9 @@ mod tests {
             ("[fe80::1%4294967295]:53", "no interface `4294967295`"),
             ("[fe80::1%99999999999]:53", "no interface"),
             ("[fe80::1%a-name-that-is-far-too-long]:53", "no interface"),
+            ("[::%lo]:53", "only link-local addresses have an interface: remove `%lo`"),
+            ("[2001:db8::1%lo]:53", "only link-local addresses"),
+            ("[ff0e::1%lo]:53", "only link-local addresses"),
             ("[fe80::1%]:53", "expected ADDR:PORT"),
             ("[fe80::1%lo]:", "expected ADDR:PORT"),
             ("[fe80::1%lo]:+53", "expected ADDR:PORT"),
@@ -151,6 +166,7 @@ mod tests {
         for (text, words) in [
             ("fe80::1%", "expected an address without a port"),
             ("[fe80::1%lo]:53", "expected an address without a port"),
+            ("2001:db8::1%lo", "expected an address without a port"),
             ("192.0.2.1:53", "expected an address without a port"),
             ("192.0.2.1%lo", "expected an address without a port"),
             ("fe80::1%nothing", "no interface `nothing`"),
