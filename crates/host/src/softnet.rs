@@ -49,6 +49,13 @@ pub struct SoftnetCpu {
 }
 
 impl SoftnetCpu {
+    /// Packets dropped because this CPU's backlog was full: `dropped` without what a flow limit dropped, which the kernel counts there as
+    /// well (enqueue_to_backlog, net/core/dev.c).
+    #[must_use]
+    pub fn backlog_drops(&self) -> u32 {
+        self.dropped.saturating_sub(self.flow_limit.unwrap_or(0))
+    }
+
     /// The increase since an earlier snapshot of the same boot, wraps included. The backlog is the current one.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {

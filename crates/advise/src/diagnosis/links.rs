@@ -205,7 +205,8 @@ fn backlog(cpu: &CpuMap, seconds: f64) -> Option<Link> {
     let place = format!("CPU {}", cpu.cpu);
     Some(if softnet.dropped > 0 {
         let lost = per_second(softnet.dropped.into(), "packets", seconds);
-        Link::new(Stage::Backlog, place, 1.0, format!("{lost} dropped because it was full"))
+        let why = if softnet.backlog_drops() > 0 { "because it was full" } else { "by its flow limit" };
+        Link::new(Stage::Backlog, place, 1.0, format!("{lost} dropped {why}"))
     } else {
         let now =
             softnet.backlog.map_or_else(String::new, |n| format!("{} packets waiting, ", number(n.into())));

@@ -85,8 +85,8 @@ fn device(on: Observed<'_>) -> Vec<Found> {
 fn backlog(on: Observed<'_>) -> Vec<Found> {
     let softnet = on.map.cpus.iter().filter_map(|cpu| Some((cpu.cpu, cpu.softnet?)));
     let full: Vec<(u32, u32)> = softnet
-        .filter(|(_, softnet)| on.matters(softnet.dropped.into(), softnet.processed.into()))
-        .map(|(cpu, softnet)| (cpu, softnet.dropped))
+        .filter(|(_, softnet)| on.matters(softnet.backlog_drops().into(), softnet.processed.into()))
+        .map(|(cpu, softnet)| (cpu, softnet.backlog_drops()))
         .collect();
     if full.is_empty() {
         return Vec::new();
@@ -256,8 +256,11 @@ mod tests {
         assert_eq!(settings(&finding), ["sysctl:net.core.netdev_max_backlog=10000"]);
         host.snapshot.sysctls = vec![sysctl("20000")];
         assert_eq!(settings(&only(&host, "backlog-full")), Vec::<String>::new());
-        host.map.cpus[1].softnet = Some(SoftnetCpu { processed: 1000, ..SoftnetCpu::default() });
-        assert_eq!(host.found("backlog-full"), []);
+        for (dropped, flow_limit) in [(0, None), (0, Some(0)), (500, Some(500))] {
+            let softnet = SoftnetCpu { processed: 1000, dropped, flow_limit, ..SoftnetCpu::default() };
+            host.map.cpus[1].softnet = Some(softnet);
+            assert_eq!(host.found("backlog-full"), [], "{softnet:?}");
+        }
     }
 
     #[test]

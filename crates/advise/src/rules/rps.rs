@@ -4,7 +4,7 @@ use udpath_host::map::{CpuMap, QueueMap};
 use udpath_steer::CpuSet;
 
 use crate::finding::{Location, Severity};
-use crate::rule::{Found, Look, Observed, Rule, counted, percent};
+use crate::rule::{Found, Look, Observed, Rule, number, percent};
 use crate::rules::queues::{each, located, names, placed, reachable};
 
 pub(super) const RULES: &[Rule] = &[
@@ -95,13 +95,16 @@ fn one_cpu(on: Observed<'_>) -> Vec<Found> {
         }
         let cpu = on.map.cpus.iter().find(|cpu| target.contains(cpu.cpu))?;
         let its = soft(cpu);
-        let dropped = on.map.seconds.and(cpu.softnet).map_or(0, |softnet| softnet.dropped);
-        let lost =
-            if dropped > 0 { format!(", and its backlog dropped {dropped} packets") } else { String::new() };
+        let dropped = on.map.seconds.and(cpu.softnet).map_or(0, |softnet| softnet.backlog_drops());
+        let lost = if dropped > 0 {
+            format!(", and its backlog dropped {} packets", number(dropped.into()))
+        } else {
+            String::new()
+        };
         let evidence = format!(
-            "{}: RPS of all {} steers to CPU {target} alone, which spends {} in softirqs, {} of those of all CPUs{lost}",
+            "{}: RPS of {} steers to CPU {target} alone, which spends {} in softirqs, {} of those of all CPUs{lost}",
             interface.name,
-            counted(queues.len(), "queue"),
+            if queues.len() == 1 { "its queue".to_owned() } else { format!("all {} queues", queues.len()) },
             percent(its),
             percent(its / all.max(1e-9))
         );

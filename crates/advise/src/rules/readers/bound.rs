@@ -5,13 +5,16 @@ use std::collections::BTreeSet;
 use udpath_host::map::{ProcessMap, Shares, ThreadMap};
 use udpath_steer::CpuSet;
 
-use super::{SHARES, STARVED};
+use super::SHARES;
 use crate::finding::Location;
 use crate::rule::{Found, Observed, cpus, percent};
 
 /// Idle share of a CPU, at most, for it to have no time left; sampling errs by a point or two. Lower: a reader that sleeps between bursts hides
 /// it. Higher: a reader that could do more is called bound.
 const NO_TIME: f64 = 0.1;
+/// Share of a CPU that softirqs take, at least, for its readers to be better off elsewhere: there they have 1.4 times the time. Lower: what
+/// they gain is lost to datagrams that come from another CPU's cache. Higher: readers that would get half as much again stay.
+const SOFT: f64 = 0.3;
 /// Idle share of the other CPUs, at least, for a reader to be better off there. Lower: it would only change whom it waits for. Higher:
 /// a machine with a little other work is said to have no room.
 const IDLE: f64 = 0.5;
@@ -51,7 +54,7 @@ fn of(on: Observed<'_>, process: &ProcessMap) -> Option<Found> {
     }
     let (taken, free) = (times(on, &own)?, times(on, &others)?);
     let soft = |time: &Shares| time.soft + time.irq;
-    let full = taken.iter().all(|time| time.idle <= NO_TIME && soft(time) >= STARVED.1);
+    let full = taken.iter().all(|time| time.idle <= NO_TIME && soft(time) >= SOFT);
     let idle = free.iter().map(|time| time.idle).sum::<f64>() / free.len() as f64;
     let readers: Vec<&ThreadMap> = process.busiest.iter().filter(|thread| thread.busy() >= SHARES).collect();
     if !full || idle < IDLE || readers.is_empty() {
