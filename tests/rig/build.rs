@@ -7,7 +7,7 @@ use std::path::Path;
 
 fn main() {
     compile::compile(
-        &["answer", "answer_dns", "answer_ntp", "bind_witness", "impair", "wire"],
+        &["accounting", "answer", "answer_dns", "answer_ntp", "bind_witness", "impair", "wire"],
         Path::new("bpf"),
         Path::new("../../bpf"),
     );

@@ -55,6 +55,17 @@ impl Cgroup {
         PathBuf::from(found.expect("cgroup of version 2 is mounted")[1])
     }
 
+    /// The group of this process, which its children are in as well.
+    ///
+    /// # Panics
+    /// It is in none of version 2.
+    #[must_use]
+    pub fn of_this_process() -> PathBuf {
+        let groups = fs::read_to_string("/proc/self/cgroup").unwrap();
+        let own = groups.lines().find_map(|line| line.strip_prefix("0::/"));
+        Self::root().join(own.expect("this process is in a cgroup of version 2"))
+    }
+
     /// The name of the group `child` below this one, as in /proc/PID/cgroup.
     #[must_use]
     pub fn name(&self, child: &str) -> String {

@@ -25,6 +25,7 @@
 //! member(address)                    a socket that shares its port
 //! DnsServer::start(&lab, &spec)           knotd or nsd with one zone
 //! Answer::attach, Impair::attach     the cheapest possible server; a bad path
+//! Accounting::attach()                what systemd's IP accounting does to each packet
 //! Wire::attach                        how long a server held each request, by the kernel
 //! DaemonProgram::Named.prepare(folder, names)    a server's configuration and command line; freeradius(..) with other users
 //! nfcapd(), netflow(bytes), collected(folder)    a collector of flows, what it is sent, what it has written
@@ -36,6 +37,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests open their own files")]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a test says what it did")]
 
+mod accounting;
 mod answer;
 mod bed;
 mod bpffs;
@@ -63,6 +65,7 @@ mod vm;
 mod wire;
 mod witness;
 
+pub use accounting::Accounting;
 pub use answer::Answer;
 pub use bed::Bed;
 pub use bpffs::Bpffs;

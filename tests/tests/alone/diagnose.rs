@@ -19,7 +19,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 use udpath_lab::LinkSpec;
-use udpath_rig::{Bed, Ended, Running, campaign, judged, not_judged, program, undisturbed};
+use udpath_rig::{Accounting, Bed, Ended, Running, campaign, judged, not_judged, program, undisturbed};
 
 use causes::{CAUSES, Cause, Load, SATURATED, Served};
 
@@ -52,6 +52,8 @@ struct Scene {
     load: Option<Running>,
     /// Other programs that a cause needs.
     others: Vec<Running>,
+    /// Filters of the server's control group.
+    accounting: Option<Accounting>,
 }
 
 impl Scene {
@@ -81,7 +83,7 @@ impl Scene {
                 python(&bed, &["0", "0", "2", if *restarted { "restarted" } else { "by-cpu" }])
             }
         };
-        Self { bed, server, load: None, others: Vec::new() }
+        Self { bed, server, load: None, others: Vec::new(), accounting: None }
     }
 
     fn load(&mut self, load: &Load) {
@@ -127,7 +129,7 @@ impl Scene {
     }
 
     fn end(self) {
-        let Self { bed, server, load, others } = self;
+        let Self { bed, server, load, others, accounting: _accounting } = self;
         for one in others.into_iter().chain(load).chain([server]) {
             one.signal(Signal::TERM);
             one.signal(Signal::CONT);
@@ -271,6 +273,11 @@ causes! {
     a_packet_tap: "packet-sockets";
     connection_tracking: "netfilter";
     a_filter_that_drops: "dropped-before-socket";
+    first_fragments_alone: "fragments-lost";
+    more_flows_than_are_tracked: "conntrack-full";
+    one_queueing_discipline: "one-qdisc";
+    filters_of_a_control_group: "cgroup-filters";
+    sources_validated: "source-validation";
     rps_to_one_cpu: "rps-one-cpu";
     gro_in_vain: "gro";
     a_log_of_every_query: "logging";
@@ -355,7 +362,7 @@ fn replies_of_a_busy_poller() {
     let mut client = bed.start("client", "python3", &[&script, &port, address]);
     client.says("ready");
     std::thread::sleep(Duration::from_millis(300));
-    let scene = Scene { bed, server, load: Some(client), others: Vec::new() };
+    let scene = Scene { bed, server, load: Some(client), others: Vec::new(), accounting: None };
     let found = || {
         let (_, json) = scene.diagnose();
         let findings = json["findings"].as_array().unwrap().iter();

@@ -54,7 +54,7 @@ fn boot(folder: &Path, arguments: &[OsString]) {
     settings::write(folder);
     let rounds = rounds();
     fs::write(folder.join("rounds"), format!("{rounds}\n")).unwrap();
-    let within = WITHIN + ROUND * 4 * rounds;
+    let within = WITHIN + ROUND * 10 * rounds;
     let script = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vm").join(name);
     let spec = VmSpec { share: Some(folder.to_owned()), within, ..VmSpec::default() };
     let spec = spec
@@ -225,6 +225,42 @@ fn a_memory_limit_that_drops_datagrams_is_diagnosed_and_a_larger_buffer_is_not_a
         (!right).then(|| format!("{findings:#?}"))
     });
     silent(cause, "memory-free", "memory-limit");
+}
+
+/// A limit on all UDP sockets, of a backlog and of a flow in it, that the same load does not reach where it is larger.
+#[test]
+fn limits_of_the_machine_that_datagrams_reach_are_diagnosed() {
+    udpath_lab::needs_root!();
+    for (cause, id, limited, free, says) in [
+        (
+            "too little memory for all UDP sockets",
+            "udp-memory",
+            "udp-limited",
+            "udp-free",
+            "of at most 2,000 pages",
+        ),
+        (
+            "a backlog too short for bursts",
+            "backlog-full",
+            "backlog-short",
+            "backlog-long",
+            " was full (net.core.netdev_max_backlog)",
+        ),
+        (
+            "a flow with most of a backlog",
+            "flow-limit",
+            "flow-limited",
+            "flow-free",
+            "packets of a single large flow dropped",
+        ),
+    ] {
+        found("diagnosed first", cause, limited, |findings| {
+            let first = findings.first().filter(|(first, _)| first == id);
+            let right = first.is_some_and(|(_, found)| found["evidence"].as_str().unwrap().contains(says));
+            (!right).then(|| format!("{findings:#?}"))
+        });
+        silent(cause, free, id);
+    }
 }
 
 /// A program that selects by CPU modulo eight among four sockets: CPUs that receive packets have no socket, until the fix that the

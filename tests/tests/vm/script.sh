@@ -229,28 +229,75 @@ rounds clock-slow "$count" clock acpi_pm
 rounds clock-fast "$count" clock tsc
 kill $load $server && wait $load $server
 
-# Datagrams that wait count against the memory limit of their server's control group: long before its buffer is full, they are lost. It
-# is stopped, so that they wait.
-limited() {
-    echo "$1" > /tmp/groups/server/memory.max
-    sh -c 'echo $$ > /tmp/groups/server/cgroup.procs &&
-        exec udpath serve sink --io reuseport --workers 1 --rcvbuf 100000000 --bind 127.0.0.1:7302' 2> /tmp/server &
+# What a stopped server does not read, for so many seconds, of which its buffer has room for more. Then words for the shell that becomes
+# the server.
+unread() {
+    sh -c "${2:-} exec udpath serve sink --io reuseport --workers 1 --rcvbuf 100000000 --bind 127.0.0.1:7302" 2> /tmp/server &
     server=$!
     awaited grep -q ready /tmp/server
     kill -STOP $server
     udpath load sink 127.0.0.1:7302 --mode flood --size 1400 --flows 4 -d 60s > /dev/null 2>&1 &
     load=$!
-    sleep "$2"
+    sleep "$1"
     udpath diagnose 7302 -d 2s --no-profile --json
     ended=$?
     kill $load && kill -9 $server && wait $load $server
     return $ended
 }
+# Datagrams that wait count against the memory limit of their server's control group: long before its buffer is full, they are lost.
+limited() {
+    echo "$1" > /tmp/groups/server/memory.max
+    # The shell that becomes the server expands it.
+    # shellcheck disable=SC2016
+    unread "$2" 'echo $$ > /tmp/groups/server/cgroup.procs &&'
+}
+echo 100000000 > /proc/sys/net/core/rmem_max
 mkdir -p /tmp/groups && mount -t cgroup2 none /tmp/groups && echo +memory > /tmp/groups/cgroup.subtree_control &&
-    mkdir /tmp/groups/server && echo 100000000 > /proc/sys/net/core/rmem_max
+    mkdir /tmp/groups/server
 rounds memory-limited "$count" limited 64M 10
 rounds memory-free "$count" limited max 1
 umount /tmp/groups
+# They count against what all UDP sockets may hold, too. Each CPU keeps a part of that, which is in no counter.
+together() {
+    before=$(cat /proc/sys/net/ipv4/udp_mem)
+    echo 1 > /proc/sys/net/core/mem_pcpu_rsv
+    echo "$1 $1 $1" > /proc/sys/net/ipv4/udp_mem && unread "$2"
+    ended=$?
+    echo "$before" > /proc/sys/net/ipv4/udp_mem
+    return $ended
+}
+rounds udp-limited "$count" together 2000 3
+rounds udp-free "$count" together 2000000 1
+
+# Packets that are handed to three other CPUs wait in their backlogs, of so many at most; of a flow that has most of them fewer, if its CPU
+# is among those. The same load of so many flows.
+handed() {
+    for setting in netdev_max_backlog flow_limit_cpu_bitmap; do
+        eval "$setting=$(cat /proc/sys/net/core/$setting)"
+    done
+    echo "$1" > /proc/sys/net/core/netdev_max_backlog
+    echo "$2" > /proc/sys/net/core/flow_limit_cpu_bitmap
+    echo e > /sys/class/net/lo/queues/rx-0/rps_cpus
+    udpath serve sink --io reuseport --workers 1 --bind 127.0.0.1:7303 > /tmp/server 2>&1 &
+    server=$!
+    awaited grep -q ready /tmp/server
+    udpath load sink 127.0.0.1:7303 --mode flood --rate 4000 --flows "$3" -d 60s > /dev/null 2>&1 &
+    load=$!
+    sleep 1
+    udpath diagnose 7303 -d 2s --no-profile --json
+    ended=$?
+    kill $load $server && wait $load $server
+    echo 0 > /sys/class/net/lo/queues/rx-0/rps_cpus
+    # shellcheck disable=SC2154
+    echo "$netdev_max_backlog" > /proc/sys/net/core/netdev_max_backlog
+    # shellcheck disable=SC2154
+    echo "$flow_limit_cpu_bitmap" > /proc/sys/net/core/flow_limit_cpu_bitmap
+    return $ended
+}
+rounds backlog-short "$count" handed 0 0 16
+rounds backlog-long "$count" handed 1000 0 16
+rounds flow-limited "$count" handed 2 fffff 1
+rounds flow-free "$count" handed 1000 fffff 1
 
 . /files/settings.sh
 

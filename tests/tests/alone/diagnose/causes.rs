@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use rustix::process::{Pid, Signal, kill_process};
+use udpath_rig::{Accounting, TIMEOUT, awaited};
 
 use super::{PORT, Scene};
 
@@ -73,6 +74,9 @@ const LIGHT: Load = Load::Udpath(&["--rate", "5k", "--flows", "32"]);
 pub(super) const FULL: Load = Load::Udpath(&["--engine", "kernel", "--flows", "64", "--inflight", "2"]);
 
 const FULL_IPV6: Load = Load::OverIpv6(&["--engine", "kernel", "--flows", "64", "--inflight", "2"]);
+
+/// No two datagrams of one flow.
+const MANY_FLOWS: Load = Load::Python(&["ADDRESS", "7000", "20", "1000", "10", "1", "many"]);
 
 pub(super) const CAUSES: &[Cause] = &[
     Cause {
@@ -264,6 +268,61 @@ pub(super) const CAUSES: &[Cause] = &[
         watched: BRIEFLY,
     },
     Cause {
+        name: "first fragments without the others",
+        id: "fragments-lost",
+        served: REUSEPORT,
+        load: Load::Python(&["ADDRESS", "7000", "3000", "5", "10", "1", "first"]),
+        before: give_fragments_up_soon,
+        during: nothing,
+        healthy: (REUSEPORT, Load::Python(&["ADDRESS", "7000", "1000", "5", "10", "1"])),
+        first: true,
+        watched: BRIEFLY,
+    },
+    Cause {
+        name: "more flows than connections are tracked",
+        id: "conntrack-full",
+        served: SINK,
+        load: MANY_FLOWS,
+        before: track,
+        during: fill_the_table,
+        healthy: (SINK, MANY_FLOWS),
+        first: true,
+        watched: BRIEFLY,
+    },
+    Cause {
+        name: "one queueing discipline for all senders",
+        id: "one-qdisc",
+        served: REUSEPORT,
+        load: FULL,
+        before: queue_together,
+        during: nothing,
+        healthy: (REUSEPORT, LIGHT),
+        first: false,
+        watched: BRIEFLY,
+    },
+    Cause {
+        name: "filters of a control group",
+        id: "cgroup-filters",
+        served: REUSEPORT,
+        load: FULL,
+        before: account,
+        during: nothing,
+        healthy: (REUSEPORT, LIGHT),
+        first: false,
+        watched: BRIEFLY,
+    },
+    Cause {
+        name: "sources validated for each packet",
+        id: "source-validation",
+        served: REUSEPORT,
+        load: FULL,
+        before: validate_sources,
+        during: nothing,
+        healthy: (REUSEPORT, LIGHT),
+        first: false,
+        watched: "5s",
+    },
+    Cause {
         name: "RPS to the wrong CPU",
         id: "rps-one-cpu",
         served: REUSEPORT,
@@ -397,6 +456,34 @@ fn drop_some(scene: &mut Scene) {
     let rules = "add table inet t; add chain inet t c { type filter hook input priority 0; }; \
                  add rule inet t c udp dport 7000 numgen random mod 10 == 0 drop";
     scene.run("nft", &[rules]);
+}
+
+/// Of a datagram that is not whole, the fragments are kept for as long.
+fn give_fragments_up_soon(scene: &mut Scene) {
+    scene.run("sysctl", &["-qw", "net.ipv4.ipfrag_time=1"]);
+}
+
+/// Until the table has no room for one more.
+fn fill_the_table(scene: &mut Scene) {
+    let number = |name: &str| {
+        let file = format!("/proc/sys/net/netfilter/nf_conntrack_{name}");
+        let read = scene.bed.command("server", "cat").arg(file).output().unwrap();
+        String::from_utf8(read.stdout).unwrap().trim().parse::<u64>().unwrap()
+    };
+    awaited("a full table of connections", TIMEOUT, || (number("count") >= number("max")).then_some(()));
+}
+
+fn queue_together(scene: &mut Scene) {
+    scene.run("tc", &["qdisc", "replace", "dev", "eth0", "root", "pfifo", "limit", "10000"]);
+}
+
+/// Sockets belong to the group that made them, whenever that gets its filters.
+fn account(scene: &mut Scene) {
+    scene.accounting = Some(Accounting::attach().unwrap());
+}
+
+fn validate_sources(scene: &mut Scene) {
+    scene.run("sysctl", &["-qw", "net.ipv4.conf.all.rp_filter=1"]);
 }
 
 fn steer_to_one(scene: &mut Scene) {
