@@ -78,6 +78,14 @@ pub struct Map {
 }
 
 impl Map {
+    /// Packets that flow limits dropped. The CPU that steers counts them so; the CPU that they were steered to counts them as dropped, too
+    /// (skb_flow_limit, enqueue_to_backlog in net/core/dev.c).
+    #[must_use]
+    pub fn flow_limited(&self) -> u64 {
+        let limited = self.cpus.iter().filter_map(|cpu| cpu.softnet?.flow_limit);
+        limited.map(u64::from).sum()
+    }
+
     /// The map of all of `now`; with the increase since `earlier`, a snapshot of the same boot.
     #[must_use]
     pub fn whole(now: &Snapshot, earlier: Option<&Snapshot>) -> Self {

@@ -40,7 +40,7 @@ pub struct SoftnetCpu {
     pub time_squeeze: u32,
     /// Inter-processor interrupts that steered packets here. From 2.6.35 on.
     pub received_rps: Option<u32>,
-    /// Packets dropped by a flow limit. From 3.11 on.
+    /// Packets that this CPU's flow limit dropped, which are also in `dropped` of the CPU that they were for. From 3.11 on.
     pub flow_limit: Option<u32>,
     /// Packets currently in the backlog. From 5.10 on.
     pub backlog: Option<u32>,
@@ -49,13 +49,6 @@ pub struct SoftnetCpu {
 }
 
 impl SoftnetCpu {
-    /// Packets dropped because this CPU's backlog was full: `dropped` without what a flow limit dropped, which the kernel counts there as
-    /// well (enqueue_to_backlog, net/core/dev.c).
-    #[must_use]
-    pub fn backlog_drops(&self) -> u32 {
-        self.dropped.saturating_sub(self.flow_limit.unwrap_or(0))
-    }
-
     /// The increase since an earlier snapshot of the same boot, wraps included. The backlog is the current one.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {

@@ -257,10 +257,9 @@ mkdir -p /tmp/groups && mount -t cgroup2 none /tmp/groups && echo +memory > /tmp
 rounds memory-limited "$count" limited 64M 10
 rounds memory-free "$count" limited max 1
 umount /tmp/groups
-# They count against what all UDP sockets may hold, too. Each CPU keeps a part of that, which is in no counter.
+# They count against what all UDP sockets may hold, too.
 together() {
     before=$(cat /proc/sys/net/ipv4/udp_mem)
-    echo 1 > /proc/sys/net/core/mem_pcpu_rsv
     echo "$1 $1 $1" > /proc/sys/net/ipv4/udp_mem && unread "$2"
     ended=$?
     echo "$before" > /proc/sys/net/ipv4/udp_mem

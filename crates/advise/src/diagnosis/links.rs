@@ -126,7 +126,9 @@ pub(super) fn all(map: &Map) -> Vec<Link> {
         interfaces.sort_by_key(|interface| std::cmp::Reverse(interface.packets.unwrap_or(0)));
         found.extend(busiest(interfaces.iter().map(|interface| wire(interface, seconds)).collect()));
         found.extend(busiest(map.cpus.iter().filter_map(softirq).collect()));
-        found.extend(busiest(map.cpus.iter().filter_map(|cpu| backlog(cpu, seconds)).collect()));
+        found.extend(busiest(
+            map.cpus.iter().filter_map(|cpu| backlog(cpu, map.flow_limited(), seconds)).collect(),
+        ));
         found.extend(conntrack(map));
         found.extend(memory(map, seconds));
         found.extend(busiest(map.sockets.iter().map(|socket| queue(map, socket, seconds)).collect()));
@@ -200,12 +202,13 @@ fn softirq(cpu: &CpuMap) -> Option<Link> {
     )
 }
 
-fn backlog(cpu: &CpuMap, seconds: f64) -> Option<Link> {
+/// `limited`: packets that flow limits dropped, on whichever CPU.
+fn backlog(cpu: &CpuMap, limited: u64, seconds: f64) -> Option<Link> {
     let softnet = cpu.softnet.filter(|_| cpu.online)?;
     let place = format!("CPU {}", cpu.cpu);
     Some(if softnet.dropped > 0 {
         let lost = per_second(softnet.dropped.into(), "packets", seconds);
-        let why = if softnet.backlog_drops() > 0 { "because it was full" } else { "by its flow limit" };
+        let why = if limited < softnet.dropped.into() { "because it was full" } else { "by a flow limit" };
         Link::new(Stage::Backlog, place, 1.0, format!("{lost} dropped {why}"))
     } else {
         let now =

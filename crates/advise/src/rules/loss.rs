@@ -1,11 +1,12 @@
 //! Packets that are lost: before the kernel, in a CPU's backlog, at sockets.
 
 use udpath_host::map::SocketMap;
+use udpath_host::softnet::SoftnetCpu;
 use udpath_profile::Profile;
 use udpath_steer::CpuSet;
 
 use crate::finding::{Location, Severity};
-use crate::rule::{Found, Look, Observed, Rule, number, percent};
+use crate::rule::{self, Found, Look, Observed, Rule, number, percent};
 use crate::rules::readers;
 
 pub(super) const RULES: &[Rule] = &[
@@ -84,23 +85,24 @@ fn device(on: Observed<'_>) -> Vec<Found> {
 
 fn backlog(on: Observed<'_>) -> Vec<Found> {
     let softnet = on.map.cpus.iter().filter_map(|cpu| Some((cpu.cpu, cpu.softnet?)));
-    let full: Vec<(u32, u32)> = softnet
-        .filter(|(_, softnet)| on.matters(softnet.backlog_drops().into(), softnet.processed.into()))
-        .map(|(cpu, softnet)| (cpu, softnet.backlog_drops()))
-        .collect();
-    if full.is_empty() {
+    let full: Vec<_> =
+        softnet.filter(|(_, softnet)| on.matters(softnet.dropped.into(), softnet.processed.into())).collect();
+    let sum =
+        |of: fn(&SoftnetCpu) -> u32| full.iter().map(|(_, softnet)| u64::from(of(softnet))).sum::<u64>();
+    let lost = sum(|softnet| softnet.dropped).saturating_sub(on.map.flow_limited());
+    if full.is_empty() || !on.matters(lost, sum(|softnet| softnet.processed)) {
         return Vec::new();
     }
-    let lost: u64 = full.iter().map(|(_, dropped)| u64::from(*dropped)).sum();
     let cpus: CpuSet = full.iter().map(|(cpu, _)| *cpu).collect();
     let sysctl = on.snapshot.sysctls.iter().find(|sysctl| sysctl.name == "net.core.netdev_max_backlog");
     let now = sysctl.and_then(|sysctl| sysctl.value.trim().parse::<u64>().ok());
     let longer =
         now.filter(|now| *now < BACKLOG).map(|_| format!("sysctl:net.core.netdev_max_backlog={BACKLOG}"));
     let evidence = format!(
-        "{} packets dropped {} because the backlog of CPU {cpus} was full (net.core.netdev_max_backlog)",
+        "{} packets dropped {} because the backlog of {} was full (net.core.netdev_max_backlog)",
         number(lost),
-        on.when()
+        on.when(),
+        rule::cpus(&cpus)
     );
     vec![
         Found::new(evidence)
@@ -207,7 +209,6 @@ fn drops(profile: &Profile) -> Vec<Found> {
 #[cfg(test)]
 mod tests {
     use udpath_host::interfaces::Rings;
-    use udpath_host::softnet::SoftnetCpu;
     use udpath_host::sysctls::{Sysctl, SysctlScope};
     use udpath_host::udp::{UdpCounters, UdpMemory, UdpMemoryLimits};
     use udpath_profile::classes::Class;
@@ -256,10 +257,13 @@ mod tests {
         assert_eq!(settings(&finding), ["sysctl:net.core.netdev_max_backlog=10000"]);
         host.snapshot.sysctls = vec![sysctl("20000")];
         assert_eq!(settings(&only(&host, "backlog-full")), Vec::<String>::new());
-        for (dropped, flow_limit) in [(0, None), (0, Some(0)), (500, Some(500))] {
-            let softnet = SoftnetCpu { processed: 1000, dropped, flow_limit, ..SoftnetCpu::default() };
-            host.map.cpus[1].softnet = Some(softnet);
-            assert_eq!(host.found("backlog-full"), [], "{softnet:?}");
+        // The CPU that steers counts what its flow limit drops, and the one that it steers to counts it as well.
+        for (dropped, limited) in [(0, None), (0, Some(0)), (500, Some(500))] {
+            let of = |dropped, flow_limit| {
+                Some(SoftnetCpu { processed: 1000, dropped, flow_limit, ..SoftnetCpu::default() })
+            };
+            (host.map.cpus[0].softnet, host.map.cpus[1].softnet) = (of(0, limited), of(dropped, None));
+            assert_eq!(host.found("backlog-full"), [], "{dropped} {limited:?}");
         }
     }
 

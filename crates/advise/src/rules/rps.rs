@@ -95,9 +95,10 @@ fn one_cpu(on: Observed<'_>) -> Vec<Found> {
         }
         let cpu = on.map.cpus.iter().find(|cpu| target.contains(cpu.cpu))?;
         let its = soft(cpu);
-        let dropped = on.map.seconds.and(cpu.softnet).map_or(0, |softnet| softnet.backlog_drops());
+        let dropped = on.map.seconds.and(cpu.softnet).map_or(0, |softnet| u64::from(softnet.dropped));
+        let dropped = dropped.saturating_sub(on.map.flow_limited());
         let lost = if dropped > 0 {
-            format!(", and its backlog dropped {} packets", number(dropped.into()))
+            format!(", and its backlog dropped {} packets", number(dropped))
         } else {
             String::new()
         };
@@ -116,7 +117,7 @@ fn one_cpu(on: Observed<'_>) -> Vec<Found> {
                 .at_all(located(interface, queues))
                 .at(Location::Cpu(cpu.cpu))
                 .share(its)
-                .rate(on.rate(dropped.into()).filter(|rate| *rate > 0.0))
+                .rate(on.rate(dropped).filter(|rate| *rate > 0.0))
                 .changes(
                     "turn RPS off, or name several CPUs",
                     vec![format!("{}:rps/rx-*=none", interface.name)],
