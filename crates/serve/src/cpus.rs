@@ -1,9 +1,8 @@
-//! CPUs and the clocks: the CPUs this process may use, pinning, priority, the current CPU and time.
+//! CPUs and the clocks: the CPUs this process may use, pinning, the current CPU and time.
 
 use std::io;
 use std::time::Duration;
 
-use rustix::process::nice;
 use rustix::thread::{CpuSet as Mask, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 use udpath_steer::CpuSet;
@@ -23,19 +22,6 @@ pub(crate) fn pin_to(cpu: u32) -> io::Result<()> {
     let mut set = Mask::new();
     set.set(index);
     Ok(sched_setaffinity(None, &set)?)
-}
-
-/// The nice value of threads that read and free data: a worker that shares their CPU has 68 times their weight (sched(7)). Lower: requests
-/// are lost while they run. Higher does not exist; with SCHED_IDLE, a server at its limit would never end a reload.
-const BEHIND: i32 = 19;
-
-/// Lets workers go first on the CPU of the calling thread, for as long as it lives: for one that reads what they answer from, or frees it.
-///
-/// # Errors
-/// A filter of system calls forbids it.
-pub fn go_behind_workers() -> io::Result<()> {
-    nice(BEHIND)?;
-    Ok(())
 }
 
 /// The CPU the calling thread runs on.
@@ -59,15 +45,6 @@ pub(crate) fn realtime_now() -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn one_thread_goes_behind_the_others() {
-        // Relative to now, and at most 19.
-        let value = || nice(0).unwrap();
-        let before = value();
-        let behind = std::thread::spawn(move || go_behind_workers().map(|()| value())).join().unwrap();
-        assert_eq!((behind.unwrap(), value()), (BEHIND, before));
-    }
 
     #[test]
     fn a_pinned_thread_is_where_it_was_pinned() {

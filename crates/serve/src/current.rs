@@ -11,8 +11,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use crate::cpus::go_behind_workers;
-
 /// Time from a replacement to the first check whether all workers have left the old data. A worker leaves with its next request.
 /// Shorter: CPU time for nothing. Longer: twice the memory for that long.
 const FIRST_CHECK: Duration = Duration::from_millis(10);
@@ -90,8 +88,6 @@ impl<T: Send + Sync + 'static> Current<T> {
 
 /// Checks until all retired data are freed, or the server has ended.
 fn free_when_left<T: Send + Sync + 'static>(current: &Weak<Current<T>>) {
-    // Where that is forbidden, it is freed as fast as the workers work.
-    let _ = go_behind_workers();
     let mut pause = FIRST_CHECK;
     loop {
         std::thread::sleep(pause);

@@ -96,7 +96,7 @@ pub use udpath_stack::port::xdp;
 pub use client_limit::{Admission, ClientLimit, LimitError};
 pub use config::{CheckNeighbours, Config, ConfigError, MAX_BATCH, MAX_BINDS, MAX_WORKERS, Steer, XdpConfig};
 pub use counts::{Counts, Dropped, SendErrors, TcpCounts, Unbalanced};
-pub use cpus::{allowed_cpus, go_behind_workers};
+pub use cpus::allowed_cpus;
 pub use current::{Current, View};
 pub use deferred::{Deferred, DeferredError};
 pub use dispatch::serve_once;

@@ -191,11 +191,6 @@ fn filter() -> Result<BpfProgram, BackendError> {
     rules.insert(libc::SYS_clone, vec![SeccompRule::new(vec![no_namespace])?]);
     let is_not = |request| SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, request);
     let types_nothing = TYPING.map(is_not).into_iter().collect::<Result<_, _>>()?;
-    // Priority: a thread's own, which it lowers to read files beside the workers.
-    let own = |argument| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, 0);
-    for call in [libc::SYS_getpriority, libc::SYS_setpriority] {
-        rules.insert(call, vec![SeccompRule::new(vec![own(0)?, own(1)?])?]);
-    }
     rules.insert(libc::SYS_ioctl, vec![SeccompRule::new(types_nothing)?]);
     let missing = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
     SeccompFilter::new(rules, missing, SeccompAction::Allow, TargetArch::try_from(ARCH)?)?.try_into()

@@ -1,8 +1,8 @@
-//! Reloads of a service's files, on a thread of their own, which the workers go before: the service and its status go on meanwhile.
+//! Reloads of a service's files, on a thread of their own: the service and its status go on meanwhile.
 
 use std::thread::JoinHandle;
 
-use udpath_serve::{ReloadHook, Server, go_behind_workers};
+use udpath_serve::{ReloadHook, Server};
 
 /// See the module.
 pub(super) struct Reloads {
@@ -30,11 +30,7 @@ impl Reloads {
         self.again = self.running.is_some();
         if !self.again {
             let hook = ReloadHook::clone(&self.hook);
-            let reload = move || {
-                // Where that is forbidden, it takes as much of a CPU as the workers there.
-                let _ = go_behind_workers();
-                hook().map_err(|error| error.to_string())
-            };
+            let reload = move || hook().map_err(|error| error.to_string());
             match std::thread::Builder::new().name("reload".into()).spawn(reload) {
                 Ok(thread) => self.running = Some(thread),
                 Err(error) => self.failed = Some(format!("cannot start a thread for it: {error}")),
