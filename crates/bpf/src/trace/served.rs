@@ -95,7 +95,7 @@ impl ServedCounts {
     }
 }
 
-/// Of calls that take or give a packet each, if the packets that were looked at had so many segments.
+/// Datagrams of so many calls, each of one packet, by the mean of the packets that were looked at.
 fn datagrams(calls: u64, segments: u64, packets: u64) -> u64 {
     if packets == 0 { calls } else { (calls as f64 * (segments as f64 / packets as f64)).round() as u64 }
 }
@@ -117,9 +117,9 @@ mod tests {
             (counts.received, counts.sent)
         };
         assert_eq!(of([1000, 1000, 0, 0, 0, 0, 0]), (1000, 1000));
-        // What several sockets receive counts where the kernel joined it: 4 each. All that is sent is cut, into 5 by two calls.
+        // 400 of the calls took packets of 4 datagrams each; those sent were of 2.5.
         assert_eq!(of([1000, 800, 400, 100, 400, 40, 100]), (600 + 1600, 2000));
-        // Sockets that take one at a time got those of a packet each.
+        // No socket takes several at once: the kernel cut the packets before.
         assert_eq!(of([1000, 0, 0, 100, 400, 0, 0]), (1000, 0));
     }
 

@@ -100,7 +100,7 @@ impl ServedMeter {
     }
 
     /// Starts to count at this port of the caller's network namespace; `addresses`: also by address. It costs each datagram of the
-    /// machine 0.1 us, and a quarter of a microsecond until a thousand requests came, or longer if packets are of several.
+    /// machine 0.1 us, and each packet 0.25 us until a thousand requests have come, or for longer where packets carry several datagrams.
     ///
     /// # Errors
     /// Why it is not possible, as a sentence: permission denied, or a kernel without the tracepoints (before 6.3) or without BTF.

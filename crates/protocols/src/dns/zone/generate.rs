@@ -48,7 +48,7 @@ impl Template {
         let mut line = Vec::new();
         for (at, token) in record.iter().enumerate() {
             line.extend((!line.is_empty()).then_some(b' '));
-            if token.quoted && is_all_data(&record[..at]) && at + 1 == record.len() {
+            if token.quoted && ends_with_type(&record[..at]) && at + 1 == record.len() {
                 line.extend(unquoted(token.text));
                 continue;
             }
@@ -110,8 +110,8 @@ impl Template {
     }
 }
 
-/// Whether data begin behind these tokens: a name, what may stand before a type, and that.
-fn is_all_data(before: &[Token<'_>]) -> bool {
+/// Whether the last of these tokens is the type of their record, so that its data follow.
+fn ends_with_type(before: &[Token<'_>]) -> bool {
     let Some((_, rest)) = before.split_first() else { return false };
     let is_before_type = |token: &&Token<'_>| {
         token.text.first().is_some_and(u8::is_ascii_digit)
@@ -125,14 +125,9 @@ fn unquoted(text: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.iter().copied();
     while let Some(byte) = rest.next() {
-        match (byte, byte == b'\\') {
-            (_, true) => {
-                let next = rest.next();
-                bytes.extend((next != Some(b'"')).then_some(byte));
-                bytes.extend(next);
-            }
-            (byte, false) => bytes.push(byte),
-        }
+        let escaped = if byte == b'\\' { rest.next() } else { None };
+        bytes.extend((escaped != Some(b'"')).then_some(byte));
+        bytes.extend(escaped);
     }
     bytes
 }

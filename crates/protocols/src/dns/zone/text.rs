@@ -190,6 +190,11 @@ mod tests {
     }
 
     #[test]
+    fn a_cr_alone_ends_a_line_and_lines_are_counted_by_their_lf() {
+        assert_eq!(entries("a A 1\rb A 2\r c\r\r\nd ( 3\r4 )\r"), ["1:a|A|1", "1:b|A|2", "1+c", "2:d|3|4"]);
+    }
+
+    #[test]
     fn quotes_and_escapes_keep_what_would_end_a_token() {
         assert_eq!(entries(r#"a "b ; ( \" c" d\ e\;\(f"#), [r#"1:a|"b ; ( \" c"|d\ e\;\(f"#]);
         assert_eq!(entries("a \"\" x\"y\"z"), ["1:a|\"\"|x|\"y\"|z"]);

@@ -199,15 +199,14 @@ impl<'a> Proofs<'a> {
             return if lacks(denial) { Ok(()) } else { Err(format!("{name} may have {rtype}")) };
         }
         let (encloser, covering) = self.encloser(name)?;
-        let wildcard = format!("*.{encloser}");
+        let (wildcard, source) = (format!("*.{encloser}"), self.zone.source(name));
         match self.matching(&wildcard) {
             Some(denial) if lacks(denial) => Ok(()),
-            // A delegation that is left out: no wildcard stands for it (RFC 5155, 8.9), whatever the chain has there.
-            Some(_) if covering.opt_out && self.zone.exists(name) => Ok(()),
+            // It exists only as a delegation that is left out, or above one: this wildcard does not stand for it, whatever types it has
+            // (RFC 5155, 8.9).
+            Some(_) if covering.opt_out && source != wildcard && self.zone.exists(&source) => Ok(()),
             // What is not signed may be there.
-            None if is_empty(&wildcard) || covering.opt_out && self.zone.exists(&self.zone.source(name)) => {
-                Ok(())
-            }
+            None if is_empty(&wildcard) || covering.opt_out && self.zone.exists(&source) => Ok(()),
             _ => Err(format!("{wildcard} may have {rtype}")),
         }
     }
