@@ -4,8 +4,10 @@
 //! ```text
 //!   kernel engine   sees each frame: counts those that the server did not send, and keeps who sent the first
 //!   xdp engines     the same
-//!   socket engine   its sockets are connected, as those of clients: asks once more with one that is not (probe)
+//!   socket engine   its sockets are connected, as those of clients: where the kernel had no socket for about as many datagrams as
+//!                   were lost (unclaimed), it asks once more with one that is not (probe)
 //! ```
+//! Without the kernel's word nothing is asked: a run sends what its plan says, and a server that just loses sees no request more.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -22,6 +24,10 @@ const MAX_PROBES: usize = 8;
 /// Requests to each: of a server that answers some from elsewhere, one of them is likely among those. Fewer: a part of a half is missed.
 /// More: a burst that a slow server does not answer in time.
 const REQUESTS: u64 = 16;
+/// Of the requests, the part that must be lost, and come back to no socket, for somebody else to be looked for who answered: one in so
+/// many. Fewer: strangers' datagrams to closed ports of this machine are taken for answers. More: a server with a second address that
+/// few flows reach is not named.
+const NAMED: u64 = 100;
 /// Longest answer: any datagram.
 const MAX_DATAGRAM: usize = 65_536;
 
@@ -55,6 +61,33 @@ impl std::fmt::Display for Elsewhere {
             }
         )
     }
+}
+
+/// Datagrams that came to this thread's network namespace and to none of its sockets, of both families (`NoPorts` of
+/// `/proc/net/snmp`, RFC 4113, and of `snmp6`). 0 where the kernel does not say: nobody is looked for then.
+pub(crate) fn unclaimed() -> u64 {
+    let text =
+        |file: &str| udpath_files::kernel::text(format!("/proc/thread-self/net/{file}")).unwrap_or_default();
+    no_ports(&text("snmp")) + no_ports6(&text("snmp6"))
+}
+
+/// A line of names and a line of values.
+fn no_ports(snmp: &str) -> u64 {
+    let mut lines = snmp.lines().filter_map(|line| line.strip_prefix("Udp:"));
+    let (names, values) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+    let mut named = names.split_ascii_whitespace().zip(values.split_ascii_whitespace());
+    named.find(|(name, _)| *name == "NoPorts").and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
+}
+
+/// A name and a value on each line.
+fn no_ports6(snmp6: &str) -> u64 {
+    let value = snmp6.lines().find_map(|line| line.strip_prefix("Udp6NoPorts"));
+    value.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+}
+
+/// Whether so many of the requests were lost, and so many datagrams came to no socket meanwhile, that somebody else may have answered.
+pub(crate) fn likely(sent: u64, lost: u64, unclaimed: u64) -> bool {
+    lost.min(unclaimed) > sent / NAMED
 }
 
 /// Asks each target of `plan` a few times more, and returns those that are answered from elsewhere. One that does not answer, or as it
@@ -117,6 +150,25 @@ fn probe_one(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_came_back_to_no_socket_is_looked_for() {
+        assert!(likely(1000, 500, 480) && likely(8, 8, 8) && likely(1000, 11, 11));
+        assert!(!likely(1000, 500, 0) && !likely(1000, 0, 500) && !likely(1000, 10, 10) && !likely(0, 0, 7));
+    }
+
+    #[test]
+    fn the_kernels_counts_are_read() {
+        let snmp = "Tcp: NoPorts\nTcp: 9\nUdp: InDatagrams NoPorts InErrors\nUdp: 5 42 7\nUdpLite: NoPorts\nUdpLite: 3\n";
+        assert_eq!(no_ports(snmp), 42);
+        assert_eq!(no_ports6("Udp6InDatagrams  1\nUdp6NoPorts      \t17\nUdpLite6NoPorts 4\n"), 17);
+        assert_eq!((no_ports(""), no_ports6("")), (0, 0));
+        // A datagram to a port that was just given back.
+        let before = unclaimed();
+        let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"?", closed).unwrap();
+        assert!(unclaimed() > before);
+    }
 
     #[test]
     fn it_names_who_answered_and_what_to_do() {

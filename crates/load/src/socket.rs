@@ -19,10 +19,6 @@ use crate::threads::{self, Clock, Poller, Report, Shared};
 use crate::transmit::{self, Ledger};
 use crate::{Error, Progress, elsewhere, start};
 
-/// Of the requests, the part that must be lost for somebody else to be looked for who answered: one in so many. Fewer: a run that lost a
-/// handful takes a second longer. More: a server with a second address that few flows reach is not named.
-const NAMED: u64 = 100;
-
 /// The input of one thread.
 struct Task<'a> {
     ledger: Ledger<'a>,
@@ -56,14 +52,17 @@ pub(crate) fn run(
         let ledger = Ledger::new(plan, thread, clock, &shared, template, numbers);
         tasks.push(Task { ledger, sockets, poller, max_reply });
     }
+    let unclaimed = elsewhere::unclaimed();
     clock = Clock::new(start::await_start(plan, stop)?, plan);
     tasks.iter_mut().for_each(|task| task.ledger.clock = clock);
     let (reports, cpus) = threads::run(plan, clock, &shared, tasks, work, progress)?;
     let (mut outcome, cut) = threads::conclude("socket", plan, protocol, reports, cpus);
     outcome.evidence.notes.extend(granted.note);
     outcome.warnings.extend(granted.warnings);
-    let counts = &outcome.counts;
-    if (plan.transport, plan.mode) == (Transport::Udp, Mode::Rr) && counts.lost > counts.sent / NAMED {
+    let (counts, unclaimed) = (&outcome.counts, elsewhere::unclaimed().saturating_sub(unclaimed));
+    if (plan.transport, plan.mode) == (Transport::Udp, Mode::Rr)
+        && elsewhere::likely(counts.sent, counts.lost, unclaimed)
+    {
         outcome.warnings.extend(elsewhere::probe(plan, protocol).iter().map(ToString::to_string));
     }
     Ok((outcome, cut))
