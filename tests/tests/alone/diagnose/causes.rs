@@ -320,7 +320,7 @@ pub(super) const CAUSES: &[Cause] = &[
         during: nothing,
         healthy: (REUSEPORT, LIGHT),
         first: false,
-        watched: "5s",
+        watched: BRIEFLY,
     },
     Cause {
         name: "RPS to the wrong CPU",
@@ -482,8 +482,14 @@ fn account(scene: &mut Scene) {
     scene.accounting = Some(Accounting::attach().unwrap());
 }
 
+/// With the rules of a machine that routes by source: each lookup walks them. Without any, validation takes two per cent of the CPU
+/// time, which is the rule's bound.
 fn validate_sources(scene: &mut Scene) {
     scene.run("sysctl", &["-qw", "net.ipv4.conf.all.rp_filter=1"]);
+    for network in 0..16 {
+        let from = format!("203.0.113.{}/28", network * 16);
+        scene.run("ip", &["rule", "add", "from", &from, "table", "100"]);
+    }
 }
 
 fn steer_to_one(scene: &mut Scene) {
