@@ -25,6 +25,7 @@ published_rps() {
 round() {
     round=$1
     shift
+    rm -f /tmp/server
     udpath serve echo --bind 0.0.0.0:7400 --workers 20 --batch 1 "$@" --json > /tmp/summary 2> /tmp/server &
     server=$!
     awaited grep -q ready /tmp/server

@@ -20,6 +20,13 @@ awaited() {
         sleep 0.02
     done
 }
+# Starts a server, whose pid is in $server, and waits until it says that it is ready. What the one before said is gone first.
+serving() {
+    rm -f /tmp/server
+    "$@" > /tmp/server 2>&1 &
+    server=$!
+    awaited grep -q ready /tmp/server
+}
 # A step for each round of a campaign, NAME-1 and on. How many with a cause, and how many of its twin, is the test's to say.
 rounds() {
     campaign=$1
@@ -199,9 +206,7 @@ step overflow overflow
 
 # A program that selects by CPU modulo eight among four sockets has none for every second four CPUs, until one that counts four
 # takes its place. The kernel has no sock_diag here.
-udpath serve echo --io reuseport --workers 4 --bind 0.0.0.0:7300 2> /tmp/server &
-server=$!
-awaited grep -q ready /tmp/server
+serving udpath serve echo --io reuseport --workers 4 --bind 0.0.0.0:7300
 step by-cpu udpath apply --state /tmp/by-cpu --set port:7300:selection=by-cpu:8
 step without-socket udpath show --json
 step without-diagnosed udpath diagnose -d 1s --json
@@ -218,9 +223,7 @@ clock() {
     echo "$before" > $chosen
     return $ended
 }
-udpath serve echo --io reuseport --workers 1 --bind 127.0.0.1:7301 2> /tmp/server &
-server=$!
-awaited grep -q ready /tmp/server
+serving udpath serve echo --io reuseport --workers 1 --bind 127.0.0.1:7301
 udpath load echo 127.0.0.1:7301 --flows 4 --inflight 1 -d 2h > /dev/null 2>&1 &
 load=$!
 sleep 1
@@ -229,16 +232,21 @@ rounds clock-slow "$count" clock acpi_pm
 rounds clock-fast "$count" clock tsc
 kill $load $server && wait $load $server
 
-# What a stopped server does not read, for so many seconds, of which its buffer has room for more. Then words for the shell that becomes
-# the server.
+# Whether the kernel has dropped datagrams that came to this port.
+drops() {
+    awk -v port=":$(printf %04X "$1")" '$2 ~ port "$" && $NF > 0 { found = 1 } END { exit !found }' /proc/net/udp
+}
+# What a stopped server does not read, of which its buffer has room for more: until some are dropped (`limited`), or for a second (`free`).
+# Then words for the shell that becomes the server.
 unread() {
-    sh -c "${2:-} exec udpath serve sink --io reuseport --workers 1 --rcvbuf 100000000 --bind 127.0.0.1:7302" 2> /tmp/server &
-    server=$!
-    awaited grep -q ready /tmp/server
+    serving sh -c "${2:-} exec udpath serve sink --io reuseport --workers 1 --rcvbuf 100000000 --bind 127.0.0.1:7302"
     kill -STOP $server
     udpath load sink 127.0.0.1:7302 --mode flood --size 1400 --flows 4 -d 60s > /dev/null 2>&1 &
     load=$!
-    sleep "$1"
+    case $1 in
+        limited) awaited drops 7302 ;;
+        free) sleep 1 ;;
+    esac
     udpath diagnose 7302 -d 2s --no-profile --json
     ended=$?
     kill $load && kill -9 $server && wait $load $server
@@ -254,8 +262,8 @@ limited() {
 echo 100000000 > /proc/sys/net/core/rmem_max
 mkdir -p /tmp/groups && mount -t cgroup2 none /tmp/groups && echo +memory > /tmp/groups/cgroup.subtree_control &&
     mkdir /tmp/groups/server
-rounds memory-limited "$count" limited 64M 10
-rounds memory-free "$count" limited max 1
+rounds memory-limited "$count" limited 64M limited
+rounds memory-free "$count" limited max free
 umount /tmp/groups
 # They count against what all UDP sockets may hold, too.
 together() {
@@ -265,8 +273,8 @@ together() {
     echo "$before" > /proc/sys/net/ipv4/udp_mem
     return $ended
 }
-rounds udp-limited "$count" together 2000 3
-rounds udp-free "$count" together 2000000 1
+rounds udp-limited "$count" together 2000 limited
+rounds udp-free "$count" together 2000000 free
 
 # Packets that are handed to three other CPUs wait in their backlogs, of so many at most; of a flow that has most of them fewer, if its CPU
 # is among those. The same load of so many flows.
@@ -277,10 +285,9 @@ handed() {
     echo "$1" > /proc/sys/net/core/netdev_max_backlog
     echo "$2" > /proc/sys/net/core/flow_limit_cpu_bitmap
     echo e > /sys/class/net/lo/queues/rx-0/rps_cpus
-    udpath serve sink --io reuseport --workers 1 --bind 127.0.0.1:7303 > /tmp/server 2>&1 &
-    server=$!
-    awaited grep -q ready /tmp/server
-    udpath load sink 127.0.0.1:7303 --mode flood --rate 4000 --flows "$3" -d 60s > /dev/null 2>&1 &
+    serving udpath serve sink --io reuseport --workers 1 --bind 127.0.0.1:7303
+    # On one CPU: each has a history of flows of its own, and limits none before that shows one.
+    taskset 20 udpath load sink 127.0.0.1:7303 --mode flood --rate 4000 --flows "$3" -d 60s > /dev/null 2>&1 &
     load=$!
     sleep 1
     udpath diagnose 7303 -d 2s --no-profile --json
