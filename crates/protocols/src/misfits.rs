@@ -14,6 +14,19 @@ pub(crate) const SKIP_INVALID: OptionSpec = OptionSpec {
     help: "leave out what does not fit in the file, and say how much; without it, that is an error",
 };
 
+/// What is wrong with how a text is encoded, by its first bytes, and what would be right.
+pub(crate) fn encoding(text: &[u8]) -> Option<&'static str> {
+    match text {
+        [0xef, 0xbb, 0xbf, ..] => {
+            Some("the file begins with a byte order mark: save it as UTF-8 without one")
+        }
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
+            Some("the file is UTF-16: save it as UTF-8 without a byte order mark")
+        }
+        _ => None,
+    }
+}
+
 /// Most lines named. Fewer: a file takes more rounds to mend; more: nobody reads them.
 const MAX_NAMED: usize = 20;
 

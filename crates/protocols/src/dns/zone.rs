@@ -114,7 +114,7 @@ fn one(
     };
     let zone = u16::try_from(records.zones.len()).map_err(|_| ZoneError::TooMany(records.zones.len()))?;
     let mut loader = Loader::new(records, zone);
-    loader.scan(file, &text, State::new(origin))?;
+    loader.scan(file, &text, State::new(origin.clone()))?;
     let found = loader.finish();
     for (file, Fault { line, reason, costs, records: count }) in found.faults {
         let file = records.files.get(usize::from(file)).map_or(Path::new(""), PathBuf::as_path);
@@ -131,6 +131,17 @@ fn one(
         return Ok(Err(None));
     };
     let apex = records.key(&soa).to_vec();
+    if let Some(name) = origin.as_deref()
+        && key_of_text(name).is_some_and(|key| key != apex)
+    {
+        let (owner, name) = (records.name(&soa), String::from_utf8_lossy(name));
+        let reason = format!(
+            "the SOA record is of {owner}, but the file was given as the zone {name}: the names differ; a name without a dot at its end \
+             has the origin behind it"
+        );
+        faults.say(source, format!("{}: {reason}", records.place(&soa)));
+        return Ok(Err(None));
+    }
     if let Some(same) = records.zones.iter().find(|zone| zone.apex == apex) {
         let reason = format!("this zone is loaded from {} already", records.place(&same.soa));
         faults.say(source, format!("{}: {reason}", records.place(&soa)));

@@ -133,7 +133,9 @@ fn value(form: Type, text: &str) -> Result<Vec<u8>, String> {
         Type::Integer(names) => {
             let named =
                 names.iter().find(|(name, _)| name.eq_ignore_ascii_case(text)).map(|(_, number)| *number);
-            let number = named.or_else(|| text.parse().ok());
+            // As FreeRADIUS reads it.
+            let hexadecimal = || u32::from_str_radix(text.strip_prefix("0x")?, 16).ok();
+            let number = named.or_else(|| text.parse().ok()).or_else(hexadecimal);
             number.map(|number: u32| number.to_be_bytes().into()).ok_or_else(|| {
                 let names: String = names.iter().map(|(name, _)| format!(" or {name}")).collect();
                 format!("0 to {}{names}", u32::MAX)
@@ -182,6 +184,7 @@ mod tests {
         for (name, text, bytes) in [
             ("Reply-Message", "Hello", &b"\x12\x07Hello"[..]),
             ("Session-Timeout", "3600", &[27, 6, 0, 0, 14, 16]),
+            ("Session-Timeout", "0xe10", &[27, 6, 0, 0, 14, 16]),
             ("service-type", "framed-user", &[6, 6, 0, 0, 0, 2]),
             ("Service-Type", "4000000000", &[6, 6, 0xee, 0x6b, 0x28, 0]),
             ("Framed-IP-Address", "192.0.2.10", &[8, 6, 192, 0, 2, 10]),

@@ -8,6 +8,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::misfits::encoding;
+
 /// Longest file of clients or users, in bytes: some 500,000 users. Lower: large lists are refused; higher: a wrong file takes as
 /// much memory before it is refused.
 const MAX_FILE: u64 = 64 << 20;
@@ -44,6 +46,9 @@ pub(super) fn read<T, E: fmt::Display>(
     let failed = |reason| FileError { path: path.to_owned(), reason };
     let bytes =
         udpath_files::bytes(path, MAX_FILE).map_err(|error| failed(format!("cannot read it: {error}")))?;
+    if let Some(wrong) = encoding(&bytes) {
+        return Err(failed(format!("line 1: {wrong}")));
+    }
     parse(&bytes).map_err(|error| failed(error.to_string()))
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::name::{self, NameError};
 use super::queries::{Composer, MAX_QUERIES};
 use super::types;
-use crate::misfits::Misfits;
+use crate::misfits::{Misfits, encoding};
 
 /// Longest line, bytes: a name of 255 bytes, each written as `\DDD`, with a type and a comment. Longer lines are not read to
 /// their end, so that no file fills the memory.
@@ -21,6 +21,8 @@ const OTHER_CLASSES: [&[u8]; 4] = [b"CH", b"CHAOS", b"HS", b"HESIOD"];
 pub(super) enum FileError {
     #[error("{0}")]
     Read(#[from] io::Error),
+    #[error("line 1: {0}")]
+    Encoding(&'static str),
     #[error("line {0} has more than {MAX_LINE} bytes")]
     LongLine(usize),
     #[error("line {line}: {error}")]
@@ -59,6 +61,11 @@ fn parse(mut lines: impl BufRead, queries: &mut Composer) -> Result<Misfits, Fil
         }
         if text.len() > MAX_LINE {
             return Err(FileError::LongLine(line));
+        }
+        if line == 1
+            && let Some(wrong) = encoding(&text)
+        {
+            return Err(FileError::Encoding(wrong));
         }
         match query(&text, line, &mut wire) {
             Ok(None) => {}

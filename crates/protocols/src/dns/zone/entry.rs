@@ -27,6 +27,9 @@ const DEFAULT_TTL: u32 = 3_600;
 /// Longest TTL in seconds; a greater one counts as 0 (RFC 2181, 8).
 const MAX_TTL: u32 = i32::MAX as u32;
 
+/// Longest label of a name, in bytes (RFC 1035, 2.3.4).
+const MAX_LABEL: usize = super::super::name::MAX_LABEL as usize;
+
 /// What holds for the entries that follow.
 #[derive(Debug, Clone, Default)]
 pub(super) struct State {
@@ -92,7 +95,14 @@ impl State {
     ) -> Result<Said, Fault> {
         let fault = |reason: String| Fault::of_zone(place.line, reason);
         let Some((first, rest)) = tokens.split_first() else { return Ok(Said::Nothing) };
-        if !place.indented && !first.quoted && first.text.starts_with(b"$") {
+        if !first.quoted && first.text.starts_with(b"$") {
+            if place.indented {
+                // No type's name begins so. What it was to change is not known: the records that follow may be others.
+                let shown = first.shown();
+                return Err(fault(format!(
+                    "{shown} after space: remove the space, a directive begins its line"
+                )));
+            }
             return self.directive(first, rest).map_err(fault);
         }
         let (owner, rest) = if place.indented {
@@ -247,6 +257,7 @@ impl State {
         if name.is_empty() {
             return Err("an empty name".into());
         }
+        labels(&name).map_err(|why| format!("the name {} has {why}", token.shown()))?;
         if !ends_with_dot(&name) {
             let origin = self.origin.as_ref().ok_or_else(missing)?;
             name.push(b'.');
@@ -305,6 +316,37 @@ fn rtype_of(token: &Token<'_>) -> Result<Rtype, String> {
             "unknown type {text}: types without a name here are written TYPE65280 \\# LENGTH HEX"
         )),
     }
+}
+
+/// Whether the labels of a name in text form may be: `domain` ends a name at an empty one, and drops what follows.
+///
+/// # Errors
+/// What the name has, and what would be right.
+fn labels(name: &[u8]) -> Result<(), String> {
+    let wrong = |length: usize| match length {
+        0 => Some("two dots in a row, or a dot in front: remove one".to_owned()),
+        1..=MAX_LABEL => None,
+        _ => Some(format!("a label of {length} bytes: at most {MAX_LABEL} may be between two dots")),
+    };
+    let (mut length, mut rest) = (0, name);
+    while let [byte, after @ ..] = rest {
+        rest = after;
+        match byte {
+            b'.' if name.len() > 1 => {
+                wrong(length).map_or(Ok(()), Err)?;
+                length = 0;
+                continue;
+            }
+            // `\DDD` is one byte, and so is `\X`.
+            b'\\' if rest.iter().take(3).filter(|digit| digit.is_ascii_digit()).count() == 3 => {
+                rest = &rest[3..]
+            }
+            b'\\' => rest = rest.get(1..).unwrap_or_default(),
+            _ => {}
+        }
+        length += 1;
+    }
+    if length > 0 { wrong(length).map_or(Ok(()), Err) } else { Ok(()) }
 }
 
 /// Whether the last dot is not escaped.

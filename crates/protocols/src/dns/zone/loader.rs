@@ -10,6 +10,8 @@ use domain::base::name::ToName;
 use domain::base::rdata::ComposeRecordData;
 use domain::zonefile::inplace::{Entry, ScannedRecord, Zonefile};
 
+use crate::misfits::encoding;
+
 use super::super::records::{Record, Records, Unplaced};
 use super::super::wire::rtype;
 use super::entry::{Said, State};
@@ -76,6 +78,14 @@ impl<'a> Loader<'a> {
         let file = u16::try_from(files).map_err(|_| ZoneError::TooMany(files))?;
         self.records.files.push(path.to_owned());
         self.open.push(path.to_owned());
+        // Everything in it would be a fault.
+        let text = match encoding(text) {
+            Some(wrong) => {
+                self.fault(file, Fault::of_zone(1, wrong));
+                &[]
+            }
+            None => text,
+        };
         let mut scanner = Scanner::new(text, 1);
         let mut tokens = Vec::new();
         while let Some(entry) = scanner.next(&mut tokens) {
@@ -332,6 +342,16 @@ fn reason(error: &str, line: &[u8]) -> String {
                 number.to_int()
             )
         }
-        None => format!("{rtype}: {reason}"),
+        None => format!("{rtype}: {}", plainer(reason)),
+    }
+}
+
+/// What some of `domain`'s reasons mean for a file, and what would be right.
+fn plainer(reason: &str) -> &str {
+    match reason {
+        "bad charstr" => "a text of more than 255 bytes, or a wrong escape: divide it, each part in quotes",
+        "bad name" => "a name of more than 255 bytes",
+        "trailing tokens" => "more words than its data have: remove them",
+        _ => reason,
     }
 }

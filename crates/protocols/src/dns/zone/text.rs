@@ -128,10 +128,12 @@ impl<'a> Scanner<'a> {
             match self.text.get(at)? {
                 b'"' => break,
                 b'\n' => return None,
-                b'\\' if self.text.get(at + 1).is_some_and(|next| *next != b'\n') => at += 2,
+                // The end of a line is a byte like others after a backslash, as in BIND and NSD.
+                b'\\' if at + 1 < self.text.len() => at += 2,
                 _ => at += 1,
             }
         }
+        self.line += self.text[start..at].iter().filter(|byte| **byte == b'\n').count() as u32;
         self.at = at + 1;
         Some(Token { text: &self.text[start..at], quoted: true, joined: self.joined(start - 1) })
     }

@@ -4,6 +4,7 @@
 //! AFSDB 1 db       [U16, Name]        ─▸ wire form of the data; `entry` writes it as `\# LENGTH HEX`
 //! ```
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::str::FromStr;
@@ -135,8 +136,14 @@ pub(super) fn wire(
 ) -> Result<Vec<u8>, String> {
     let mut wire = Vec::new();
     let mut rest = tokens;
+    // What is wrong with a name says more than that another one is expected.
+    let why = Cell::new(None);
+    let absolute = |token: &Token<'_>| absolute(token).inspect_err(|wrong| why.set(Some(wrong.clone())));
     for field in fields_of(rtype).unwrap_or_default() {
         rest = field.append(rest, &absolute, &mut wire).map_err(|expected| {
+            if let Some(why) = why.take() {
+                return format!("{}: {why}", name(rtype));
+            }
             let found =
                 rest.first().map_or_else(|| "the end".to_owned(), |token| format!("`{}`", token.shown()));
             format!("{}: expected {expected}, found {found}", name(rtype))

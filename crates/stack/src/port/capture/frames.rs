@@ -1,7 +1,7 @@
 //! The frames of a capture one by one, to be looked at: those of other link types with an Ethernet header in front of their packet.
 //!
 //! ```text
-//! Ethernet (1)                                   as it is
+//! Ethernet (1)                                   as it is; PPPoE, MPLS and SNAP in it: its packet
 //! Linux cooked (113, 276), `tcpdump -i any`      its EtherType, then the packet
 //! BSD loopback (0, 108), raw IP (12, 14, 101, 228, 229: tunnels)    the EtherType of the packet's version
 //! PPP (9, 50), PPPoE (51), Cisco HDLC (104)      its protocol as an EtherType, then the packet
@@ -124,12 +124,16 @@ impl Frames {
     }
 }
 
-/// The frame with an Ethernet header, which is made in `buffer` for another link type. `None`: not known where its packet is.
+/// The frame with an Ethernet header, which is made in `buffer` for another link type, and without what is between header and packet. `None`: not known where its packet is.
 fn as_ethernet<'a>(record: &Record<'a>, buffer: &'a mut Vec<u8>) -> Option<&'a [u8]> {
-    if record.link == ETHERNET {
-        return Some(record.bytes);
-    }
-    let Packet { ether_type, bytes } = link::packet(record.link, record.bytes)?;
+    let Packet { ether_type, bytes } = if record.link == ETHERNET {
+        match link::within_ethernet(record.bytes) {
+            Some(packet) => packet,
+            None => return Some(record.bytes),
+        }
+    } else {
+        link::packet(record.link, record.bytes)?
+    };
     buffer.clear();
     buffer.extend_from_slice(&[0; 12]);
     buffer.extend_from_slice(&ether_type.to_be_bytes());

@@ -2,6 +2,14 @@
 
 use crate::wire::EtherType;
 
+/// EtherTypes of what is within Ethernet in turn: sessions of PPPoE (RFC 2516), MPLS to one and to many (RFC 3032).
+const PPPOE: u16 = 0x8864;
+const MPLS: [u16; 2] = [0x8847, 0x8848];
+/// Greater numbers in the place of an EtherType are one, and not a length (IEEE 802.3, 3.2.6).
+const MAX_LENGTH: u16 = 1500;
+/// LLC of SNAP, and no organisation: an EtherType follows (RFC 1042).
+const SNAP: [u8; 6] = [0xaa, 0xaa, 3, 0, 0, 0];
+
 /// What a link layer carries.
 pub(super) struct Packet<'a> {
     /// Its protocol; 0: none that has an EtherType here.
@@ -37,6 +45,31 @@ pub(super) fn packet(link: u32, bytes: &[u8]) -> Option<Packet<'_>> {
         239 => ip(nflog(bytes)?, 0),
         _ => return None,
     })
+}
+
+/// The packet within an Ethernet frame that has it behind more than tags; `None`: there is nothing more.
+pub(super) fn within_ethernet(frame: &[u8]) -> Option<Packet<'_>> {
+    let mut at = 12;
+    while EtherType(field(frame, at)).is_tag() {
+        at += 4;
+    }
+    within(field(frame, at), frame.get(at + 2..)?)
+}
+
+/// The packet within PPPoE, MPLS or SNAP; `None`: it is none of those.
+fn within(ether_type: u16, bytes: &[u8]) -> Option<Packet<'_>> {
+    match ether_type {
+        PPPOE => Some(ppp(bytes.get(6..).unwrap_or_default())),
+        _ if MPLS.contains(&ether_type) => {
+            // The last label has the lowest bit of its third byte.
+            let labels = bytes.as_chunks::<4>().0.iter().position(|label| label[2] & 1 == 1)? + 1;
+            // Else a pseudo-wire.
+            let version = bytes.get(4 * labels).map(|byte| byte >> 4);
+            version.filter(|version| matches!(version, 4 | 6)).map(|_| ip(bytes, 4 * labels))
+        }
+        0..=MAX_LENGTH => bytes.starts_with(&SNAP).then(|| behind(bytes, 8, field(bytes, 6))),
+        _ => None,
+    }
 }
 
 fn field(bytes: &[u8], at: usize) -> u16 {

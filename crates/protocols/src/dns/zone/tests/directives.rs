@@ -136,3 +136,41 @@ fn a_set_as_long_as_a_message_is_served() {
     let words = "does not fit a message of 64 KiB: its records have 65555 bytes, and 65475 are left";
     assert!(error.contains(words), "{error}");
 }
+
+/// BIND and NSD refuse such a zone; its records would be others without what the line says.
+#[test]
+fn a_directive_after_space_is_a_fault_of_its_zone() {
+    for (directive, said) in [
+        (" $TTL 60", "$TTL after space"),
+        ("\t$ORIGIN sub", "$ORIGIN after space"),
+        (" $INCLUDE hosts.inc", "$INCLUDE after space"),
+        (" $GENERATE 1-2 h$ A 192.0.2.$", "$GENERATE after space"),
+        (" $frob", "$frob after space"),
+    ] {
+        let (records, faults, left_out) = with_faults(&[&format!("{X}{directive}\nz A 192.0.2.1\n")]);
+        // That of the zone that is not served.
+        assert_eq!((records.len(), left_out.as_deref()), (1, Some("1 zone")), "{directive}: {records:?}");
+        assert!(faults[0].contains(said) && faults[0].contains("remove the space"), "{faults:?}");
+    }
+}
+
+/// What a file begins with that was written by some editors.
+#[test]
+fn a_byte_order_mark_is_named() {
+    for (mark, said) in [("\u{feff}", "byte order mark"), ("", "UTF-16")] {
+        let mut text = mark.as_bytes().to_vec();
+        if mark.is_empty() {
+            text.extend([0xff, 0xfe]);
+            text.extend(X.encode_utf16().flat_map(u16::to_le_bytes));
+        } else {
+            text.extend(X.as_bytes());
+        }
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        std::io::Write::write_all(&mut file, &text).unwrap();
+        let error = whole(&[file.path().into()]).map(|_| ()).unwrap_err().to_string();
+        assert!(
+            error.contains(":1: ") && error.contains(said) && error.matches(":1: ").count() == 1,
+            "{error}"
+        );
+    }
+}

@@ -109,7 +109,7 @@ fn data(key: u16, value: Option<Vec<u8>>) -> Option<Vec<u8>> {
         // Empty too, as BIND, NSD and Knot take it.
         5 => base64::decode(std::str::from_utf8(&value.unwrap_or_default()).ok()?).ok(),
         6 => addresses(&text(value)?, |address: Ipv6Addr| address.octets().to_vec()),
-        _ => text(value).filter(|path| std::str::from_utf8(path).is_ok()),
+        _ => text(value),
     }
 }
 
@@ -128,9 +128,18 @@ fn is_value(key: u16, data: &[u8]) -> bool {
         3 => data.len() == 2,
         4 => !data.is_empty() && data.len().is_multiple_of(4),
         6 => !data.is_empty() && data.len().is_multiple_of(16),
-        7 => !data.is_empty() && std::str::from_utf8(data).is_ok(),
+        7 => std::str::from_utf8(data).is_ok_and(has_query),
         _ => true,
     }
+}
+
+/// Whether a path is a relative URI template with the variable `dns` (RFC 9461, 5).
+fn has_query(path: &str) -> bool {
+    let expressions = path.split('{').skip(1).filter_map(|rest| rest.split_once('}'));
+    let mut variables = expressions.flat_map(|(expression, _)| {
+        expression.trim_start_matches(|sign: char| !sign.is_alphanumeric()).split(',')
+    });
+    path.starts_with('/') && variables.any(|name| name == "dns")
 }
 
 /// Whether these are parameters in wire form: keys in order, each with its value, and all that must be there.
