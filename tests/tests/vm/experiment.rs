@@ -188,6 +188,7 @@ fn all(machine: &Recorded) -> BTreeMap<&'static str, Counts> {
 }
 
 #[test]
+#[ignore = "in make soak: an emulated machine of its own, for settings that machine:: applies in make test"]
 fn experiments_are_counted_where_their_settings_send_packets() {
     udpath_lab::needs_root!();
     let rounds = all(&EXPERIMENT);

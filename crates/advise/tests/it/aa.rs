@@ -1,6 +1,6 @@
 //! The verdicts with real traffic: rungs that change nothing are compared with the first, and hardly ever get a verdict.
 //! The error rates are proven by simulation (`src/statistics/tests.rs`); this run checks that real trials behave like the
-//! simulated ones. `make soak` climbs 20 times. Needs root, and the built program beside this test's own folder.
+//! simulated ones. Needs root, and the built program beside this test's own folder.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -16,10 +16,10 @@ use udpath_rig::campaign;
 
 /// Rungs of a climb that are equal to the first.
 const RUNGS: u32 = 4;
-/// Climbs, and the most verdicts allowed: fewer than 5 % in the whole campaign. If under 1 % of comparisons get one, as in simulations,
-/// more than one of 4 do in 0.06 % of runs, and more than three of 80 in 1 %.
-const SHORT: (u32, u32) = (1, 1);
-const WHOLE: (u32, u32) = (20, 3);
+/// Climbs, and the most verdicts allowed: fewer than 5 %. If under 1 % of comparisons get one, as in simulations, more than three of 80
+/// do in 1 % of runs.
+const CLIMBS: u32 = 20;
+const MOST: usize = 3;
 /// Blocks per rung. Fewer: no verdict is possible, and its absence shows nothing. More: minutes.
 const BLOCKS: usize = 8;
 
@@ -31,11 +31,10 @@ fn program() -> PathBuf {
 }
 
 #[test]
+#[ignore = "in make soak: a minute and a half for one climb, which shows little; simulations show the rate in make test"]
 fn equal_rungs_get_no_verdict() {
     udpath_lab::needs_root!();
     let _turn = udpath_rig::alone();
-    let climbs = campaign::rounds(SHORT.0, WHOLE.0);
-    let most = campaign::rounds(SHORT.1, WHOLE.1);
     let rung = |name: String| Rung { name: name.into(), change: "nothing".into(), step: Step::Base };
     let names = (0..=RUNGS).map(|at| if at == 0 { "first".into() } else { format!("equal-{at}") });
     let config = Config {
@@ -59,7 +58,7 @@ fn equal_rungs_get_no_verdict() {
         command: None,
     };
     let (mut decided, mut above) = (Vec::new(), 0);
-    for climb in 1..=climbs {
+    for climb in 1..=CLIMBS {
         let result = boost(&config, &EchoLoad::new(1), &mut |_| (), &AtomicBool::new(false)).unwrap();
         assert_eq!(result.rungs.len(), RUNGS as usize + 1);
         for rung in &result.rungs[1..] {
@@ -82,16 +81,13 @@ fn equal_rungs_get_no_verdict() {
             }
         }
     }
-    let rungs = climbs * RUNGS;
+    let rungs = CLIMBS * RUNGS;
     campaign::record(
         "verdicts on equal rungs",
-        &format!("{} of {rungs}, in climbs of {RUNGS}; at most {most} allowed", decided.len()),
+        &format!("{} of {rungs}, in climbs of {RUNGS}; at most {MOST} allowed", decided.len()),
     );
-    assert!(decided.len() <= most as usize, "of {rungs} equal rungs: {decided:#?}");
-    // Nor does the order of the trials favour either side, which wide intervals would hide. Only the whole campaign can
-    // show it: by chance alone, fewer than 23 or more than 57 of 80 lie above 1 once in 10,000 runs.
-    assert!(
-        climbs < WHOLE.0 || (23..=57).contains(&above),
-        "{above} of {rungs} equal rungs seem faster than the first"
-    );
+    assert!(decided.len() <= MOST, "of {rungs} equal rungs: {decided:#?}");
+    // Nor does the order of the trials favour either side, which wide intervals would hide: by chance alone, fewer than 23 or more than
+    // 57 of 80 lie above 1 once in 10,000 runs.
+    assert!((23..=57).contains(&above), "{above} of {rungs} equal rungs seem faster than the first");
 }
