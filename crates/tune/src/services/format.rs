@@ -10,6 +10,7 @@
 
 mod braces;
 mod clauses;
+mod joined;
 pub(super) mod lines;
 mod lua;
 mod objects;

@@ -93,6 +93,7 @@ fn configuration(tree: &mut Tree) -> PathBuf {
             "/* input(type=\"imudp\" port=\"2\")\n*/\n",
             "\n:msg, contains, \"input(a\" /dev/null\n",
             "if $msg contains 'input(' then { action(type=\"omfile\" file=\"/dev/null\") }\n",
+            "# goes on \\\n  input(type=\"imudp\" port=\"3\" rcvbufSize=\"2k\")\n",
         ]);
     }
     tree.write_main("rsyslog.conf", &text)
@@ -111,9 +112,19 @@ fn object(tree: &mut Tree, name: &str, first: &str, parameters: &[(&str, &[&str]
             );
         }
     }
-    let separator = tree.chance.one(&[" ", "\n  ", " # x\n  ", " /* y */ "]);
-    let open = tree.chance.one(&["(", " (", "( "]);
-    format!("{name}{open}{})", all.join(separator))
+    let separator =
+        tree.chance.one(&[" ", "\n  ", " # x\n  ", " /* y */ ", " \\\n  ", "\\ \t\n", " \\\n \\\r\n "]);
+    let open = tree.chance.one(&["(", " (", "( ", "\n("]);
+    let mut text = format!("{name}{open}{})", all.join(separator));
+    // Within any word or string; of its lines, only the last can end without (it is told the line's number then, in the midst of an object).
+    if !separator.trim_start_matches(' ').starts_with(['\n', '#']) && tree.chance.once_in(2) {
+        let begin = text.find('(').unwrap() + 1;
+        text.insert_str(
+            begin + tree.chance.below(text.len() - begin),
+            tree.chance.one(&["\\\n", "\\\n    "]),
+        );
+    }
+    text
 }
 
 /// The object, in this file or in one that is included.

@@ -1,0 +1,48 @@
+//! Lines that their authors could have written otherwise: read as the server reads them, and changed where they count.
+
+use super::*;
+
+/// An rsyslog with this configuration.
+fn rsyslog(text: &str) -> (tempfile::TempDir, Service) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("etc/rsyslog.conf");
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+    let service = of("rsyslog", "rsyslogd", folder.path().display().to_string());
+    (folder, service)
+}
+
+/// What a knob has in each place, with its line.
+fn values(service: &Service, name: &str) -> Vec<(Option<String>, usize)> {
+    let rows = service.knobs().into_iter().filter(|knob| knob.name == name);
+    let line = |origin: &Origin| if let Origin::File(_, line) = origin { *line } else { 0 };
+    rows.map(|knob| (knob.value.clone(), line(&knob.origin))).collect()
+}
+
+/// The main file after a change.
+fn changed(service: &Service, name: &str, value: &str) -> String {
+    let files = service.files(&[service.propose(name, value).unwrap()]).unwrap();
+    let [file] = &files[..] else { panic!("{files:?}") };
+    file.new.clone()
+}
+
+#[test]
+fn lines_of_rsyslog_go_on_after_a_backslash() {
+    let text = "# no \\\n  module(load=\"imudp\" threads=\"9\")\n\
+                mod\\\n  ule(load=\"im\\ \t\r\n udp\"\\\n  threads=\"1\\\n6\" \\\n)\n\
+                input(type=\"imudp\" \\\n  port=\"15514\" \\\n  # c \\\n rcvbufSize=\"1m\"\n\trcvbufSize=\"8m\")   \n\
+                $IncludeConfig /etc/none\\\n*.conf\nmodule(load=\"x\")\n";
+    let (_root, service) = rsyslog(text);
+    assert_eq!(service.unread(), [""; 0]);
+    assert_eq!(values(&service, "threads"), [(Some("16".to_owned()), 6)]);
+    assert_eq!(values(&service, "rcvbufSize"), [(Some("8m".to_owned()), 13)]);
+    assert_eq!(changed(&service, "threads", "4"), text.replace("\"1\\\n6\"", "\"4\""));
+    assert_eq!(changed(&service, "rcvbufSize", "9m"), text.replace("8m", "9m"));
+    let added = text.replace(" \\\n)\n", " \\\n batchSize=\"64\")\n");
+    assert_eq!(changed(&service, "batchSize", "64"), added);
+    // Old directives as well.
+    let (_root, service) = rsyslog("$ModLoad \\\n imudp\n");
+    assert_eq!(service.unread().len(), 1);
+    let (_root, service) = rsyslog("# $UDPServerRun \\\n$ModLoad imudp\n");
+    assert_eq!(service.unread(), [""; 0]);
+}
