@@ -321,11 +321,10 @@ impl Service {
                 found => Place { section: None, found },
             }];
         };
-        let is_one = |value: &str| only.values.iter().any(|one| config.format.same(one, value));
         let mut blocks: Vec<usize> = Vec::new();
         for selected in config.find(&knob.section, &only.key) {
             let block = selected.block.filter(|block| !blocks.contains(block));
-            blocks.extend(block.filter(|_| is_one(&selected.directive.value)));
+            blocks.extend(block.filter(|_| only.selects(&selected.directive.value)));
         }
         let place = |block| {
             let section = config.section(block);
@@ -333,7 +332,7 @@ impl Service {
                 found.iter().filter(|one| one.block == Some(block)).copied().collect();
             Place { section, found: config.in_effect(&found) }
         };
-        blocks.into_iter().map(place).collect()
+        blocks.into_iter().take(only.count()).map(place).collect()
     }
 
     /// What to change so that the knob has this value in every place where `change` says so of the value there.

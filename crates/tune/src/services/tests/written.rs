@@ -46,3 +46,15 @@ fn lines_of_rsyslog_go_on_after_a_backslash() {
     let (_root, service) = rsyslog("# $UDPServerRun \\\n$ModLoad imudp\n");
     assert_eq!(service.unread(), [""; 0]);
 }
+
+#[test]
+fn a_module_that_is_loaded_again_is_not_where_a_knob_stands() {
+    let text = "module(load=\"imudp\" batchSize=\"64\")\nmodule(load=\"imudp\" threads=\"4\")\ninput(type=\"imudp\" port=\"514\")\n";
+    let (_root, service) = rsyslog(text);
+    assert_eq!(values(&service, "threads"), [(None, 0)]);
+    assert!(service.knobs().iter().all(|knob| knob.of.is_none()));
+    let first = text.replacen("\"64\"", "\"64\" threads=\"8\"", 1);
+    assert_eq!(changed(&service, "threads", "8"), first);
+    let (_root, service) = rsyslog("module(load=\"IMUDP\" threads=\"4\")\n");
+    assert!(service.propose("threads", "8").unwrap_err().to_string().contains("has no module"));
+}
