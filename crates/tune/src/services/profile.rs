@@ -409,8 +409,7 @@ impl Kind {
             Self::Count | Self::Bytes => {
                 let padded = value.len() > 1 && value.starts_with('0');
                 // What the server would not read to its end is a mistake.
-                let numbers = if numbers == Numbers::Strtoul { Numbers::C } else { numbers };
-                self.number(value, numbers).is_some() && !padded
+                self.number(value, numbers.whole()).is_some() && !padded
             }
             Self::Switch | Self::Flag => Self::is_on(value).is_some(),
             Self::Interface => is_interface(value),

@@ -93,7 +93,17 @@ fn configuration(tree: &mut Tree) -> PathBuf {
         let mut lines = items(
             tree,
             "recv_buff",
-            &["10000", "20000", "\"30000\"", "010000", "0x1000", "${own_buffer}", "\"${own_buffer}\"", "64k"],
+            &[
+                "10000",
+                "20000",
+                "\"30000\"",
+                "010000",
+                "0x1000",
+                "${own_buffer}",
+                "\"${own_buffer}\"",
+                "64k",
+                "40000#x",
+            ],
         );
         let kind =
             tree.chance.one(&["auth", "\"acct\"", "auth+acct", "'auth'", "acct", "AUTH", "\"Auth+Acct\""]);
@@ -139,6 +149,8 @@ fn requests(tree: &mut Tree) -> String {
         "${own_requests}",
         "\"${own_requests}\"",
         "2000k",
+        "4000;",
+        "5000#x",
     ]);
     let end = tree.chance.one(&["", " # 5", ",", " , "]);
     format!("{key}{operator}{value}{end}\n")
