@@ -10,6 +10,7 @@
 
 mod braces;
 mod clauses;
+mod joined;
 pub(super) mod lines;
 mod lua;
 mod objects;
@@ -166,9 +167,12 @@ impl Format {
     }
 
     /// A value as it stands in a file, where `before` stands now: in quotes if that is.
-    pub(super) fn replaced(before: &str, value: &str) -> String {
+    pub(super) fn replaced(self, before: &str, value: &str) -> String {
         match before.chars().next() {
-            Some(quote @ ('"' | '\'')) => format!("{quote}{value}{quote}"),
+            // To coturn, single quotes are letters.
+            Some(quote @ ('"' | '\'')) if self != Self::Pairs || quote == '"' => {
+                format!("{quote}{value}{quote}")
+            }
             _ => value.to_owned(),
         }
     }

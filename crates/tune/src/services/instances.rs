@@ -22,7 +22,6 @@ use udpath_files::{own, replace};
 use super::ServiceError;
 use super::arguments::Arguments;
 use super::config::Config;
-use super::format::Format;
 use super::profile::{InstancesProfile, Probe, Profile};
 use super::reader::Reader;
 
@@ -194,7 +193,7 @@ impl Instances {
             let of = |line: &super::config::Found<'_>| {
                 (
                     line.directive.span.clone(),
-                    Format::replaced(&main.text[line.directive.span.clone()], &own(value)),
+                    main.format.replaced(&main.text[line.directive.span.clone()], &own(value)),
                 )
             };
             replaced.extend(lines.iter().filter(|line| line.file == 0).map(of));

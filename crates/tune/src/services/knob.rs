@@ -18,7 +18,7 @@ pub struct Knob {
     pub name: &'static str,
     /// What it is.
     pub what: &'static str,
-    /// The value in effect, as written; `None`: the default.
+    /// The value in effect, as written, or the number that the server makes of it; `None`: the default.
     pub value: Option<String>,
     /// Where several sections have the knob: which one this is, such as `port 514`. They are in their order.
     pub of: Option<String>,
@@ -272,7 +272,7 @@ impl Service {
                         }
                         all.join(", ")
                     }
-                    _ => value_of(knob, found).to_owned(),
+                    _ => self.taken(knob, value_of(knob, found)),
                 };
                 let origin = match path == COMMAND_LINE {
                     true => Origin::Arguments,
@@ -286,6 +286,15 @@ impl Service {
         let (name, what) = (knob.name.as_str(), knob.what.as_str());
         let unknown = origin != Origin::Arguments && last.is_some_and(|found| !self.config.is_known(found));
         Knob { name, what, value, of: None, unknown, default: self.default(knob), origin }
+    }
+
+    /// A value as the server takes it: of a number with something stuck to it (`8;`), the number.
+    fn taken(&self, knob: &KnobProfile, value: &str) -> String {
+        let numbers = self.profile.numbers;
+        let is_number = matches!(knob.kind, Kind::Count | Kind::Bytes);
+        let cut = is_number && knob.kind.number(value, numbers.whole()).is_none();
+        let number = self.number(knob, value).filter(|_| cut);
+        number.map_or_else(|| value.to_owned(), |number| number.to_string())
     }
 
     /// The value that the server's arguments give a knob.
@@ -321,11 +330,10 @@ impl Service {
                 found => Place { section: None, found },
             }];
         };
-        let is_one = |value: &str| only.values.iter().any(|one| config.format.same(one, value));
         let mut blocks: Vec<usize> = Vec::new();
         for selected in config.find(&knob.section, &only.key) {
             let block = selected.block.filter(|block| !blocks.contains(block));
-            blocks.extend(block.filter(|_| is_one(&selected.directive.value)));
+            blocks.extend(block.filter(|_| only.selects(&selected.directive.value)));
         }
         let place = |block| {
             let section = config.section(block);
@@ -333,7 +341,7 @@ impl Service {
                 found.iter().filter(|one| one.block == Some(block)).copied().collect();
             Place { section, found: config.in_effect(&found) }
         };
-        blocks.into_iter().map(place).collect()
+        blocks.into_iter().take(only.count()).map(place).collect()
     }
 
     /// What to change so that the knob has this value in every place where `change` says so of the value there.
@@ -391,7 +399,7 @@ impl Service {
                 let before = &files[file].text[directive.span.clone()];
                 // Where the output of a command stands, a value stands in quotes.
                 let before = if before.starts_with('`') { "\"" } else { before };
-                let text = Format::replaced(before, text);
+                let text = files[file].format.replaced(before, text);
                 return Some(Edit::Replace { file, span: directive.span.clone(), text });
             }
             let (key, value) = (knob.key(), text);

@@ -21,15 +21,27 @@ pub(super) enum Numbers {
     C,
     /// As `strtoul(3)` reads them: as in C, up to what is no digit; without any digit, 0.
     Strtoul,
+    /// Counts as `atoi(3)` reads them: decimal digits, up to what is none; without any digit, 0. Bytes as in `Decimal`.
+    Atoi,
     /// Counts as in C; of bytes, k, m and g stand for the powers of 1024, and K, M and G for those of 1000.
     Rsyslog,
 }
 
 impl Numbers {
+    /// The same, but nothing may follow the digits.
+    pub(super) const fn whole(self) -> Self {
+        match self {
+            Self::Strtoul => Self::C,
+            Self::Atoi => Self::Decimal,
+            Self::Decimal | Self::C | Self::Rsyslog => self,
+        }
+    }
+
     /// A number of things.
     pub(super) fn count(self, text: &str) -> Option<u64> {
         match self {
             Self::Decimal => bytes::count(text),
+            Self::Atoi => atoi(text),
             Self::C | Self::Rsyslog => c_number(text),
             Self::Strtoul => strtoul(text),
         }
@@ -49,13 +61,22 @@ impl Numbers {
                     |(digits, scale)| bytes::count(digits)?.checked_mul(*scale),
                 )
             }
-            Self::Decimal => {
+            Self::Decimal | Self::Atoi => {
                 let text = text.strip_suffix(['b', 'B']).unwrap_or(text);
                 let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
                 bytes::bytes(&format!("{}{}", digits.trim_end(), &text[digits.len()..]))
             }
         }
     }
+}
+
+/// The number that a text begins with; `None` of one below 0 or beyond an `int`.
+fn atoi(text: &str) -> Option<u64> {
+    let text = text.trim_start();
+    let text = text.strip_prefix('+').unwrap_or(text);
+    let len = text.bytes().take_while(u8::is_ascii_digit).count();
+    let number: i32 = if len == 0 { 0 } else { text[..len].parse().ok()? };
+    u64::try_from(number).ok().filter(|_| !text.starts_with('-'))
 }
 
 /// What a text begins with, as a number of C; `None` of one that stands for another value.
@@ -112,6 +133,27 @@ mod tests {
         for not in ["99999999999999999999", "${..small}", "$ENV{SMALL}", "4%{x}"] {
             assert_eq!((Numbers::Strtoul.count(not), Numbers::Strtoul.bytes(not)), (None, None), "{not}");
         }
+    }
+
+    /// As unbound 1.17 and coturn 4.6 have them in effect.
+    #[test]
+    fn a_count_of_unbound_ends_where_its_digits_do() {
+        for (text, number) in [
+            ("8#comment", Some(8)),
+            ("8;", Some(8)),
+            ("8x9", Some(8)),
+            ("010", Some(10)),
+            ("+8", Some(8)),
+            (" 8", Some(8)),
+            ("0x5", Some(0)),
+            ("x", Some(0)),
+            ("", Some(0)),
+            ("-1", None),
+            ("99999999999", None),
+        ] {
+            assert_eq!(Numbers::Atoi.count(text), number, "{text:?}");
+        }
+        assert_eq!((Numbers::Atoi.bytes("4m"), Numbers::Atoi.bytes("4m;")), (Some(4 << 20), None));
     }
 
     #[test]

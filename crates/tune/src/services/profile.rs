@@ -304,8 +304,25 @@ impl KnobProfile {
 pub(super) struct Only {
     /// The key of the line.
     pub(super) key: String,
-    /// The values that select.
+    /// The values that select, in any case.
     pub(super) values: Vec<String>,
+    /// They are modules that the sections load: their names have the case of their files, and a module that is loaded already is not
+    /// loaded again, so that the first of the sections counts.
+    #[serde(default)]
+    loads: bool,
+}
+
+impl Only {
+    /// Whether a section with this value of the key is one of them.
+    pub(super) fn selects(&self, value: &str) -> bool {
+        let same = |one: &String| if self.loads { one == value } else { one.eq_ignore_ascii_case(value) };
+        self.values.iter().any(same)
+    }
+
+    /// How many of them count.
+    pub(super) const fn count(&self) -> usize {
+        if self.loads { 1 } else { usize::MAX }
+    }
 }
 
 /// How the values of a knob are read and compared.
@@ -392,8 +409,7 @@ impl Kind {
             Self::Count | Self::Bytes => {
                 let padded = value.len() > 1 && value.starts_with('0');
                 // What the server would not read to its end is a mistake.
-                let numbers = if numbers == Numbers::Strtoul { Numbers::C } else { numbers };
-                self.number(value, numbers).is_some() && !padded
+                self.number(value, numbers.whole()).is_some() && !padded
             }
             Self::Switch | Self::Flag => Self::is_on(value).is_some(),
             Self::Interface => is_interface(value),

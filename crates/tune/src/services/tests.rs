@@ -2,6 +2,7 @@
 
 mod oracle;
 mod sources;
+mod written;
 
 use std::path::PathBuf;
 

@@ -84,6 +84,15 @@ fn an_include_has_the_place_and_the_clause_of_its_line() {
         lines(Format::Clauses, unbound, ("remote-control", "num-threads")),
         ["/u/more:3=5", "/u/u.conf:6=9", "in effect: /u/u.conf:6=9",]
     );
+    let knot: &[(&str, &str)] = &[
+        ("k/k.conf", "include: [\"b, c\", a]\nserver:\n  udp-workers: [2, \"5\"]\n"),
+        ("k/a", "server:\n  udp-workers: 3\n"),
+        ("k/b, c", "server:\n  udp-workers: 4\n"),
+    ];
+    assert_eq!(
+        lines(Format::Indented, knot, ("server", "udp-workers")),
+        ["/k/b, c:2=4", "/k/a:2=3", "/k/k.conf:3=2", "/k/k.conf:3=5", "in effect: /k/k.conf:3=5"]
+    );
     let bind: &[(&str, &str)] = &[
         ("b/n.conf", "options {\n  include \"/b/o\";\n};\ninclude \"/b/p\";\n"),
         ("b/o", "udp-receive-buffer 1;\n"),

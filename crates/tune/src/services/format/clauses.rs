@@ -7,7 +7,7 @@
 //!         1  # ...
 //! include: "/etc/nsd/nsd.conf.d/*.conf"
 //! ```
-//! In Knot a line has one key, and a key without indentation and without a value begins a section.
+//! In Knot a line has one key, with a value or a list of them in brackets, and a key without indentation and without a value begins a section.
 
 use std::ops::Range;
 
@@ -188,8 +188,10 @@ pub(super) fn parse_indented(text: &str) -> Parsed {
         let nested = line.starts_with([' ', '\t', '-']);
         let section = parsed.sections.len().checked_sub(1);
         if key == "include" && !value.is_empty() {
-            let (paths, at) = (vec![unquoted(value).to_owned()], span(text, value).start);
-            parsed.includes.push(Include { paths, at, section, optional: false });
+            for item in items(value) {
+                let (paths, at) = (vec![unquoted(item).to_owned()], span(text, item).start);
+                parsed.includes.push(Include { paths, at, section, optional: false });
+            }
             continue;
         }
         if value.is_empty() {
@@ -209,17 +211,27 @@ pub(super) fn parse_indented(text: &str) -> Parsed {
             }
             first = false;
         }
-        let (key, line) = (key.to_owned(), number);
-        let value_of = only_item(value).unwrap_or_else(|| unquoted(value)).to_owned();
-        parsed.directives.push(Directive { section, key, value: value_of, span: span(text, value), line });
+        for item in items(value) {
+            let (key, value, span) = (key.to_owned(), unquoted(item).to_owned(), span(text, item));
+            parsed.directives.push(Directive { section, key, value, span, line: number });
+        }
     }
     parsed
 }
 
-/// The item of a list that has only one: `[eth0@53]` is `eth0@53`.
-fn only_item(value: &str) -> Option<&str> {
-    let inside = value.strip_prefix('[')?.strip_suffix(']')?.trim();
-    (!inside.contains(',')).then(|| unquoted(inside))
+/// The values of a line: each of a list `[a, "b"]` is as one on a line of its own, in this order.
+fn items(value: &str) -> Vec<&str> {
+    let Some(mut rest) = value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
+        return vec![value];
+    };
+    let mut items = Vec::new();
+    while !rest.is_empty() {
+        let item = code(rest, &[',']);
+        items.push(item.trim());
+        rest = rest.get(item.len() + 1..).unwrap_or_default();
+    }
+    items.retain(|item| !item.is_empty());
+    items
 }
 
 /// Whether it may be a part of an IPv6 address.

@@ -7,7 +7,7 @@ use super::{Directive, Include, Parsed, numbered, span, unquoted};
 pub(super) enum Style {
     /// Comments begin with `!`, `;`, `#` or `%`; keys in any case; `include` and `confdir` lead to other files.
     Chrony,
-    /// Comments begin with `#`.
+    /// Comments begin with `#`; keys have small letters; a value may begin with a double quote, which is none of it.
     Coturn,
 }
 
@@ -70,13 +70,9 @@ pub(super) fn parse(text: &str, style: Style) -> Parsed {
                 (&line[..end], line[end..].trim_start_matches([' ', '\t', '=']))
             }
         };
-        let (key, value) = (key.trim().to_ascii_lowercase(), value.trim());
-        // A number of coturn's ends before anything else, such as a comment.
-        let value = match style {
-            Style::Coturn if value.starts_with(|letter: char| letter.is_ascii_digit()) => {
-                value.split_whitespace().next().unwrap_or(value)
-            }
-            _ => value,
+        let (key, value) = match style {
+            Style::Chrony => (key.trim().to_ascii_lowercase(), value.trim()),
+            Style::Coturn => (key.to_owned(), coturn_value(value.trim())),
         };
         let include = |paths: Vec<String>, optional| {
             let at = span(text, value).start;
@@ -93,10 +89,20 @@ pub(super) fn parse(text: &str, style: Style) -> Parsed {
         parsed.directives.push(Directive {
             section: None,
             key,
-            value: unquoted(value).to_owned(),
+            value: match style {
+                Style::Chrony => unquoted(value),
+                Style::Coturn => value.trim_matches('"'),
+            }
+            .to_owned(),
             span: span(text, value),
             line: number,
         });
     }
     parsed
+}
+
+/// The value that a text begins with: a number of coturn's ends before anything else, such as a comment, but what sticks to it.
+fn coturn_value(text: &str) -> &str {
+    let is_number = text.trim_start_matches('"').starts_with(|letter: char| letter.is_ascii_digit());
+    if is_number { text.split_whitespace().next().unwrap_or(text) } else { text }
 }

@@ -6,9 +6,11 @@
 //!        port=["514", "10514"])                           a value: a string, an array, the output of a command (`...`)
 //! # and /* comments */
 //! ```
+//! Lines are joined first. [`super::joined`]
 
 use std::ops::Range;
 
+use super::joined::Joined;
 use super::{Directive, Include, Parsed, Section, line_at, span};
 
 /// The objects that are read.
@@ -24,7 +26,29 @@ const ENABLED: &str = "whether it is enabled (config.enabled) is the output of a
 const TEXT: &str = "what include() has from a text or a command";
 
 /// Reads a file.
-pub(super) fn parse(text: &str) -> Parsed {
+pub(super) fn parse(file: &str) -> Parsed {
+    let joined = Joined::new(file);
+    let mut parsed = joined_lines(&joined.text);
+    // Until here all places are those of the joined lines.
+    for directive in &mut parsed.directives {
+        directive.span = joined.span(&directive.span);
+        directive.line = line_at(file, directive.span.start);
+    }
+    for section in &mut parsed.sections {
+        section.start = joined.place(section.start);
+        section.at = joined.place(section.at);
+    }
+    for include in &mut parsed.includes {
+        include.at = joined.place(include.at);
+    }
+    for (place, _) in &mut parsed.unread {
+        *place = line_at(file, joined.place(*place));
+    }
+    parsed
+}
+
+/// Reads lines that are joined. Of what is not read, it has the place instead of the line.
+fn joined_lines(text: &str) -> Parsed {
     let mut parsed = Parsed::default();
     let mut at = 0;
     while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
@@ -43,7 +67,7 @@ pub(super) fn parse(text: &str) -> Parsed {
             parsed.includes.push(include);
             at += line.len();
         } else if let Some(line) = rest.lines().next().filter(|line| is_legacy(line)) {
-            parsed.unread.push((line_at(text, at), LEGACY));
+            parsed.unread.push((at, LEGACY));
             at += line.len();
         } else if let Some(len) = on_one_line(rest) {
             at += len;
@@ -96,7 +120,7 @@ fn opened(text: &str, at: usize) -> Option<(String, usize)> {
     let rest = &text[at..];
     let len = rest.find(|letter: char| !is_word(letter))?;
     let name = rest[..len].to_ascii_lowercase();
-    let after = rest[len..].trim_start_matches([' ', '\t']);
+    let after = rest[len..].trim_start();
     (OBJECTS.contains(&name.as_str()) && after.starts_with('('))
         .then(|| (name, at + rest.len() - after.len() + 1))
 }
@@ -142,7 +166,7 @@ fn object(text: &str, begin: usize, name: &str, parsed: &mut Parsed) -> Option<u
             // Not only "off" switches it off.
             Some(said) if said != "on" => return Some(at),
             Some(_) => {}
-            None => parsed.unread.push((line_at(text, span.start), ENABLED)),
+            None => parsed.unread.push((span.start, ENABLED)),
         }
     }
     let section = parsed.sections.len();
@@ -157,7 +181,7 @@ fn object(text: &str, begin: usize, name: &str, parsed: &mut Parsed) -> Option<u
             value = file.strip_suffix(".so").unwrap_or(file).to_owned();
         }
         if name == "include" && (is(key, "text") || is(key, "file") && is_command(&span)) {
-            parsed.unread.push((line_at(text, span.start), TEXT));
+            parsed.unread.push((span.start, TEXT));
         } else if name == "include" && is(key, "file") {
             parsed.includes.push(Include {
                 paths: vec![value.replace("\\\\", "\\")],
@@ -166,8 +190,9 @@ fn object(text: &str, begin: usize, name: &str, parsed: &mut Parsed) -> Option<u
                 optional,
             });
         }
-        let line = line_at(text, span.start);
-        parsed.directives.push(Directive { section: Some(section), key: key.to_owned(), value, span, line });
+        let (section, key) = (Some(section), key.to_owned());
+        // The line is that of the file.
+        parsed.directives.push(Directive { section, key, value, span, line: 0 });
     }
     Some(at)
 }

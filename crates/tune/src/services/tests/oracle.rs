@@ -10,12 +10,14 @@
 //! | chrony | `chronyd -p`: all lines in order, of which the last of a key counts |
 //! | freeradius | `freeradius -XC`; of `thread pool`, which it does not print, a line that refers to it |
 //! | rsyslog | the debugging output of `rsyslogd -dN1`; `-N1` alone accepts or rejects |
+//! | coturn | `turnserver`, which has no checker, when it starts |
 //!
-//! coturn and nfcapd have no checker, and that of dnsdist prints no values; `udpath` does not edit dnsdist's program.
+//! nfcapd has no checker, and that of dnsdist prints no values; `udpath` does not edit dnsdist's program.
 
 mod bind;
 mod chrony;
 mod clauses;
+mod coturn;
 mod fixed;
 mod freeradius;
 mod knot;

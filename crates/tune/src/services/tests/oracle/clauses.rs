@@ -19,7 +19,7 @@ struct Words {
 const UNBOUND: Words = Words {
     // Users and folders of the machine do not matter here.
     rest: "server:\n  username: \"\"\n  chroot: \"\"\n  pidfile: \"\"\n",
-    numbers: &["3", "17", "0100", "\"5\""],
+    numbers: &["3", "17", "0100", "\"5\"", "7#c", "8;", "9x", "'+6'", "\" 4 m\""],
     bytes: &["4m", "8M", "\"1k\"", "65536", "2mb", "'3 K'", "0"],
     others: &[
         "verbosity: 1",

@@ -52,7 +52,7 @@ fn printed(oracle: &Oracle, main: &Path) -> Option<Values> {
     }
     // It prints those outside of `server` first.
     sockets.sort_by(|one, other| one["port"].cmp(&other["port"]));
-    sockets.retain(|socket| matches!(socket["type"].as_str(), "auth" | "acct" | "auth+acct"));
+    sockets.retain(|socket| matches!(&*socket["type"].to_lowercase(), "auth" | "acct" | "auth+acct"));
     let buffers = sockets.into_iter().map(|mut socket| socket.remove("recv_buff")).collect();
     let threads = plain.remove("checkrad").filter(|_| text.contains("checkrad = \""));
     let mut values =
@@ -93,9 +93,20 @@ fn configuration(tree: &mut Tree) -> PathBuf {
         let mut lines = items(
             tree,
             "recv_buff",
-            &["10000", "20000", "\"30000\"", "010000", "0x1000", "${own_buffer}", "\"${own_buffer}\"", "64k"],
+            &[
+                "10000",
+                "20000",
+                "\"30000\"",
+                "010000",
+                "0x1000",
+                "${own_buffer}",
+                "\"${own_buffer}\"",
+                "64k",
+                "40000#x",
+            ],
         );
-        let kind = tree.chance.one(&["auth", "\"acct\"", "auth+acct", "'auth'", "acct"]);
+        let kind =
+            tree.chance.one(&["auth", "\"acct\"", "auth+acct", "'auth'", "acct", "AUTH", "\"Auth+Acct\""]);
         lines.insert(tree.chance.below(lines.len() + 1), format!("type = {kind}"));
         lines.insert(tree.chance.below(lines.len() + 1), "ipaddr = 127.0.0.1".to_owned());
         // One of the section's own comes before that of the file, if it has been read.
@@ -138,6 +149,8 @@ fn requests(tree: &mut Tree) -> String {
         "${own_requests}",
         "\"${own_requests}\"",
         "2000k",
+        "4000;",
+        "5000#x",
     ]);
     let end = tree.chance.one(&["", " # 5", ",", " , "]);
     format!("{key}{operator}{value}{end}\n")

@@ -48,7 +48,7 @@ fn sections(tree: &mut Tree, depth: usize) -> String {
         text += &match tree.chance.below(8) {
             0..3 => {
                 let lines: &[(&str, &[&str])] = &[
-                    ("udp-workers", &["3", "\"4\"", "010", "[5]", "[ \"6\" ]"]),
+                    ("udp-workers", &["3", "\"4\"", "010", "[5]", "[ \"6\" ]", "[3, 5]", "[ 7,\"8\" , 3 ]"]),
                     ("socket-affinity", &["on", "off", "True", "\"FALSE\""]),
                     ("identity", &["\"a # udp-workers: 7\"", "\"b \\\" # c\"", "\"x: y\""]),
                     ("listen", &["127.0.0.1@5300", "[ 127.0.0.1@5301 , ::1@5301 ]"]),
@@ -56,8 +56,10 @@ fn sections(tree: &mut Tree, depth: usize) -> String {
                 section(tree, "server", lines)
             }
             3..5 => {
-                let lines: &[(&str, &[&str])] =
-                    &[("listen", &["lo", "\"lo\"", "[lo]", "[ \"lo\" ]"]), ("route-check", &["on", "false"])];
+                let lines: &[(&str, &[&str])] = &[
+                    ("listen", &["lo", "\"lo\"", "[lo]", "[ \"lo\" ]", "[lo, \"lo\"]"]),
+                    ("route-check", &["on", "false"]),
+                ];
                 section(tree, "xdp", lines)
             }
             5 => {
@@ -91,10 +93,12 @@ fn include(tree: &mut Tree, depth: usize) -> String {
     let inside = sections(tree, depth + 1);
     let here = tree.folder.display().to_string();
     let name = tree.name("inc");
-    match tree.chance.below(5) {
+    match tree.chance.below(6) {
         0 => {
             tree.write(&name, &inside);
-            format!("include: {here}/{name}\n")
+            let begin_end = tree.chance.one(&["", "[]", "[\"\"]", "[  ]"]);
+            let (begin, end) = begin_end.split_at(begin_end.len() / 2);
+            format!("include: {begin}{here}/{name}{end}\n")
         }
         1 => {
             tree.write(&name, &inside);
@@ -115,6 +119,16 @@ fn include(tree: &mut Tree, depth: usize) -> String {
             tree.write(&format!("{name}-folder/x"), "server:\n    udp-workers: 9\n");
             // A folder is passed over.
             format!("include: \"{here}/{name}/[^x]*.conf\"\ninclude: {here}/{name}-folder\n")
+        }
+        4 => {
+            // Each in its place; a pattern as anywhere.
+            let other = sections(tree, 3);
+            tree.write(&format!("{name}/a, b.conf"), &inside);
+            tree.write(&format!("{name}/c.conf"), &other);
+            let list = [format!("\"{here}/{name}/a, b.conf\""), format!("{here}/{name}/c*.conf")];
+            let (first, last) = if tree.chance.once_in(2) { (0, 1) } else { (1, 0) };
+            let between = tree.chance.one(&[",", ", ", " , "]);
+            format!("include: [{}{between}{}] # c\n", list[first], list[last])
         }
         _ => format!("include: {here}/none*\n"),
     }

@@ -24,7 +24,12 @@ fn printed(oracle: &Oracle, main: &Path) -> Option<Values> {
     if !checked.status.success() || said.lines().any(|line| line.contains("error during parsing")) {
         return None;
     }
-    let output = oracle.run(folder, &["-dN1", "-f", &main]);
+    Some(debugged(oracle, folder, &main))
+}
+
+/// What it takes, also of a configuration with errors.
+fn debugged(oracle: &Oracle, folder: &Path, main: &str) -> Values {
+    let output = oracle.run(folder, &["-dN1", "-f", main]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let mut modules: Vec<BTreeMap<&str, &str>> = Vec::new();
     let mut inputs: Vec<BTreeMap<&str, &str>> = Vec::new();
@@ -55,7 +60,36 @@ fn printed(oracle: &Oracle, main: &Path) -> Option<Values> {
         let key = knob.key().to_ascii_lowercase();
         of.iter().map(|block| block.get(key.as_str()).map(|value| (*value).to_owned())).collect()
     };
-    Some(oracle.knobs().map(|knob| (knob.name.as_str(), value(knob))).collect())
+    oracle.knobs().map(|knob| (knob.name.as_str(), value(knob))).collect()
+}
+
+/// It says so, and starts nevertheless.
+#[test]
+fn of_a_module_that_is_loaded_twice_the_first_counts() {
+    let oracle =
+        Oracle { server: "rsyslog", program: "rsyslogd", generate: configuration, values: printed, cases: 0 };
+    if !oracle.is_installed() {
+        return;
+    }
+    for modules in [
+        "module(load=\"imudp\") module(load=\"imudp\" threads=\"4\")",
+        "module(load=\"imudp.so\" threads=\"2\")\nmodule(load=\"imudp\" threads=\"4\" batchSize=\"64\")",
+        "module(load=\"imudp\" threads=\"2\")\nmodule(load=\"IMUDP\" threads=\"4\")",
+        "module(load=\"IMUDP\" threads=\"4\")\nmodule(load=\"imudp\" threads=\"2\")",
+        "module(load=\"imudp\" threads=\"4\" config.enabled=\"off\")\nmodule(load=\"imudp\" threads=\"2\")",
+        "module(load=\"IMUDP\" threads=\"4\")",
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let main = folder.path().join("rsyslog.conf");
+        let inputs =
+            "input(type=\"IMUDP\" port=\"5514\")\ninput(type=\"imudp\" port=\"5515\" rcvbufSize=\"1m\")\n";
+        // Without its module an input is none.
+        let inputs = if modules.contains("\"imudp") { inputs } else { "" };
+        fs::write(&main, format!("*.* /dev/null\n{modules}\n{inputs}")).unwrap();
+        let theirs = debugged(&oracle, folder.path(), &main.display().to_string());
+        let service = oracle.service(&main);
+        oracle.agree(&service, &oracle.read(&service), &theirs, &|| modules.to_owned());
+    }
 }
 
 fn configuration(tree: &mut Tree) -> PathBuf {
@@ -93,6 +127,7 @@ fn configuration(tree: &mut Tree) -> PathBuf {
             "/* input(type=\"imudp\" port=\"2\")\n*/\n",
             "\n:msg, contains, \"input(a\" /dev/null\n",
             "if $msg contains 'input(' then { action(type=\"omfile\" file=\"/dev/null\") }\n",
+            "# goes on \\\n  input(type=\"imudp\" port=\"3\" rcvbufSize=\"2k\")\n",
         ]);
     }
     tree.write_main("rsyslog.conf", &text)
@@ -111,9 +146,19 @@ fn object(tree: &mut Tree, name: &str, first: &str, parameters: &[(&str, &[&str]
             );
         }
     }
-    let separator = tree.chance.one(&[" ", "\n  ", " # x\n  ", " /* y */ "]);
-    let open = tree.chance.one(&["(", " (", "( "]);
-    format!("{name}{open}{})", all.join(separator))
+    let separator =
+        tree.chance.one(&[" ", "\n  ", " # x\n  ", " /* y */ ", " \\\n  ", "\\ \t\n", " \\\n \\\r\n "]);
+    let open = tree.chance.one(&["(", " (", "( ", "\n("]);
+    let mut text = format!("{name}{open}{})", all.join(separator));
+    // Within any word or string; of its lines, only the last can end without (it is told the line's number then, in the midst of an object).
+    if !separator.trim_start_matches(' ').starts_with(['\n', '#']) && tree.chance.once_in(2) {
+        let begin = text.find('(').unwrap() + 1;
+        text.insert_str(
+            begin + tree.chance.below(text.len() - begin),
+            tree.chance.one(&["\\\n", "\\\n    "]),
+        );
+    }
+    text
 }
 
 /// The object, in this file or in one that is included.
