@@ -80,6 +80,16 @@ impl Nsd {
         answers(&self.lab)
     }
 
+    /// Waits until no restart is at work or waits for another: the server is then found where it is looked for.
+    fn ends_restarts(&self) {
+        let script = self.path("restart").display().to_string();
+        awaited("the restarts to end", TIMEOUT, || {
+            let commands = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path().join("cmdline"));
+            let mut commands = commands.filter_map(|path| fs::read(path).ok());
+            (!commands.any(|command| String::from_utf8_lossy(&command).contains(&script))).then_some(())
+        });
+    }
+
     /// Waits until it has the processes of so many servers, and keeps them.
     fn has_servers(&self, servers: usize) {
         let group = fs::read_to_string(self.path("pid")).unwrap().trim().to_owned();
@@ -227,7 +237,8 @@ fn an_apply_killed_at_any_moment_is_undone() {
             written += 1;
         }
         assert_eq!(nsd.files(), before, "turn {turn}");
-        // The killed apply's command may still be at work; it starts the server with the old files.
+        // The killed apply's command may still be at work, or not have begun; it starts the server with the old files.
+        nsd.ends_restarts();
         awaited("nsd to answer", TIMEOUT, || nsd.answers().then_some(()));
         nsd.has_servers(1);
     }
@@ -251,6 +262,7 @@ fn an_undo_killed_at_any_moment_is_finished_by_the_next() {
         let again = nsd.run(&["undo"]);
         let whole = again.err.contains("nothing to undo");
         assert!(whole || again.code() == Some(0), "{}", again.err);
+        nsd.ends_restarts();
         assert_eq!(nsd.files(), before);
         // The old file alone would not do: the server has read it again.
         nsd.has_servers(1);

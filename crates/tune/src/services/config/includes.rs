@@ -45,6 +45,7 @@ impl Config {
     ) -> Holds {
         // FreeRADIUS (cf_file.c) and Knot have paths relative to the file that names them.
         let own = matches!(self.format, Format::Radius | Format::Indented);
+        let by_folder = self.format == Format::Radius && includes.iter().all(|path| path.ends_with('/'));
         let (mut found, mut none): (Vec<PathBuf>, _) = (Vec::new(), Vec::new());
         // Also of what may be absent: it is not known whether it is.
         let place = format!("({}, line {line})", self.files[from].path);
@@ -84,9 +85,9 @@ impl Config {
         self.unread.extend(none.into_iter().filter(|_| !optional).chain(unsure));
         for path in found {
             let name = path.display().to_string();
-            let known = self.files.iter().position(|file| file.path == name);
-            // A circle.
-            if known.is_some_and(|file| taking.open.contains(&file)) {
+            let known = self.files.iter().position(|file| Path::new(&file.path) == path);
+            // A circle; and of a folder, FreeRADIUS reads what it has not read yet (cf_file.c, cf_file_check).
+            if known.is_some_and(|file| by_folder || taking.open.contains(&file)) {
                 continue;
             }
             if taking.taken >= MAX_FILES || taking.open.len() > MAX_DEPTH {

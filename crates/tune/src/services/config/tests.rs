@@ -134,6 +134,19 @@ fn a_file_that_is_included_twice_counts_twice() {
         lines(Format::Clauses, twice, ("server", "num-threads")),
         ["/u/i:1=7", "/u/u.conf:3=3", "/u/i:1=7", "in effect: /u/i:1=7"]
     );
+    // Of a folder FreeRADIUS reads what it has not read yet.
+    let radius = |includes: [&str; 2]| {
+        let main = includes.map(|path| format!("$INCLUDE {path}\n")).concat();
+        lines(
+            Format::Radius,
+            &[("r/radiusd.conf", &main), ("r/l/a", "max_requests = 1\n")],
+            ("", "max_requests"),
+        )
+        .len()
+            - 1
+    };
+    let counts = [["l/", "l/"], ["l/a", "l/"], ["l/", "./l/"], ["l/", "l/a"], ["l/a", "l/a"]].map(radius);
+    assert_eq!(counts, [1, 1, 1, 2, 2]);
     // Each time with two more of itself it would not end.
     let many: String = (0..9).map(|next| format!("include /c/{next}\n")).collect();
     let files: Vec<(String, String)> = (0..9).map(|at| (format!("c/{at}"), many.clone())).collect();
