@@ -333,13 +333,15 @@ fn labels(name: &[u8]) -> Result<(), String> {
         rest = after;
         match byte {
             b'.' if name.len() > 1 => {
-                wrong(length).map_or(Ok(()), Err)?;
+                if let Some(why) = wrong(length) {
+                    return Err(why);
+                }
                 length = 0;
                 continue;
             }
             // `\DDD` is one byte, and so is `\X`.
             b'\\' if rest.iter().take(3).filter(|digit| digit.is_ascii_digit()).count() == 3 => {
-                rest = &rest[3..]
+                rest = &rest[3..];
             }
             b'\\' => rest = rest.get(1..).unwrap_or_default(),
             _ => {}
