@@ -5,7 +5,7 @@
 //!                                                        ▴ SIGHUP every 5 s; each begins when the last has ended
 //! ```
 //! The server has its own number of workers and both CPUs, of which the reload takes one for seconds. What the generator itself loses
-//! counts, too: nothing is left out.
+//! counts, too: nothing is left out. Beside each run stands what the same one loses without reloads.
 
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -59,8 +59,9 @@ fn of_dns(results: &mut Results, lab: &Lab, folder: &Path) -> Result<()> {
     let load = dns::load(&[("name", "h{}.example.org"), ("names", &NAMES.to_string())])?;
     for io in IOS {
         let words = ["dns", "--zone", &zone, "--responses-per-second", "off"];
-        let lost = lost(lab, (io, 53), &words, &load)?;
-        results.add(&lost.claim("dns", io, "a zone of a million names"));
+        let without = lost(lab, (io, 53), &words, &load, Reloads::None)?;
+        let lost = lost(lab, (io, 53), &words, &load, Reloads::Regular)?;
+        results.add(&lost.claim(&without, "dns", io, "a zone of a million names"));
     }
     Ok(())
 }
@@ -77,11 +78,21 @@ fn of_radius(results: &mut Results, lab: &Lab, folder: &Path) -> Result<()> {
     let [clients, users] = ["clients", "users"].map(|name| file(name).display().to_string());
     for (number, io) in (0..).zip(IOS) {
         // Each run has its own number, so that no request is a repetition.
-        let load = RadiusLoad::new((u64::from(std::process::id()) << 32) + number, config.clone());
-        let lost = lost(lab, (io, 1812), &["radius", "--clients", &clients, "--users", &users], &load)?;
-        results.add(&lost.claim("radius", io, "a file of 100,000 users"));
+        let load = |number| RadiusLoad::new((u64::from(std::process::id()) << 32) + number, config.clone());
+        let words = ["radius", "--clients", &clients, "--users", &users];
+        let without = lost(lab, (io, 1812), &words, &load(2 * number), Reloads::None)?;
+        let lost = lost(lab, (io, 1812), &words, &load(2 * number + 1), Reloads::Regular)?;
+        results.add(&lost.claim(&without, "radius", io, "a file of 100,000 users"));
     }
     Ok(())
+}
+
+/// Whether the server reads its files anew.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reloads {
+    None,
+    /// One [`EVERY`] so often.
+    Regular,
 }
 
 /// What a run lost.
@@ -92,7 +103,7 @@ struct Lost {
 }
 
 impl Lost {
-    fn claim(&self, protocol: &str, io: &str, of: &str) -> Claim {
+    fn claim(&self, without: &Self, protocol: &str, io: &str, of: &str) -> Claim {
         let Self { lost, sent, reloads } = self;
         let what = format!("serve {protocol} --io {io}, requests lost while {of} is read anew, 100,000/s");
         let claim = Claim::new(
@@ -102,12 +113,19 @@ impl Lost {
             Unit::Count,
             Bound::Below(1.0),
         );
-        claim.with(format!("of {:.1} M, {reloads} reloads", *sent as f64 / 1e6))
+        let (sent, beside) = (*sent as f64 / 1e6, without.lost);
+        claim.with(format!("of {sent:.1} M, {reloads} reloads; without reloads {beside} of as many"))
     }
 }
 
-/// Loads the server of these words on a port, over an Io, while it reads its files anew.
-fn lost(lab: &Lab, (io, port): (&str, u16), words: &[&str], protocol: &dyn Protocol) -> Result<Lost> {
+/// Loads the server of these words on a port, over an Io, while it reads its files anew or does not.
+fn lost(
+    lab: &Lab,
+    (io, port): (&str, u16),
+    words: &[&str],
+    protocol: &dyn Protocol,
+    how: Reloads,
+) -> Result<Lost> {
     let target = address(lab, UDPATH, port)?;
     let reloads = AtomicUsize::new(0);
     let server = Reloading::start(lab, io, &target.to_string(), words)?;
@@ -124,7 +142,7 @@ fn lost(lab: &Lab, (io, port): (&str, u16), words: &[&str], protocol: &dyn Proto
     let never = AtomicBool::new(false);
     let (result, hups) = std::thread::scope(|scope| {
         let (ended, reloads) = (&ended, &reloads);
-        let hups = scope.spawn(move || server.reload_until(ended, reloads));
+        let hups = scope.spawn(move || server.reload_until(how, ended, reloads));
         let result = lab.machine("client").map_err(anyhow::Error::from).and_then(|client| {
             client.run(|| {
                 pin(0)?;
@@ -139,7 +157,7 @@ fn lost(lab: &Lab, (io, port): (&str, u16), words: &[&str], protocol: &dyn Proto
     let wrong = counts.corrupt + counts.wrong_flow + counts.duplicate + counts.refused;
     ensure!(wrong == 0, "wrong replies: {counts:?}");
     let reloads = reloads.into_inner();
-    ensure!(reloads >= RELOADS, "{reloads} reloads in {} s", LENGTH.as_secs());
+    ensure!(how == Reloads::None || reloads >= RELOADS, "{reloads} reloads in {} s", LENGTH.as_secs());
     Ok(Lost { lost: counts.lost + counts.late, sent: counts.sent, reloads })
 }
 
@@ -173,14 +191,16 @@ impl Reloading {
         bail!("the server did not print '{beginning}' within {} s", within.as_secs())
     }
 
-    /// One reload after the other, until the load has ended; counts those that ended before.
-    fn reload_until(&self, ended: &AtomicBool, reloads: &AtomicUsize) -> Result<()> {
+    /// One reload after the other, or none, until the load has ended; counts those that ended before.
+    fn reload_until(&self, how: Reloads, ended: &AtomicBool, reloads: &AtomicUsize) -> Result<()> {
         let pid = Pid::from_raw(self.running.pid() as i32).context("a process has a pid")?;
         while !ended.load(Ordering::Relaxed) {
             let began = Instant::now();
-            kill_process(pid, Signal::HUP).context("cannot signal the server")?;
-            self.says("reloaded", START)?;
-            reloads.fetch_add(1, Ordering::Relaxed);
+            if how == Reloads::Regular {
+                kill_process(pid, Signal::HUP).context("cannot signal the server")?;
+                self.says("reloaded", START)?;
+                reloads.fetch_add(1, Ordering::Relaxed);
+            }
             while began.elapsed() < EVERY && !ended.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(10));
             }
