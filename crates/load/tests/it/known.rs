@@ -74,9 +74,48 @@ pub(crate) struct Truth {
 /// Raises the priority of this thread and of those that it starts above all others, so that what it does at a certain time is not
 /// late on a busy machine. If that is not permitted, the test is only less robust.
 pub(crate) fn first_of_all() {
+    raise("1");
+}
+
+/// Raises this thread's priority to a level of SCHED_FIFO.
+fn raise(level: &str) {
     let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
     let mut chrt = Command::new("chrt");
-    let _ = chrt.args(["-f", "-p", "1", &thread]).stderr(Stdio::null()).status();
+    let _ = chrt.args(["-f", "-p", level, &thread]).stderr(Stdio::null()).status();
+}
+
+/// A thread above [`first_of_all`] that sleeps for a millisecond again and again. If it wakes late, the machine stood still, and no
+/// program on it could have been in time: a hypervisor that takes its CPUs need not say so (steal).
+pub(crate) struct Witness {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<u32>,
+}
+
+impl Witness {
+    /// How long it sleeps, and how much later it is late.
+    const SLEEP: Duration = Duration::from_millis(1);
+
+    pub(crate) fn start() -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            raise("2");
+            let mut late = 0;
+            while !flag.load(Ordering::Relaxed) {
+                let begin = Instant::now();
+                std::thread::sleep(Self::SLEEP);
+                late += u32::from(begin.elapsed() > 2 * Self::SLEEP);
+            }
+            late
+        });
+        Self { stop, thread }
+    }
+
+    /// How often it was late.
+    pub(crate) fn stop(self) -> u32 {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
 }
 
 pub(crate) struct Server {
