@@ -12,7 +12,7 @@
 mod file;
 mod generate;
 mod ids;
-mod name;
+pub(super) mod name;
 mod options;
 mod queries;
 mod reply;

@@ -136,8 +136,8 @@ fn one(
     {
         let (owner, name) = (records.name(&soa), String::from_utf8_lossy(name));
         let reason = format!(
-            "the SOA record is of {owner}, but the file was given as the zone {name}: the names differ; a name without a dot at its end \
-             has the origin behind it"
+            "the SOA record is that of {owner}, but the file is loaded as the zone {name}: correct one of them (a name without a final \
+             dot gets the origin added)"
         );
         faults.say(source, format!("{}: {reason}", records.place(&soa)));
         return Ok(Err(None));

@@ -7,7 +7,7 @@ const MAX_LABEL: usize = 63;
 
 /// Why a text is not a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum NameError {
+pub(in super::super) enum NameError {
     #[error("the name is empty: write `.` for the root")]
     Empty,
     #[error("the name has an empty label: two dots in a row, or a dot in front")]
@@ -22,7 +22,7 @@ pub(super) enum NameError {
 
 /// Writes the name `text` to `wire`, which is cleared first. Names are absolute, with or without the final dot; `\.` is a dot
 /// within a label, `\065` the byte 65. Case is kept.
-pub(super) fn write(text: &[u8], wire: &mut Vec<u8>) -> Result<(), NameError> {
+pub(in super::super) fn write(text: &[u8], wire: &mut Vec<u8>) -> Result<(), NameError> {
     wire.clear();
     match text {
         [] => return Err(NameError::Empty),

@@ -17,6 +17,7 @@ use std::path::PathBuf;
 
 use domain::base::iana::Rtype;
 
+use super::super::template::name;
 use super::faults::Fault;
 use super::fields;
 use super::text::{Place, Token};
@@ -26,9 +27,6 @@ use super::types;
 const DEFAULT_TTL: u32 = 3_600;
 /// Longest TTL in seconds; a greater one counts as 0 (RFC 2181, 8).
 const MAX_TTL: u32 = i32::MAX as u32;
-
-/// Longest label of a name, in bytes (RFC 1035, 2.3.4).
-const MAX_LABEL: usize = super::super::name::MAX_LABEL as usize;
 
 /// What holds for the entries that follow.
 #[derive(Debug, Clone, Default)]
@@ -82,7 +80,7 @@ impl State {
         let Some((first, rest)) = tokens.split_first() else {
             return Err(Fault::of_record(place.line, "a record without an owner"));
         };
-        let owner = self.absolute(first).map_err(|reason| Fault::of_record(place.line, reason))?;
+        let owner = self.with_origin(first).map_err(|reason| Fault::of_record(place.line, reason))?;
         self.record(place, &owner, rest, lines)
     }
 
@@ -100,7 +98,7 @@ impl State {
                 // No type's name begins so. What it was to change is not known: the records that follow may be others.
                 let shown = first.shown();
                 return Err(fault(format!(
-                    "{shown} after space: remove the space, a directive begins its line"
+                    "{shown} is indented: remove the space, a directive begins its line"
                 )));
             }
             return self.directive(first, rest).map_err(fault);
@@ -109,7 +107,7 @@ impl State {
             let owner = self.owner.clone();
             (owner.ok_or_else(|| fault("a line without an owner, and no record before it".into()))?, tokens)
         } else {
-            (self.absolute(first).map_err(fault)?, rest)
+            (self.with_origin(first).map_err(fault)?, rest)
         };
         let read = self.record(place, &owner, rest, lines);
         // Of the lines that follow too, if this one is left out.
@@ -180,6 +178,8 @@ impl State {
             self.default_ttl = minimum.map(limited);
         }
         let ttl = limited(ttl.or(self.default_ttl).or(self.last_ttl).unwrap_or(DEFAULT_TTL));
+        // Lines without an owner of their own have this one, too: each is left out, and nothing else.
+        checked(owner).map_err(of_record)?;
         let start = lines.len();
         // `domain` would take it for a directive.
         lines.extend(owner.starts_with(b"$").then_some(b'\\'));
@@ -239,8 +239,15 @@ impl State {
         Ok(())
     }
 
-    /// A name as an absolute one.
+    /// A name as an absolute one, whose labels may be such.
     fn absolute(&self, token: &Token<'_>) -> Result<Vec<u8>, String> {
+        let name = self.with_origin(token)?;
+        checked(&name)?;
+        Ok(name)
+    }
+
+    /// A name with the origin behind it, if it is relative.
+    fn with_origin(&self, token: &Token<'_>) -> Result<Vec<u8>, String> {
         let missing = || {
             format!(
                 "missing origin for the relative name {}: begin with a line `$ORIGIN example.org.`, end the name with a dot, or load the file as `--zone \
@@ -257,7 +264,6 @@ impl State {
         if name.is_empty() {
             return Err("an empty name".into());
         }
-        labels(&name).map_err(|why| format!("the name {} has {why}", token.shown()))?;
         if !ends_with_dot(&name) {
             let origin = self.origin.as_ref().ok_or_else(missing)?;
             name.push(b'.');
@@ -318,37 +324,9 @@ fn rtype_of(token: &Token<'_>) -> Result<Rtype, String> {
     }
 }
 
-/// Whether the labels of a name in text form may be: `domain` ends a name at an empty one, and drops what follows.
-///
-/// # Errors
-/// What the name has, and what would be right.
-fn labels(name: &[u8]) -> Result<(), String> {
-    let wrong = |length: usize| match length {
-        0 => Some("two dots in a row, or a dot in front: remove one".to_owned()),
-        1..=MAX_LABEL => None,
-        _ => Some(format!("a label of {length} bytes: at most {MAX_LABEL} may be between two dots")),
-    };
-    let (mut length, mut rest) = (0, name);
-    while let [byte, after @ ..] = rest {
-        rest = after;
-        match byte {
-            b'.' if name.len() > 1 => {
-                if let Some(why) = wrong(length) {
-                    return Err(why);
-                }
-                length = 0;
-                continue;
-            }
-            // `\DDD` is one byte, and so is `\X`.
-            b'\\' if rest.iter().take(3).filter(|digit| digit.is_ascii_digit()).count() == 3 => {
-                rest = &rest[3..];
-            }
-            b'\\' => rest = rest.get(1..).unwrap_or_default(),
-            _ => {}
-        }
-        length += 1;
-    }
-    if length > 0 { wrong(length).map_or(Ok(()), Err) } else { Ok(()) }
+/// Whether a name in text form is one: `domain` ends it at an empty label, and drops what follows.
+fn checked(name: &[u8]) -> Result<(), String> {
+    name::write(name, &mut Vec::new()).map_err(|why| format!("`{}`: {why}", String::from_utf8_lossy(name)))
 }
 
 /// Whether the last dot is not escaped.

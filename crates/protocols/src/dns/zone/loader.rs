@@ -350,7 +350,6 @@ fn reason(error: &str, line: &[u8]) -> String {
 fn plainer(reason: &str) -> &str {
     match reason {
         "bad charstr" => "a text of more than 255 bytes, or a wrong escape: divide it, each part in quotes",
-        "bad name" => "a name of more than 255 bytes",
         "trailing tokens" => "more words than its data have: remove them",
         _ => reason,
     }

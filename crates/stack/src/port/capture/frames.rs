@@ -124,7 +124,8 @@ impl Frames {
     }
 }
 
-/// The frame with an Ethernet header, which is made in `buffer` for another link type, and without what is between header and packet. `None`: not known where its packet is.
+/// The frame with an Ethernet header in front of its packet, which is made in `buffer` where there is none, or more between them. `None`: not
+/// known where its packet is.
 fn as_ethernet<'a>(record: &Record<'a>, buffer: &'a mut Vec<u8>) -> Option<&'a [u8]> {
     let Packet { ether_type, bytes } = if record.link == ETHERNET {
         match link::within_ethernet(record.bytes) {

@@ -141,11 +141,11 @@ fn a_set_as_long_as_a_message_is_served() {
 #[test]
 fn a_directive_after_space_is_a_fault_of_its_zone() {
     for (directive, said) in [
-        (" $TTL 60", "$TTL after space"),
-        ("\t$ORIGIN sub", "$ORIGIN after space"),
-        (" $INCLUDE hosts.inc", "$INCLUDE after space"),
-        (" $GENERATE 1-2 h$ A 192.0.2.$", "$GENERATE after space"),
-        (" $frob", "$frob after space"),
+        (" $TTL 60", "$TTL is indented"),
+        ("\t$ORIGIN sub", "$ORIGIN is indented"),
+        (" $INCLUDE hosts.inc", "$INCLUDE is indented"),
+        (" $GENERATE 1-2 h$ A 192.0.2.$", "$GENERATE is indented"),
+        (" $frob", "$frob is indented"),
     ] {
         let (records, faults, left_out) = with_faults(&[&format!("{X}{directive}\nz A 192.0.2.1\n")]);
         // That of the zone that is not served.
