@@ -19,9 +19,9 @@ fn configuration() -> String {
     )
 }
 
-/// Ends the server, and whatever an apply has started in its place.
-const STOP: &str =
-    "kill $(cat /run/nsd.pid) && while [ -e /proc/$(cat /run/nsd.pid)/exe ]; do sleep 0.1; done";
+/// Ends the server, and whatever an apply has started in its place. nsd removes its file before it closes its sockets, so the
+/// wait is for its process.
+const STOP: &str = "pid=$(cat /run/nsd.pid) && kill $pid && while [ -e /proc/$pid/exe ]; do sleep 0.1; done";
 
 /// Everything of a run of Ansible that stays: what it printed, and what `--tree` wrote.
 struct Trace {
