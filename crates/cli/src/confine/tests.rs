@@ -7,7 +7,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use rustix::process::{Pid, geteuid, test_kill_process};
+use rustix::process::{Pid, geteuid, setpriority_process, test_kill_process};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, capabilities};
 
 use super::*;
@@ -87,6 +87,8 @@ fn inside(folder: &Path) {
         assert_eq!(refused.raw_os_error(), Some(libc::ENOSYS), "{typing:#x}");
     }
     sys::ask_terminal(terminal.as_fd(), libc::TIOCGWINSZ).unwrap();
+    let own = Some(rustix::process::getpid());
+    assert_eq!(setpriority_process(own, 19), Err(rustix::io::Errno::NOSYS), "only of the calling thread");
     if was_root {
         // Any signal but SIGCONT, which may be sent within a session (kill(2)), and init may be of this one.
         assert_eq!(test_kill_process(Pid::INIT), Err(rustix::io::Errno::PERM));
@@ -98,7 +100,7 @@ fn inside(folder: &Path) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.send_to(b"x", socket.local_addr().unwrap()).unwrap();
     assert_eq!(socket.recv_from(&mut [0; 8]).unwrap().0, 1);
-    std::thread::spawn(|| ()).join().unwrap();
+    std::thread::spawn(|| setpriority_process(None, 19)).join().unwrap().unwrap();
     before.thread().unpark();
     before.join().unwrap();
 }
