@@ -4,9 +4,11 @@
 //!   client, CPU 0: 100,000/s, open loop ══ veth ══▸ udpath serve dns (a million names), serve radius (100,000 users)
 //!                                                        ▴ SIGHUP every 5 s; each begins when the last has ended
 //! ```
-//! The server has one worker on CPU 1, and the buffers of one that is asked so often; its reloads run wherever there is room, on the worker's
-//! CPU or on the generator's, which comes first there as if it were another machine's. What the generator itself loses counts, too: nothing
-//! is left out. Beside each run stands what the same one loses without reloads.
+//! The server has its own number of workers and both CPUs, of which the reload takes one for seconds. What the generator itself loses
+//! counts, too: nothing is left out. Beside each run stands what the same one loses without reloads.
+//!
+//! On two CPUs that is more than nothing: a worker shares its CPU with the generator. The same runs with a CPU for each, and buffers for a
+//! tenth of a second, tell what the reload itself costs. They have no bound.
 
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -42,14 +44,11 @@ const RELOADS: usize = 4;
 const LENGTH: Duration = Duration::from_secs(22);
 /// Longest time until a server is ready.
 const START: Duration = Duration::from_secs(60);
-/// Ways of a server's datagrams, each with its buffer: 8 MiB as the kernel counts them, or 32,768 frames a queue, are a tenth of a second of
-/// requests and more. Less: what a busy machine holds up for that long is lost, with reloads and without.
-const IOS: [(&str, [&str; 2]); 3] =
-    [("shared", BUFFER), ("reuseport", BUFFER), ("xdp", ["--frames", "32768"])];
-const BUFFER: [&str; 2] = ["--rcvbuf", "4MiB"];
-/// The nice value of the generator.
-const FIRST: i32 = -20;
+/// Ways of a server's datagrams.
+const IOS: [&str; 3] = ["shared", "reuseport", "xdp"];
 const SECRET: &str = "a secret of the lab";
+/// The generator's nice value where it has a CPU: a reload may run there, too, and must not hold it up.
+const FIRST: i32 = -20;
 
 pub(crate) fn run(results: &mut Results) -> Result<()> {
     let folder = tempfile::tempdir().context("cannot create a folder for the servers' files")?;
@@ -63,11 +62,11 @@ pub(crate) fn run(results: &mut Results) -> Result<()> {
 fn of_dns(results: &mut Results, lab: &Lab, folder: &Path) -> Result<()> {
     let zone = dns::servers::write_zone(folder, NAMES)?.display().to_string();
     let load = dns::load(&[("name", "h{}.example.org"), ("names", &NAMES.to_string())])?;
-    for (io, buffer) in IOS {
-        let words = [&["dns", "--zone", &zone, "--responses-per-second", "off"][..], &buffer].concat();
-        let without = lost(lab, (io, 53), &words, &load, Reloads::None)?;
-        let lost = lost(lab, (io, 53), &words, &load, Reloads::Regular)?;
-        results.add(&lost.claim(&without, "dns", io, "a zone of a million names"));
+    let words = ["dns", "--zone", &zone, "--responses-per-second", "off"];
+    for (io, cpus) in runs() {
+        let lost = |reloads| lost(lab, (io, 53), &words, &load, reloads, cpus);
+        let [without, lost] = [lost(Reloads::None)?, lost(Reloads::Regular)?];
+        results.add(&lost.claim(&without, "dns", io, cpus, "a zone of a million names"));
     }
     Ok(())
 }
@@ -82,15 +81,41 @@ fn of_radius(results: &mut Results, lab: &Lab, folder: &Path) -> Result<()> {
     let users = Users::parse(text.as_bytes()).map_err(anyhow::Error::msg)?;
     let config = LoadConfig { secret: Secret::new(SECRET.as_bytes()), users, ..LoadConfig::default() };
     let [clients, users] = ["clients", "users"].map(|name| file(name).display().to_string());
-    for (number, (io, buffer)) in (0..).zip(IOS) {
+    let words = ["radius", "--clients", &clients, "--users", &users];
+    for (number, (io, cpus)) in (0..).zip(runs()) {
         // Each run has its own number, so that no request is a repetition.
         let load = |number| RadiusLoad::new((u64::from(std::process::id()) << 32) + number, config.clone());
-        let words = [&["radius", "--clients", &clients, "--users", &users][..], &buffer].concat();
-        let without = lost(lab, (io, 1812), &words, &load(2 * number), Reloads::None)?;
-        let lost = lost(lab, (io, 1812), &words, &load(2 * number + 1), Reloads::Regular)?;
-        results.add(&lost.claim(&without, "radius", io, "a file of 100,000 users"));
+        let lost = |reloads, number| lost(lab, (io, 1812), &words, &load(number), reloads, cpus);
+        let [without, lost] = [lost(Reloads::None, 2 * number)?, lost(Reloads::Regular, 2 * number + 1)?];
+        results.add(&lost.claim(&without, "radius", io, cpus, "a file of 100,000 users"));
     }
     Ok(())
+}
+
+/// Each Io: as it is asked for, then with a CPU for the worker.
+fn runs() -> impl Iterator<Item = (&'static str, Cpus)> {
+    IOS.into_iter().flat_map(|io| [(io, Cpus::Shared), (io, Cpus::Apart)])
+}
+
+/// Who has which CPU.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cpus {
+    /// The server has both, and its default buffers.
+    Shared,
+    /// Its worker has CPU 1, and large buffers; the generator comes first on CPU 0.
+    Apart,
+}
+
+impl Cpus {
+    /// The server's options. 8 MiB, as the kernel counts them, or 32,768 frames a queue are a tenth of a second of requests. Less: what the
+    /// machine holds up for that long is lost, with reloads and without.
+    fn options(self, io: &str) -> &'static [&'static str] {
+        match self {
+            Self::Shared => &[],
+            Self::Apart if io == "xdp" => &["--cpus", "1", "--frames", "32768"],
+            Self::Apart => &["--cpus", "1", "--rcvbuf", "4MiB"],
+        }
+    }
 }
 
 /// Whether the server reads its files anew.
@@ -109,16 +134,16 @@ struct Lost {
 }
 
 impl Lost {
-    fn claim(&self, without: &Self, protocol: &str, io: &str, of: &str) -> Claim {
+    fn claim(&self, without: &Self, protocol: &str, io: &str, cpus: Cpus, of: &str) -> Claim {
         let Self { lost, sent, reloads } = self;
-        let what = format!("serve {protocol} --io {io}, requests lost while {of} is read anew, 100,000/s");
-        let claim = Claim::new(
-            &format!("reload.{protocol}.{io}"),
-            what,
-            *lost as f64,
-            Unit::Count,
-            Bound::Below(1.0),
-        );
+        let (id, how, bound) = match cpus {
+            Cpus::Shared => ("", "", Bound::Below(1.0)),
+            Cpus::Apart => ("_apart", ", a CPU for the worker and larger buffers", Bound::Shown),
+        };
+        let id = format!("reload.{protocol}.{io}{id}");
+        let what =
+            format!("serve {protocol} --io {io}{how}, requests lost while {of} is read anew, 100,000/s");
+        let claim = Claim::new(&id, what, *lost as f64, Unit::Count, bound);
         let (sent, beside) = (*sent as f64 / 1e6, without.lost);
         claim.with(format!("of {sent:.1} M, {reloads} reloads; without reloads {beside} of as many"))
     }
@@ -131,10 +156,11 @@ fn lost(
     words: &[&str],
     protocol: &dyn Protocol,
     how: Reloads,
+    cpus: Cpus,
 ) -> Result<Lost> {
     let target = address(lab, UDPATH, port)?;
     let reloads = AtomicUsize::new(0);
-    let server = Reloading::start(lab, io, &target.to_string(), words)?;
+    let server = Reloading::start(lab, io, &target.to_string(), &[words, cpus.options(io)].concat())?;
     let plan = Plan {
         flows: FLOWS,
         arrivals: Arrivals::Open { rate: RATE, process: Process::Constant },
@@ -152,7 +178,9 @@ fn lost(
         let result = lab.machine("client").map_err(anyhow::Error::from).and_then(|client| {
             client.run(|| {
                 pin(0)?;
-                setpriority_process(None, FIRST).context("cannot put the generator first")?;
+                if cpus == Cpus::Apart {
+                    setpriority_process(None, FIRST).context("cannot put the generator first")?;
+                }
                 udpath_load::run(&plan, Engine::Xdp, protocol, &mut |_| (), &never).context("the load")
             })?
         });
@@ -177,7 +205,7 @@ struct Reloading {
 impl Reloading {
     fn start(lab: &Lab, io: &str, bind: &str, words: &[&str]) -> Result<Self> {
         let mut command = lab.machine(UDPATH)?.command(udpath()?);
-        command.arg("serve").args(words).args(["--bind", bind, "--io", io, "--cpus", "1"]);
+        command.arg("serve").args(words).args(["--bind", bind, "--io", io]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child: Child = lab.spawn(command).context("cannot start the server")?;
         let lines = lines_of(&mut child);

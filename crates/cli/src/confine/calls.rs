@@ -192,7 +192,7 @@ fn filter() -> Result<BpfProgram, BackendError> {
     let is_not = |request| SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, request);
     let types_nothing = TYPING.map(is_not).into_iter().collect::<Result<_, _>>()?;
     rules.insert(libc::SYS_ioctl, vec![SeccompRule::new(types_nothing)?]);
-    // A reload makes its own thread nicer, and no other.
+    // The nice value of the calling thread, for reloads; of no other.
     let zero = |argument| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, 0);
     let own_thread = vec![zero(0)?, zero(1)?];
     rules.insert(libc::SYS_setpriority, vec![SeccompRule::new(own_thread)?]);

@@ -5,8 +5,8 @@ use std::thread::JoinHandle;
 use udpath_serve::{ReloadHook, Server};
 
 /// The nice value of a reload: a worker on the same CPU, at 0, gets nine tenths of it (`sched_prio_to_weight` of kernel/sched/core.c).
-/// Less: requests wait while files are read, and a buffer that is not large enough for that loses some. More: on a machine without idle
-/// CPUs the old data stay for minutes.
+/// Lower: a worker that needs more than half of the CPU falls behind for seconds, and its buffer overflows. Higher: on a machine without
+/// idle CPUs the old data stay in use for minutes.
 const NICE: i32 = 10;
 
 /// See the module.
@@ -36,7 +36,7 @@ impl Reloads {
         if !self.again {
             let hook = ReloadHook::clone(&self.hook);
             let reload = move || {
-                // Of this thread alone. Refused to a server that is nicer already.
+                // For this thread only. The kernel refuses it if the server's own value is higher, which then holds.
                 let _ = rustix::process::setpriority_process(None, NICE);
                 hook().map_err(|error| error.to_string())
             };
