@@ -2,6 +2,8 @@
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use error_reporter::Report;
 use schemars::JsonSchema;
@@ -23,6 +25,12 @@ pub const SCHEMA: &str = "udpath.status/1";
 /// resets its link, and waits for another udpath. Lower: an alarm about a revert that is running. Higher: one that hangs
 /// is reported later.
 const LATE: u64 = 60_000;
+
+/// How long to wait for another udpath that is changing settings, before what it has half done is reported. Shorter: an undo that resets
+/// a link, which takes seconds, is an alarm. Longer: a look at a machine with a stuck process takes as long.
+const SETTLES: Duration = Duration::from_secs(3);
+/// Pause between two looks meanwhile. Shorter: CPU time. Longer: the outcome is told later.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// All applies in effect.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
@@ -190,6 +198,37 @@ impl Status {
         let applies =
             entries.iter().map(|entry| standing(machine, journal, entry, &entries, &running)).collect();
         Ok(Self { schema: SCHEMA, applies, reverted, unreadable, persisted: persisted(machine, &entries) })
+    }
+
+    /// Like [`Status::of`], of a machine that no other udpath is changing: what an apply, an undo or a revert has half done is not what
+    /// stays. Waits a few seconds for its end, if anything is amiss. Not for a process that holds the journal's lock.
+    ///
+    /// # Errors
+    /// The journal cannot be read.
+    pub fn settled(machine: &dyn Machine, journal: &Journal) -> Result<Self, JournalError> {
+        let until = Instant::now() + SETTLES;
+        let mut status = Self::of(machine, journal)?;
+        while status.is_amiss() && Instant::now() < until {
+            let changing = journal.is_locked();
+            if changing {
+                sleep(POLL_INTERVAL);
+            }
+            // The change may have ended between the reading of the journal and that of the settings.
+            let again = Self::of(machine, journal)?;
+            if !changing && again == status {
+                return Ok(again);
+            }
+            status = again;
+        }
+        Ok(status)
+    }
+
+    /// Whether something is not as an apply left it, or no process will revert what awaits that.
+    fn is_amiss(&self) -> bool {
+        let partly = |apply: &Standing| {
+            matches!(apply.state, State::Unfinished | State::HalfUndone) || apply.attended == Some(false)
+        };
+        self.applies.iter().any(partly) || self.drifted().next().is_some()
     }
 
     /// Does a plan change nothing, and does a boot keep all of it already?

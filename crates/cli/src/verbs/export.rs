@@ -93,7 +93,7 @@ impl Seen {
 fn look(args: &Args, watch: &mut Watch, source: &dyn Source) -> anyhow::Result<Seen> {
     // The journal is of this machine, and only root may read it.
     let journal = || Journal::at(&args.journal.state);
-    let status = (!args.place.is_captured()).then(|| Status::of(&Live::new(), &journal()).ok());
+    let status = (!args.place.is_captured()).then(|| Status::settled(&Live::new(), &journal()).ok());
     let now = watch.look(source);
     let booted = now.kernel.booted;
     let mut result = MapResult::new(now, None, &Selection::All)?;

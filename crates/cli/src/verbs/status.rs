@@ -18,7 +18,7 @@ pub(crate) fn run(args: &Args) -> Done {
 
 fn show(args: &Args) -> Done {
     let journal = Journal::at(&args.common.journal.state);
-    let status = Status::of(&Live::new(), &journal)?;
+    let status = Status::settled(&Live::new(), &journal)?;
     if args.json {
         terminal::print(&to_pretty_json(&status))?;
     } else {

@@ -28,7 +28,8 @@ pub(crate) fn run(args: &Args) -> Done {
         let taken = udpath_support::take(source, &options);
         (
             taken,
-            Status::of(&Live::new(), &journal).map_err(|error| format!("{:#}", anyhow::Error::from(error))),
+            Status::settled(&Live::new(), &journal)
+                .map_err(|error| format!("{:#}", anyhow::Error::from(error))),
         )
     })?;
     let mut identity = Identity::of_this_machine();

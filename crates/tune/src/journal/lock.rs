@@ -76,6 +76,15 @@ impl Journal {
         Ok(self.locked(folder, file))
     }
 
+    /// Whether a process holds the lock. False where it cannot be told, as without the permission to open its file.
+    pub(crate) fn is_locked(&self) -> bool {
+        let file = self.folder().ok().flatten().and_then(|folder| folder.open(LOCK).ok());
+        // Given back as the file is closed: who wants it meanwhile waits.
+        file.is_some_and(|file| {
+            rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
+        })
+    }
+
     /// The holder's pid is informational, so a full disk is not fatal.
     fn locked(&self, folder: Private, mut file: File) -> Lock {
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));

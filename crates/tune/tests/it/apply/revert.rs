@@ -8,7 +8,7 @@ use udpath_tune::journal::State;
 use udpath_tune::machine::Machine;
 use udpath_tune::status::Status;
 use udpath_tune::undo::{UndoError, Undone};
-use udpath_tune::{Journal, apply};
+use udpath_tune::{Journal, apply, undo};
 
 use super::death::dead;
 use super::sim::{Fault, Sim, faulty_from};
@@ -64,6 +64,37 @@ fn unconfirmed_applies_are_reverted_and_confirmed_ones_stay() {
     assert!(revert(&sim, &Journal::at(folder.path()), 2).unwrap().is_none());
 }
 
+#[test]
+fn what_another_udpath_is_undoing_is_not_reported_as_lost() {
+    let request = ["eth0:rps/rx-0=0"];
+    let (sim, folder) = (Sim::new(), tempfile::tempdir().unwrap());
+    let (journal, before) = (Journal::at(folder.path()), sim.values());
+    applied(&sim, folder.path(), &request).unwrap();
+    // The setting is restored; the journal does not have it yet.
+    sim.put("eth0:rps/rx-0", &before["eth0:rps/rx-0"]);
+    assert_eq!(Status::settled(&sim, &journal).unwrap().drifted().count(), 1, "nobody is undoing it");
+    let (locked, is_locked) = std::sync::mpsc::channel();
+    let undoing = {
+        let journal = journal.clone();
+        std::thread::spawn(move || {
+            let lock = journal.lock().unwrap();
+            locked.send(()).unwrap();
+            std::thread::sleep(Duration::from_millis(300));
+            undo(&Sim::new(), &lock, None, "test", false).unwrap();
+        })
+    };
+    is_locked.recv().unwrap();
+    let settled = Status::settled(&sim, &journal).unwrap();
+    undoing.join().unwrap();
+    assert_eq!(settled, Status::of(&sim, &journal).unwrap());
+    assert!(settled.applies.is_empty());
+    // One that hangs is not waited for.
+    applied(&sim, folder.path(), &request).unwrap();
+    sim.put("eth0:rps/rx-0", &before["eth0:rps/rx-0"]);
+    let _hangs = journal.lock().unwrap();
+    assert_eq!(Status::settled(&sim, &journal).unwrap().drifted().count(), 1);
+}
+
 /// An apply that awaits confirmation for one second.
 fn awaiting(sim: &Sim, journal: &Journal, requests: &[&str]) {
     let second = Some(Duration::from_secs(1));
@@ -115,7 +146,7 @@ fn a_revert_undoes_what_it_can_and_names_the_rest() {
     awaiting(&sim, &journal, &["eth0:rps/rx-0=0"]);
     revert(&sim, &journal, 2).unwrap();
     assert_eq!(reverted().iter().map(|reverted| reverted.id).collect::<Vec<_>>(), [1, 2]);
-    udpath_tune::undo::forget(&journal.lock().unwrap(), 1, false).unwrap();
+    undo::forget(&journal.lock().unwrap(), 1, false).unwrap();
     assert_eq!(reverted().iter().map(|reverted| reverted.id).collect::<Vec<_>>(), [2]);
     // A complete revert is shown as long as it is the last.
     applied(&sim, folder.path(), &["eth0:rps/rx-0=0"]).unwrap();
