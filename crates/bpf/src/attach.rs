@@ -138,7 +138,7 @@ pub fn tc_egress(
     Ok(Attached { object, _link: link })
 }
 
-/// Verifies the raw tracepoint program `program` of a loaded `object`, and attaches it until the link is closed.
+/// Verifies the raw tracepoint program `program` of a loaded `object`, unless that is done, and attaches it until the link is closed.
 pub(crate) fn raw_tracepoint(
     program: &'static str,
     object: &mut Ebpf,
@@ -157,7 +157,9 @@ pub(crate) fn raw_tracepoint(
         Error::Load { program, source: format!("cannot read tracepoint {tracepoint}: {cause}").into() }
     };
     let found: &mut RawTracePoint = find(object, program)?;
-    verified(|| found.load()).map_err(refused)?;
+    if found.fd().is_err() {
+        verified(|| found.load()).map_err(refused)?;
+    }
     let link = found.attach(tracepoint).and_then(|id| found.take_link(id)).map_err(refused)?;
     Ok(link.into())
 }

@@ -128,6 +128,14 @@ impl Tracepoints {
         self.links.clear();
     }
 
+    /// Attaches again what was detached.
+    fn resume(&mut self) -> Result<(), Error> {
+        for program in &self.programs {
+            self.links.push(attach::raw_tracepoint(program, &mut self.object, program)?);
+        }
+        Ok(())
+    }
+
     fn runs(&self) -> Vec<Run> {
         let run = |at: &&'static str| {
             let info = self.object.program(at)?.info().ok()?;

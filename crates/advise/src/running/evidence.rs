@@ -95,7 +95,7 @@ pub(super) fn look(focus: Focus, over: &AtomicBool) -> Evidence {
         Moment::Begin => {
             begin = Snapshot::read(&source);
             let taken = std::mem::replace(&mut meter, Err("it was taken".to_owned()));
-            sampling = Some(taken.map(ServedMeter::sample));
+            sampling = Some(taken.map(|meter| meter.sample(LENGTH)));
         }
         Moment::End => {
             counted = match sampling.take() {

@@ -56,6 +56,14 @@ impl PortServed {
         }
         Ok(Self(points))
     }
+
+    /// Goes on counting after [`Tracer::detach`].
+    ///
+    /// # Errors
+    /// Permission denied.
+    pub fn resume(&mut self) -> Result<(), Error> {
+        self.0.resume()
+    }
 }
 
 impl Tracer for PortServed {

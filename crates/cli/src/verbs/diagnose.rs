@@ -137,7 +137,7 @@ impl Watched {
             Ok(((earlier, now), looks, profile)) => (earlier, now, looks, Ok(profile)),
             Err(why) => {
                 let earlier = Snapshot::read(source);
-                meter.begins();
+                meter.begins(args.duration);
                 let looking = Looking::start();
                 let began = Instant::now();
                 while began.elapsed() < args.duration && !stop.load(Ordering::Relaxed) {
@@ -170,7 +170,7 @@ impl Watched {
             udpath_profile::measure(&wanted, &traced, source, before, stop, |moment| match moment {
                 Moment::Begin => {
                     first = Some(Snapshot::read(source));
-                    meter.begins();
+                    meter.begins(args.duration);
                     looking = Some(Looking::start());
                 }
                 Moment::End => {
@@ -214,8 +214,9 @@ impl Meter {
         Self { port, meter: Some(meter), sampling: None, counted: Err("sampling did not end".to_owned()) }
     }
 
-    fn begins(&mut self) {
-        self.sampling = self.meter.take().map(|meter| meter.map(ServedMeter::sample));
+    /// `interval`: how long it is to be.
+    fn begins(&mut self, interval: Duration) {
+        self.sampling = self.meter.take().map(|meter| meter.map(|meter| meter.sample(interval)));
     }
 
     fn ends(&mut self) {

@@ -1,22 +1,25 @@
 //! What the sockets of one port received and sent: the kernel's own counters are of a network namespace, where the clients of a
 //! server on the same machine count twice, and a message of several datagrams once.
 //!
-//! Each datagram that is counted costs its server 0.1 us, so a sample is counted, beside what the kernel counts in the same time:
+//! Each datagram that is counted costs its server 0.1 us, so a few looks are taken, spread over the interval, since messages of several
+//! datagrams vary in length; beside each, what the kernel counts in the same time:
 //!
 //! ```text
-//! begin ── tracer attached ── ENOUGH of the port's, or LONG ── detached ─────────────── end
-//!              │ own / all of the namespace
+//! begin ─┬────────┬─ ·········· ─┬────────┬─ ·········· ─┬────────┬─ ·········· ─ end
+//!        └─ look ─┘  (detached)  └─ look ─┘              └─ look ─┘
+//!        tracer attached ─▸ its part of ENOUGH of the port's, or LONG ─▸ detached
+//!              │ own / all of the namespace, of all looks
 //!              └──────────────────────────────── share ──▸ of what the namespace had from begin to end: its calls, in datagrams
 //! ```
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::unix::fs::MetadataExt;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use error_reporter::Report;
-use udpath_bpf::trace::{PortServed, Tracer};
+use udpath_bpf::trace::{PortServed, Tracer as _};
 use udpath_host::source::Folder;
 use udpath_host::udp::{self, UdpCounters};
 
@@ -26,7 +29,10 @@ const ENOUGH: u64 = 10_000;
 /// After this time fewer are enough, since other ports may be busy. Shorter: a server that answers now and then has no
 /// share. Longer: those others' datagrams cost 0.1 us each meanwhile.
 const LONG: (Duration, u64) = (Duration::from_secs(1), 200);
-/// Pause between two looks at the counts. Shorter: CPU time. Longer: more than enough is counted.
+/// Looks of a sample. Fewer: the length of messages at one moment stands for all. More: the kernel's code is changed oftener, four
+/// tracepoints at each.
+const LOOKS: u32 = 5;
+/// Pause between two readings of the counts. Shorter: CPU time. Longer: more than enough is counted.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Counts what the sockets of a port receive and send, until dropped.
@@ -77,26 +83,45 @@ impl Sampling {
 }
 
 impl ServedMeter {
-    /// Begins a sample, of the caller's network namespace.
+    /// Begins a sample of an interval that is to be this long, of the caller's network namespace.
     #[must_use]
-    pub fn sample(self) -> Sampling {
+    pub fn sample(mut self, interval: Duration) -> Sampling {
         let (over, ended) = mpsc::channel();
         let thread = thread::spawn(move || {
-            let (begin, before, first) = (Instant::now(), counters(), self.read()?);
-            loop {
-                let is_over = !matches!(ended.recv_timeout(PAUSE), Err(RecvTimeoutError::Timeout));
-                let (own, all) = (self.read()?.since(&first), counters());
-                let most = own.received.max(own.sent);
-                if is_over || most >= ENOUGH || (begin.elapsed() >= LONG.0 && most >= LONG.1) {
-                    return Some(Sample {
-                        own,
-                        received: all.0.saturating_sub(before.0),
-                        sent: all.1.saturating_sub(before.1),
-                    });
+            // It has counted since it was started.
+            let (begin, first, mut sample) = (Instant::now(), self.read()?, Sample::default());
+            let mut is_over = self.look(&ended, &first, &mut sample)?;
+            for n in 1..LOOKS {
+                self.counts.detach();
+                let wait = (begin + interval * n / LOOKS).saturating_duration_since(Instant::now());
+                // One look may have taken the time of others.
+                if is_over || wait.is_zero() {
+                    continue;
                 }
+                is_over = !waits(&ended, wait)
+                    || self.counts.resume().is_err()
+                    || self.look(&ended, &first, &mut sample)?;
             }
+            Some(sample)
         });
         Sampling { over, thread }
+    }
+
+    /// Adds what is counted until there is enough for one look; returns whether the interval is over. `first`: the counts before all looks.
+    fn look(&self, ended: &Receiver<()>, first: &Served, sample: &mut Sample) -> Option<bool> {
+        let (begin, before, earlier) = (Instant::now(), counters(), sample.own.most());
+        loop {
+            let is_over = !waits(ended, PAUSE);
+            // Of all looks, as the mean length of messages is.
+            let (own, all) = (self.read()?.since(first), counters());
+            let seen = own.most().saturating_sub(earlier);
+            if is_over || seen >= ENOUGH / u64::from(LOOKS) || (begin.elapsed() >= LONG.0 && seen >= LONG.1) {
+                sample.own = own;
+                sample.received += all.0.saturating_sub(before.0);
+                sample.sent += all.1.saturating_sub(before.1);
+                return Some(is_over);
+            }
+        }
     }
 
     /// Starts to count at this port of the caller's network namespace; `addresses`: also by address. It costs each datagram of the
@@ -134,6 +159,16 @@ impl Served {
             addresses: self.addresses,
         }
     }
+
+    /// Datagrams of the direction that has more.
+    fn most(&self) -> u64 {
+        self.received.max(self.sent)
+    }
+}
+
+/// Waits; returns false if the interval ends meanwhile.
+fn waits(ended: &Receiver<()>, time: Duration) -> bool {
+    matches!(ended.recv_timeout(time), Err(RecvTimeoutError::Timeout))
 }
 
 /// Calls by which all sockets of this thread's network namespace have received and sent.
