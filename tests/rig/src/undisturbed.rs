@@ -101,6 +101,13 @@ fn rounds(
             let unclear = wrong.is_some() && last && least >= TAKEN;
             return Outcome { wrong, not_judged: unclear.then_some(least), repeated: round };
         }
+        // The harness shows it if the test fails.
+        eprintln!(
+            "round {}: others took {:.1} % of the CPUs' time, and what is wrong is {}",
+            round + 1,
+            taken * 100.0,
+            wrong.as_deref().unwrap_or_default()
+        );
         pause(round);
     }
     unreachable!("the last round returns")
