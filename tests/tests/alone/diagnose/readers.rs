@@ -245,11 +245,9 @@ fn replies_sent_as_one_message_are_all_counted() {
     let wrong = right("messages of several replies", || {
         let load = bed.load(&arguments);
         let seen = udpath_rig::json(&bed.diagnose(&[&PORT.to_string(), "-d", "3s", "--json"]).out);
-        let slowest_to_fastest = rates(&udpath_rig::json(&load.finish().out)["series"], 3.0);
+        let (slowest, fastest) = rates(&udpath_rig::json(&load.finish().out)["series"], 3.0);
         let shown = seen["capacity"]["carried"]["rate"].as_f64().unwrap();
-        eprintln!("{shown:.0} of {slowest_to_fastest:?}");
         // Messages here are of six or more: counted as one, it would be a fifth.
-        let (slowest, fastest) = slowest_to_fastest;
         (!(0.8 * slowest..1.25 * fastest).contains(&shown))
             .then(|| format!("{shown:.0} of {slowest:.0} to {fastest:.0}/s"))
     });
@@ -259,7 +257,8 @@ fn replies_sent_as_one_message_are_all_counted() {
     bed.down();
 }
 
-/// The lowest and the highest rate of a load over so many seconds: of a load that varies, what is watched is not the mean of the whole.
+/// The lowest and the highest mean rate of a load over any so many seconds in a row: of one that varies, the part that was watched is not
+/// the mean of the whole.
 fn rates(series: &Value, seconds: f64) -> (f64, f64) {
     let rates: Vec<f64> = series["tps"].as_array().unwrap().iter().filter_map(Value::as_f64).collect();
     let slices = (seconds / series["slice"].as_f64().unwrap()) as usize;
