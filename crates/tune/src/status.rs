@@ -26,8 +26,8 @@ pub const SCHEMA: &str = "udpath.status/1";
 /// is reported later.
 const LATE: u64 = 60_000;
 
-/// How long to wait for another udpath that is changing settings, before what it has half done is reported. Shorter: an undo that resets
-/// a link, which takes seconds, is an alarm. Longer: a look at a machine with a stuck process takes as long.
+/// How long to wait for another udpath that is changing settings before its unfinished change is reported. Shorter: an undo that resets
+/// a link, which takes seconds, raises an alarm. Longer: a stuck udpath delays every look by as much.
 const SETTLES: Duration = Duration::from_secs(3);
 /// Pause between two looks meanwhile. Shorter: CPU time. Longer: the outcome is told later.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -200,8 +200,8 @@ impl Status {
         Ok(Self { schema: SCHEMA, applies, reverted, unreadable, persisted: persisted(machine, &entries) })
     }
 
-    /// Like [`Status::of`], of a machine that no other udpath is changing: what an apply, an undo or a revert has half done is not what
-    /// stays. Waits a few seconds for its end, if anything is amiss. Not for a process that holds the journal's lock.
+    /// Like [`Status::of`], but not in the middle of another udpath's apply, undo or revert: if anything is amiss, waits up to 3 s for the
+    /// end of that. Not for a caller that holds the journal's lock itself.
     ///
     /// # Errors
     /// The journal cannot be read.
