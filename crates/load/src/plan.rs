@@ -22,10 +22,12 @@ use serde::{Deserialize, Serialize};
 pub use error::PlanError;
 pub use schedule::{Intended, Schedule};
 pub use segment::{MAX_SEGMENTS, Segment};
-pub use sockets::{MAX_BUFFER, SocketOptions};
+pub use sockets::SocketOptions;
 
 /// Largest UDP payload over IPv4, bytes: 65,535 less the IP and UDP headers.
 pub const MAX_SIZE: usize = 65_507;
+/// Largest buffer that can be requested, bytes: the kernel stores twice as much in an `int`.
+pub const MAX_BUFFER: usize = (1 << 30) - 1;
 /// Most flows of one machine: every flow is a socket. Two source addresses with all their ports.
 pub const MAX_FLOWS: u32 = 131_072;
 /// Most sending threads of a plan.

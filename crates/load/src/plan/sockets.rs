@@ -2,10 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Plan, PlanError, Transport};
-
-/// Largest buffer that can be requested, bytes: the kernel stores twice as much in an `int`.
-pub const MAX_BUFFER: usize = (1 << 30) - 1;
+use super::{MAX_BUFFER, Plan, PlanError, Transport};
 
 /// Options of the kernel sockets of the flows. None: the kernel's default, or a receive buffer for the requests in flight.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
