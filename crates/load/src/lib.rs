@@ -19,6 +19,7 @@
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open their own files"))]
 
+mod clock;
 pub mod cpu;
 mod elsewhere;
 pub mod ends;

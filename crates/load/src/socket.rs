@@ -11,11 +11,12 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use crate::clock::Clock;
 use crate::flows::Granted;
 use crate::plan::{Mode, Plan, Transport};
 use crate::record::Outcome;
 use crate::template::Protocol;
-use crate::threads::{self, Clock, Poller, Report, Shared};
+use crate::threads::{self, Poller, Report, Shared};
 use crate::transmit::{self, Ledger};
 use crate::{Error, Progress, elsewhere, start};
 

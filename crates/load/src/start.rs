@@ -20,8 +20,9 @@ pub use sys::clock_error;
 
 use crate::Error;
 use crate::plan::{MAX_TIME, Plan, PlanError};
-use crate::threads::START_DELAY;
 
+/// Time between the creation of the threads and the start of the plan: by then all of them are waiting.
+const START_DELAY: Duration = Duration::from_millis(5);
 /// How long before the start the time is translated. Shorter: creating the threads makes the start late. Longer: the clocks
 /// drift apart: 25 us in 50 ms at most.
 const LEAD: Duration = Duration::from_millis(50);

@@ -11,7 +11,6 @@
 //! A request belongs to the window by its intended time. After the window nothing is sent, but replies are received until
 //! every missing one is lost, not late.
 
-mod clock;
 mod failures;
 mod intervals;
 mod sys;
@@ -22,19 +21,17 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
+use crate::clock::Clock;
 use crate::plan::{Mode, Plan};
 use crate::record::{Evidence, Outcome, Stopwatch, Tally, ThreadTime};
 use crate::result::Kind;
 use crate::template::Protocol;
 use crate::{Error, Progress};
 
-pub(crate) use clock::{Clock, MAX_PAUSE};
 pub(crate) use failures::Failures;
 use intervals::{Copies, Intervals};
 pub(crate) use sys::Poller;
 
-/// Time between the creation of the threads and the start of the plan: by then all of them are waiting.
-pub(crate) const START_DELAY: Duration = Duration::from_millis(5);
 /// Time between two reports of progress.
 const REPORT_INTERVAL: Duration = Duration::from_millis(200);
 /// Longest time until a stop is noticed, and until the end of the window is seen by the calling thread.

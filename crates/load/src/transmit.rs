@@ -25,8 +25,9 @@ pub(crate) use ledger::Ledger;
 use due::Due;
 use run_window::RunWindow;
 
+use crate::clock::MAX_PAUSE;
 use crate::plan::Mode;
-use crate::threads::{MAX_PAUSE, Report};
+use crate::threads::Report;
 
 /// Turns that may follow the end of the window, for requests that fell due during the last wait.
 const LAST_TURNS: usize = 2;

@@ -47,11 +47,12 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 use udpath_stack::wire;
 
+use crate::clock::Clock;
 use crate::elsewhere::Elsewhere;
 use crate::plan::{Mode, Plan, PlanError, Transport};
 use crate::record::Outcome;
 use crate::template::Protocol;
-use crate::threads::{self, Clock, Shared};
+use crate::threads::{self, Shared};
 use crate::transmit::{Ledger, work};
 use crate::{Error, Progress, start};
 use lane::Lane;

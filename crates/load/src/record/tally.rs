@@ -2,10 +2,10 @@
 
 use hdrhistogram::Histogram;
 
+use crate::clock::Clock;
 use crate::record::{Answer, Pending, Seen};
 use crate::result::{Counts, Latency};
 use crate::template::Judgement;
-use crate::threads::Clock;
 
 /// Largest time of a histogram, nanoseconds: an hour. Longer times are recorded as this.
 const MAX_TIME: u64 = 3_600_000_000_000;

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use crate::threads::MAX_PAUSE;
+use crate::clock::MAX_PAUSE;
 
 /// See the module. Flows are identified by their index in the thread's list.
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 use std::iter::Peekable;
 
 use super::Ledger;
+use crate::clock::{Clock, MAX_PAUSE};
 use crate::plan::{Intended, Plan, Schedule};
-use crate::threads::{Clock, MAX_PAUSE};
 
 /// Requests sent in one turn before replies are received.
 pub(super) const TURN: usize = 256;

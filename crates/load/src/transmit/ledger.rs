@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering;
 
 use super::Transmit;
 use super::credits::Credits;
+use crate::clock::Clock;
 use crate::plan::{Arrivals, Mode, Plan};
 use crate::record::{Pending, Tally, ThreadTime};
 use crate::template::{Judgement, Template};
-use crate::threads::{Clock, Failures, Report, Shared};
+use crate::threads::{Failures, Report, Shared};
 
 /// One flow of the thread.
 struct Flow {

@@ -2,10 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
+use crate::clock::Clock;
 use crate::plan::Plan;
 use crate::record::ThreadTime;
 use crate::start;
-use crate::threads::{Clock, Shared};
+use crate::threads::Shared;
 
 /// How often a closed loop looks for requests to give up, as a fraction of the timeout, and its bounds in nanoseconds.
 /// More often: each time costs a walk over all flows. Less often: the place of a lost request stays empty longer.
