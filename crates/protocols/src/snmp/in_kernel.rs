@@ -14,8 +14,9 @@ use udpath_load::template::{Element, Id, Prebuilt, ReplyRules, Rule, Signed, Ver
 use super::MAX_MESSAGE;
 use super::ber::tag;
 use super::pdu::RESPONSE;
-use super::template::SEQ_BITS;
 
+/// Bits of the sequence number in an id: 4 million requests of a flow may be in flight.
+pub(super) const SEQ_BITS: u32 = 22;
 /// Bytes of a version, an INTEGER.
 const VERSION: usize = 3;
 /// Bytes of tag and length, if the length has one byte.

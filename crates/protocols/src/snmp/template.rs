@@ -16,7 +16,7 @@ use udpath_load::template::{InKernel, Judgement, Prepared, Protocol, Template};
 use super::answers::Answers;
 use super::ber::{Reader, tag};
 use super::engine::{AgentEngine, discover};
-use super::in_kernel;
+use super::in_kernel::{self, SEQ_BITS};
 use super::message::{Level, Message, NotAuthentic, Sender};
 use super::options::{Asker, SnmpConfig};
 use super::pdu::{Composed, Pdu, Question, REPORT, RESPONSE, Verdict};
@@ -24,8 +24,6 @@ use super::usm::{SALT_LEN, User};
 use super::{MAX_MESSAGE, OIDS};
 use crate::OptionError;
 
-/// Bits of the sequence number in an id: 4 million requests of a flow may be in flight.
-pub(super) const SEQ_BITS: u32 = 22;
 const TAG_BITS: u32 = 8;
 /// Set in every id, and the bit above it is not: each takes four bytes.
 const FOUR_BYTES: u32 = 1 << (SEQ_BITS + TAG_BITS);

@@ -11,13 +11,14 @@ use super::super::records::{Record, Records, boundaries, key_of, target, wire_of
 use super::super::wire::rtype;
 use super::super::zone::{Faults, MAX_TYPES, ZoneError};
 use super::compose::{Composer, Question, TooLong};
-use super::content::MAX_CHAIN;
 use super::denial::{self, Chain, Claim, MAX_PROOF};
 use super::resolve::{Names, Target};
 use super::{ANY_TYPE, Index, OTHER_TYPES, Slot, ZoneEntry, node_flag, slot_of};
 
 /// Places of the table per two names. Fewer: longer searches; more: memory without a name in it.
 const PLACES_PER_TWO: usize = 3;
+/// Most CNAME records of one answer. Resolvers give up at about as many; more would only lengthen the answer.
+pub(super) const MAX_CHAIN: usize = 16;
 
 impl Index {
     /// Composes all answers. Those that do not fit a message are faults; questions for them fail.

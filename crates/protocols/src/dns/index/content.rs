@@ -12,13 +12,11 @@
 use super::super::name::QueryName;
 use super::super::records::{Record, key_of, signatures, target, wire_of};
 use super::super::wire::{rcode, rtype};
-use super::build::Builder;
+use super::build::{Builder, MAX_CHAIN};
 use super::compose::Part;
 use super::denial::{Claim, Proof, Set};
 use super::resolve::{Names, Target};
 
-/// Most CNAME records of one answer. Resolvers give up at about as many; more would only lengthen the answer.
-pub(super) const MAX_CHAIN: usize = 16;
 /// Most additional records of one answer, without signatures. More do not fit a datagram.
 const MAX_ADDITIONAL: usize = 32;
 
