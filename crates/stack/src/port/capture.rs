@@ -59,6 +59,7 @@ mod error;
 mod frames;
 mod link;
 mod read;
+mod record;
 mod sections;
 mod write;
 
@@ -70,7 +71,8 @@ use std::path::Path;
 pub use error::Error;
 pub use frames::{Frames, LeftOut};
 
-use read::{Links, Source};
+use read::Source;
+use record::Links;
 use write::Sink;
 
 use crate::frame::{self, Burst, Pool, Region};

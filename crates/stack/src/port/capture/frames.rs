@@ -17,7 +17,8 @@ use std::path::Path;
 
 use super::error::Error;
 use super::link::{self, Packet};
-use super::read::{ETHERNET, Links, Record, Source};
+use super::read::Source;
+use super::record::{ETHERNET, Links, Record};
 
 /// Frames of a capture, including truncated ones: to be looked at, not replayed.
 pub struct Frames {

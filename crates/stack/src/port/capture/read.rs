@@ -17,6 +17,7 @@ use pcap_parser::{
 };
 
 use super::error::Error;
+use super::record::{ETHERNET, Links, Look, Record, nanoseconds};
 use super::sections::{Section, pcapng_block};
 
 /// Initial size of the buffer, bytes: one system call reads a few dozen full-size frames. Smaller: more system calls.
@@ -30,8 +31,6 @@ const MAX_BLOCK_LEN: usize = 16 << 20;
 /// Mask for the link type: the upper bits say whether frames have a check sequence, and how long it is. That does not
 /// matter here, because the IP header has the packet's length.
 const LINK_TYPE: u32 = 0xffff;
-
-pub(super) const ETHERNET: u32 = 1;
 
 /// How captures begin: pcap in both byte orders, with microseconds, nanoseconds or Kuznetzov's records, and pcapng.
 const MAGIC: &[[u8; 4]] = &[
@@ -52,35 +51,6 @@ const COMPRESSED: &[(&[u8], &str)] = &[
     (b"BZh", "bunzip2"),
     (b"\x04\x22\x4d\x18", "unlz4"),
 ];
-
-const NANOSECONDS: u128 = 1_000_000_000;
-
-/// Which link types are read: what a reader does with the others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Links {
-    /// Ethernet only: an interface of another type ends the capture with an error.
-    Ethernet,
-    /// All: the frames say of which they are.
-    All,
-}
-
-/// One frame of a capture.
-pub(super) struct Record<'a> {
-    pub(super) bytes: &'a [u8],
-    /// As listed at tcpdump.org/linktypes.html.
-    pub(super) link: u32,
-    /// How long it was on the wire.
-    pub(super) original: u32,
-    /// Nanoseconds since 1970.
-    pub(super) time: u64,
-}
-
-impl Record<'_> {
-    /// Whether the capture truncated it.
-    pub(super) fn is_snapped(&self) -> bool {
-        (self.bytes.len() as u64) < u64::from(self.original)
-    }
-}
 
 pub(super) struct Source {
     name: String,
@@ -105,18 +75,6 @@ enum Format {
 }
 
 type ParseRecord = fn(&[u8]) -> nom::IResult<&[u8], LegacyPcapBlock<'_>, PcapError<&[u8]>>;
-
-/// The result of parsing at the start of the buffer.
-pub(super) enum Look<T> {
-    /// Parsed this from this many bytes.
-    Found(usize, T),
-    /// More bytes are needed.
-    Short,
-    /// Malformed.
-    Damaged(&'static str),
-    /// A link type other than Ethernet.
-    OtherLink(u32),
-}
 
 impl Source {
     /// Reads up to the link type.
@@ -310,10 +268,4 @@ fn pcap_record(
         Err(nom::Err::Incomplete(_)) => Look::Short,
         Err(_) => Look::Damaged("the record header is invalid"),
     }
-}
-
-/// Converts seconds and `rest` units to nanoseconds, clamped to what fits.
-pub(super) fn nanoseconds(seconds: i128, rest: u128, units: u128) -> u64 {
-    let time = seconds * NANOSECONDS as i128 + (rest * NANOSECONDS / units) as i128;
-    time.clamp(0, u64::MAX.into()) as u64
 }

@@ -12,7 +12,7 @@ use pcap_parser::pcapng::{
 };
 use pcap_parser::traits::PcapNGPacketBlock;
 
-use super::read::{ETHERNET, Links, Look, Record, nanoseconds};
+use super::record::{ETHERNET, Links, Look, Record, nanoseconds};
 
 /// The block type that starts a section, the same in both byte orders; the block itself says which one it uses.
 const SECTION_HEADER: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
