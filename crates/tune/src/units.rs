@@ -17,6 +17,7 @@ pub(crate) mod manager;
 mod original;
 pub(crate) mod setting;
 
+pub(crate) use file::drop_in;
 pub use manager::{main_pid, processes_of, result, systemctl};
 pub use original::{Instance, Original, instance_name};
 pub use setting::value_of;

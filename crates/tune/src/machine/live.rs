@@ -13,7 +13,7 @@ use crate::device::DeviceWriter;
 use crate::policy::{self, Effect, spread};
 use crate::services::{self, changeable};
 use crate::settings::{Access, Cost, Item, Part, Setting, Value};
-use crate::units::setting as instances;
+use crate::units::{self, setting as instances};
 use udpath_files::{kernel, owners};
 use udpath_host::Source;
 use udpath_host::process::{Error, Server, SocketSetting, SocketValue};
@@ -130,7 +130,7 @@ impl Machine for Live {
                 spread::value(&path, text.as_deref()).map_err(|why| Refusal::because("read", setting, why))
             }
             Setting::Instances { unit } => {
-                let path = instances::drop_in(unit);
+                let path = units::drop_in(unit);
                 let text = file::read_whole(&self.path(&path)).map_err(failed)?;
                 instances::value(&path, text.as_deref()).map_err(|why| Refusal::because("read", setting, why))
             }
@@ -228,7 +228,7 @@ impl Machine for Live {
                     Value::Unset => None,
                     _ => return Err(other()),
                 };
-                instances::write(&self.source, &self.path(&instances::drop_in(unit)), unit, options)
+                instances::write(&self.source, &self.path(&units::drop_in(unit)), unit, options)
                     .map_err(|why| Refusal::because("set", setting, why))
             }
             (Setting::IrqbalanceBan, Value::Irqs(irqs)) => {

@@ -10,10 +10,10 @@
 use std::io;
 
 use error_reporter::Report;
-use udpath_bpf::{Chooser, Installed, Selection as Program, SelectionRule};
+use udpath_bpf::{
+    Chooser, Installed, ReuseportGroup, ReuseportIterator, Selection as Program, SelectionRule,
+};
 use udpath_host::process::{Error, Selection, SocketId, group, members, with_socket};
-
-use super::selection::group_of;
 
 /// The rule of a selection; `None` for those that need no slots.
 pub(super) fn of(selection: Selection) -> Option<SelectionRule> {
@@ -33,6 +33,14 @@ pub(super) fn selection(rule: SelectionRule) -> Option<Selection> {
         SelectionRule::LeastLoaded => Some(Selection::LeastLoaded),
         SelectionRule::Field { offset, length } => Some(Selection::Field { offset, length }),
     }
+}
+
+/// The group of a socket as the kernel has it; `None` without one.
+pub(super) fn group_of(socket: SocketId) -> Result<Option<ReuseportGroup>, udpath_bpf::Error> {
+    let groups = ReuseportIterator::load()?.groups()?;
+    let cookie = Some(socket.cookie);
+    let ours = |group: &ReuseportGroup| group.members.iter().any(|member| member.cookie == cookie);
+    Ok(groups.into_iter().find(ours))
 }
 
 /// Makes `rule` select in the group of a socket. If that fails, what selected before does so again.

@@ -5,12 +5,11 @@
 //! visible, it may be a program of the server's own, which a change would destroy and undo could not restore.
 
 use error_reporter::Report;
-use udpath_bpf::{Chooser, Installed, ReuseportGroup, ReuseportIterator};
+use udpath_bpf::{Chooser, Installed, ReuseportGroup};
 
 use udpath_host::process::{Selection, SocketId};
 
-use super::rule;
-
+use super::rule::{self, group_of};
 use crate::machine::Lost;
 
 /// What selects the socket in a group.
@@ -56,14 +55,6 @@ pub fn chosen(socket: SocketId) -> Chosen {
         Ok(None) => Chosen::Unseen("the kernel lists the socket in no group".to_owned()),
         Ok(Some(group)) => of(&group),
     }
-}
-
-/// The group of a socket as the kernel has it; `None` without one.
-pub(super) fn group_of(socket: SocketId) -> Result<Option<ReuseportGroup>, udpath_bpf::Error> {
-    let groups = ReuseportIterator::load()?.groups()?;
-    let cookie = Some(socket.cookie);
-    let ours = |group: &ReuseportGroup| group.members.iter().any(|member| member.cookie == cookie);
-    Ok(groups.into_iter().find(ours))
 }
 
 fn of(group: &ReuseportGroup) -> Chosen {

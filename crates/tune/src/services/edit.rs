@@ -3,24 +3,11 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::knob::Edit;
 use super::{Proposal, Service, ServiceError};
 
 /// The first line of a file that is added.
 const HEAD: &str = "# Written by udpath; `udpath undo` removes it.\n";
-
-/// A change of a few bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Edit {
-    /// Replace bytes of a file; an empty range inserts.
-    Replace {
-        /// Which file of the configuration.
-        file: usize,
-        span: Range<usize>,
-        text: String,
-    },
-    /// Set a key in a new section: of the drop-in if there can be one, else at the end of the main file.
-    New { section: String, key: String, value: String },
-}
 
 /// A file before and after.
 #[derive(Debug, Clone, PartialEq, Eq)]

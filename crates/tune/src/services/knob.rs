@@ -1,8 +1,9 @@
 //! The knobs of a running server, and what its authors' guide would make of them.
 
+use std::ops::Range;
+
 use super::advisory::Advisory;
 use super::config::{COMMAND_LINE, Config, File, Found};
-use super::edit::Edit;
 use super::format::{Directive, Format};
 use super::profile::{Kind, KnobProfile};
 use super::{Service, ServiceError};
@@ -78,6 +79,20 @@ impl Proposal {
         let all: Vec<String> = self.advisories.iter().map(ToString::to_string).collect();
         (!all.is_empty()).then(|| format!("{} raises exposure to {}", self.id(), all.join("; ")))
     }
+}
+
+/// A change of a few bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Edit {
+    /// Replace bytes of a file; an empty range inserts.
+    Replace {
+        /// Which file of the configuration.
+        file: usize,
+        span: Range<usize>,
+        text: String,
+    },
+    /// Set a key in a new section: of the drop-in if there can be one, else at the end of the main file.
+    New { section: String, key: String, value: String },
 }
 
 /// What proposals are made for.

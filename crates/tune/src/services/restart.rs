@@ -338,7 +338,7 @@ mod tests {
                 let words: Vec<_> = program.get_args().collect();
                 prop_assert_eq!(program.get_program(), "systemctl");
                 prop_assert_eq!(words, ["--no-ask-password", "restart", "--", unit.as_str()]);
-                let drop_in = crate::units::setting::drop_in(&unit);
+                let drop_in = crate::units::drop_in(&unit);
                 let folder = format!("/etc/systemd/system/{unit}.d");
                 prop_assert_eq!(std::path::Path::new(&drop_in).parent(), Some(std::path::Path::new(&folder)));
                 prop_assert!(!unit.contains(['/', '\'', '"', ' ', '\n']));

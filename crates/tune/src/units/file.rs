@@ -1,5 +1,12 @@
 //! Files of units: assignments in sections, systemd.syntax(7).
 
+use udpath_host::UnitName;
+
+/// The path of udpath's drop-in of a unit.
+pub(crate) fn drop_in(unit: &UnitName) -> String {
+    format!("/etc/systemd/system/{unit}.d/udpath-instances.conf")
+}
+
 /// An assignment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Line {

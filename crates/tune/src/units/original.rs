@@ -4,9 +4,8 @@ use std::path::Path;
 
 use udpath_host::{Source, UnitName};
 
-use super::file::{Line, lines};
+use super::file::{Line, drop_in, lines};
 use super::manager::properties;
-use super::setting::drop_in;
 use crate::persist::{escaped, word};
 use crate::policy::of_slice;
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use udpath_host::{Source, UnitName};
 
+use super::file::drop_in;
 use super::manager::{is_active, properties, systemctl};
 use super::original::{Original, instance_name};
 use crate::machine::file;
@@ -19,11 +20,6 @@ use crate::settings::Value;
 
 /// How long another number of instances may take: longer than a start and a drain of each (`--start-limit`, `--drain-limit`).
 const NUMBER: Duration = Duration::from_secs(620);
-
-/// The drop-in of a unit, by its path.
-pub(crate) fn drop_in(unit: &UnitName) -> String {
-    format!("/etc/systemd/system/{unit}.d/udpath-instances.conf")
-}
 
 /// The number of instances of a unit, and the other options; `None` if it is not multiplied.
 ///
