@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use udpath_steer::{CpuSet, xps as mapping};
 
-use crate::machine::Site;
+use crate::site::Site;
 use crate::{
     End, Error, LinkSpec, MacAddress, Offloads, Rps, SpecError, ethtool, moderation, online_cpus, rps, xps,
 };

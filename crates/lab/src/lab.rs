@@ -11,9 +11,9 @@ use udpath_steer::CpuSet;
 
 use crate::blueprint::{IPV4_PREFIX, IPV6_PREFIX};
 use crate::flow_table::FlowTable;
-use crate::machine::Site;
 use crate::namespace::{self, Inside};
 use crate::record::{Record, SharedRecord, with};
+use crate::site::Site;
 use crate::spawner::Spawner;
 use crate::undo::Undo;
 use crate::{

@@ -11,9 +11,9 @@ use error_reporter::Report;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::machine::Site;
 use crate::namespace::{self, Identity, Inside};
 use crate::record::{Contents, Record};
+use crate::site::Site;
 use crate::{Blueprint, Error, MachineBlueprint, Topology, flow_table, processes, sys};
 
 /// How long a lock is waited for that another program's [`list`] or a child of a killed owner holds. Too low: an idle lab is reported as

@@ -50,6 +50,7 @@ mod processes;
 mod record;
 mod rps;
 mod rtnl;
+mod site;
 mod spawner;
 mod spec;
 mod sys;

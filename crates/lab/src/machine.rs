@@ -3,65 +3,15 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 
 use crate::blueprint::IPV4_PREFIX;
-use crate::namespace::{Inside, on_thread};
-use crate::rtnl::Rtnl;
+use crate::site::Site;
 use crate::{Blueprint, Error, Interface, sys};
-
-/// What is constant over a machine's life; its interfaces share it.
-pub(crate) struct Site {
-    pub(crate) lab: String,
-    pub(crate) name: String,
-    pub(crate) namespace: String,
-    net: Arc<OwnedFd>,
-    control: OwnedFd,
-    rtnl: Mutex<Rtnl>,
-}
-
-impl Site {
-    pub(crate) fn new(lab: &str, name: &str, namespace: &str, inside: Inside) -> Arc<Self> {
-        Arc::new(Self {
-            lab: lab.to_owned(),
-            name: name.to_owned(),
-            namespace: namespace.to_owned(),
-            net: Arc::new(inside.net),
-            control: inside.control,
-            rtnl: Mutex::new(inside.rtnl),
-        })
-    }
-
-    pub(crate) fn net(&self) -> BorrowedFd<'_> {
-        self.net.as_fd()
-    }
-
-    pub(crate) fn control(&self) -> BorrowedFd<'_> {
-        self.control.as_fd()
-    }
-
-    pub(crate) fn rtnl<T>(
-        &self,
-        ask: impl FnOnce(&mut Rtnl) -> Result<T, udpath_netlink::Error>,
-    ) -> Result<T, udpath_netlink::Error> {
-        // A panic between request and answer leaves a stale answer; its sequence number identifies it.
-        ask(&mut self.rtnl.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
-        on_thread(&self.name, || {
-            sys::enter_machine(self.net()).map_err(|source| {
-                Error::system(format!("enter machine {} (network and /sys)", self.name), source)
-            })?;
-            Ok(work())
-        })?
-    }
-}
 
 /// A machine of a running lab. A clone is the same machine. Operations on a clone that outlives its lab fail or have no
 /// effect: the links are gone then, and the namespace ends with the last clone.
@@ -169,7 +119,7 @@ impl Machine {
     /// The command does not start in a child of this process (after a fork).
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
-        sys::start_inside(&mut command, Arc::clone(&self.site.net), Some(std::process::id()));
+        sys::start_inside(&mut command, self.site.shared_net(), Some(std::process::id()));
         command
     }
 
@@ -179,7 +129,7 @@ impl Machine {
     pub fn become_program(&self, program: &OsStr, arguments: &[impl AsRef<OsStr>]) -> Error {
         let mut command = Command::new(program);
         command.args(arguments);
-        sys::start_inside(&mut command, Arc::clone(&self.site.net), None);
+        sys::start_inside(&mut command, self.site.shared_net(), None);
         let source = command.exec();
         Error::system(format!("run {} in machine {}", program.to_string_lossy(), self.name()), source)
     }

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use crate::machine::Site;
+use crate::site::Site;
 use crate::{Blueprint, Error, Machine};
 
 /// What a running lab consists of.
