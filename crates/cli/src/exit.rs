@@ -21,7 +21,7 @@ use udpath_tune::plan::PlanError;
 use udpath_tune::services::ServiceError;
 use udpath_tune::undo::UndoError;
 
-use crate::{args, confine, verbs};
+use crate::{args, confine};
 
 /// Why a verb failed.
 #[derive(Debug)]
@@ -230,10 +230,6 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 /// Handles clap's results: help and version succeed, anything else is a usage error, printed like every other error.
 pub(crate) fn from_clap(error: &clap::Error) -> ExitCode {
-    if error.kind() == ErrorKind::DisplayVersion && args::wants_verbose_version() {
-        verbs::version::print();
-        return ExitCode::SUCCESS;
-    }
     let help = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if !error.use_stderr() || error.kind() == help {
         // If stderr is closed, there is nothing left to do.

@@ -25,6 +25,7 @@ mod verbs;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
+use clap::error::ErrorKind;
 use udpath_host::namespace::Place;
 
 use args::{Cli, Verb};
@@ -34,6 +35,10 @@ fn main() -> ExitCode {
     confine::remember_death_signal();
     let cli = match Cli::of_this_process() {
         Ok(cli) => cli,
+        Err(error) if error.kind() == ErrorKind::DisplayVersion && args::wants_verbose_version() => {
+            verbs::version::print();
+            return ExitCode::SUCCESS;
+        }
         Err(error) => return exit::from_clap(&error),
     };
     let done = match cli.verb {
