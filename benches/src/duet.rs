@@ -8,9 +8,10 @@
 //! both sides of each, in turn of one side of each, A B B A.
 
 use anyhow::{Context, Result};
-use udpath_advise::duet::{halves, narrower};
+use udpath_advise::duet::halves;
 use udpath_advise::ladder::{Rung, Step};
 use udpath_advise::result::Verdict;
+use udpath_advise::result::narrower;
 use udpath_host::Snapshot;
 use udpath_host::source::Folder;
 

@@ -4,8 +4,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use udpath_advise::duet::Sides;
 use udpath_advise::ladder::{Rung, Settings, Step};
+use udpath_advise::result::Sides;
 use udpath_advise::result::{BoostResult, Ratio, RungResult, Verdict};
 use udpath_advise::statistics::Bound;
 use udpath_advise::{Config, Event};

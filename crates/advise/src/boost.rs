@@ -9,10 +9,9 @@ use udpath_load::template::Protocol;
 
 use crate::climb::{Climb, ClimbResult, FIRST_PORT};
 use crate::config::{Config, Event};
-use crate::duet::Duets;
 use crate::ladder::Step;
 use crate::machine::{facts, line_rate_10g, mean_size, wire_bytes};
-use crate::result::{BoostResult, LoadSummary, SCHEMA};
+use crate::result::{BoostResult, Duets, LoadSummary, SCHEMA};
 use crate::server_under_test::{CLIENT, FAST, NARROW, RSS_OFF, SERVER};
 use crate::{ConfigError, Error, trial};
 

@@ -8,9 +8,9 @@ use udpath_load::template::Protocol;
 use udpath_serve::Io;
 
 use crate::config::{Config, Event};
+use crate::entrant::Entrant;
 use crate::ladder::{Rung, Settings, Step};
 use crate::machine::{line_rate_10g, mean_size, wire_bytes};
-use crate::race::Entrant;
 use crate::result::{Profiles, Ratio, RungDiagnosis, RungResult, Verdict};
 use crate::server_under_test::{FAST, Home, NARROW, RSS_OFF, SERVER};
 use crate::trial::Trials;

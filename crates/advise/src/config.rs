@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use udpath_load::Engine;
 
-use crate::duet::Sides;
 use crate::ladder::Rung;
-use crate::result::{LeftOut, Ratio, RungResult};
+use crate::result::{LeftOut, Ratio, RungResult, Sides};
 use crate::statistics::Bound;
 
 /// Configuration of a climb.

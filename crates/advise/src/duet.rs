@@ -11,16 +11,12 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use udpath_host::cpus::Cpu;
 use udpath_steer::CpuSet;
 
-use crate::result::{Ratio, RungResult};
-use crate::statistics::{Bound, Comparison, median};
-
-/// The CPUs of the two sides: disjoint, and equally many.
-pub type Sides = [CpuSet; 2];
+use crate::result::Sides;
+use crate::statistics::ratio::Ratio;
+use crate::statistics::{Bound, Comparison};
 
 /// The two halves of the CPUs that may be used: whole cores, so that they share no siblings, and whole nodes where those can be halved. With an
 /// odd number of cores the middle one stays free. None if a half would be empty.
@@ -40,35 +36,6 @@ pub fn halves(cpus: &[Cpu], allowed: &CpuSet) -> Option<Sides> {
     one.truncate(equal);
     other.truncate(equal);
     (equal > 0).then(|| [one.into_iter().collect(), other.into_iter().collect()])
-}
-
-/// What duets were worth.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
-pub struct Duets {
-    /// The CPUs of each side.
-    pub cpus: Sides,
-    /// Rungs that were compared in duets, with enough trials to compare their intervals with those of trials in turn.
-    pub rungs: usize,
-    /// By how much the interval of a ratio is narrower than that of trials in turn which take the same time: the median over
-    /// those rungs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub narrower: Option<f64>,
-}
-
-impl Duets {
-    pub(crate) fn new(cpus: &Sides, rungs: &[RungResult]) -> Self {
-        let gains: Vec<f64> = rungs.iter().filter_map(narrower).collect();
-        Self { cpus: cpus.clone(), rungs: gains.len(), narrower: median(gains) }
-    }
-}
-
-/// By how much a rung's interval is narrower than that of trials in turn: the ratio of their widths, both as logarithms. None of a rung
-/// that was compared in turn, or in too few duets.
-#[must_use]
-pub fn narrower(rung: &RungResult) -> Option<f64> {
-    let width = |low: f64, high: f64| (low > 0.0 && high > low).then(|| (high / low).ln());
-    let in_turn = rung.in_turn?;
-    Some(width(in_turn.low, in_turn.high)? / width(rung.ratio_low, rung.ratio_high)?)
 }
 
 /// What the trials of duets say if they are taken for trials in turn: of each trial one side only, A B B A.

@@ -1,6 +1,6 @@
 //! Two measurements in turn, A B B A, until the ratio of each of their figures is known precisely enough.
 
-use crate::result::Ratio;
+use crate::statistics::ratio::Ratio;
 use crate::statistics::{BlockError, Bound, Comparison, State};
 
 /// What two interleaved measurements of `N` figures gave.

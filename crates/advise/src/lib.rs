@@ -54,6 +54,7 @@ mod config;
 mod described;
 pub mod diagnosis;
 pub mod duet;
+mod entrant;
 mod error;
 pub mod finding;
 pub mod interleave;

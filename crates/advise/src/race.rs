@@ -10,27 +10,12 @@ use crate::Error;
 use crate::climb::Climb;
 use crate::config::Event;
 use crate::duet::InTurn;
+use crate::entrant::Entrant;
 use crate::ladder::{Rung, Settings};
-use crate::result::{Ratio, Verdict};
 use crate::server_under_test::{Home, ServerUnderTest};
+use crate::statistics::ratio::{Ratio, Verdict};
 use crate::statistics::{Comparison, State};
 use crate::trial::{self, Trials};
-
-/// A rung's configuration: a running server, or one on each side of a duet.
-pub(crate) struct Entrant {
-    pub(crate) name: String,
-    pub(crate) settings: Settings,
-    pub(crate) home: Home,
-    /// The one on side 0 first.
-    servers: Vec<ServerUnderTest>,
-}
-
-impl Entrant {
-    /// The one that is profiled.
-    pub(crate) fn server(&self) -> &ServerUnderTest {
-        &self.servers[0]
-    }
-}
 
 /// One of the two that are measured in turn.
 enum Turn {

@@ -5,11 +5,13 @@ use serde::{Deserialize, Serialize};
 use udpath_load::cpu::CpuUse;
 use udpath_load::origin::Origin;
 use udpath_load::result::{Counts, Latency};
+use udpath_steer::CpuSet;
 
 use crate::diagnosis::Diagnosis;
-use crate::duet::Duets;
 use crate::finding::Finding;
 use crate::judged::ProfileResult;
+use crate::statistics::median;
+pub use crate::statistics::ratio::{Ratio, Verdict};
 
 /// Version of the JSON form of [`BoostResult`].
 pub const SCHEMA: &str = "udpath.boost/2";
@@ -209,33 +211,6 @@ pub struct LeftOut {
     pub reason: String,
 }
 
-/// Better, worse, or not shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// The first rung: nothing to compare with.
-    Base,
-    /// Shown to be faster than the best so far.
-    Better,
-    /// Shown to be slower than the best so far.
-    Worse,
-    /// Neither is shown.
-    NotShown,
-    /// It could not be run; see `note`.
-    Failed,
-}
-
-/// A ratio and its 95 % confidence interval.
-#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
-pub struct Ratio {
-    /// Point estimate.
-    pub ratio: f64,
-    /// Lower end.
-    pub low: f64,
-    /// Upper end.
-    pub high: f64,
-}
-
 /// One rung: its configuration, its interleaved trials, its verdict.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct RungResult {
@@ -284,4 +259,36 @@ pub struct RungResult {
     pub cpus: Vec<CpuUse>,
     /// Why it failed, or warnings of the server or the generator.
     pub note: Option<String>,
+}
+
+/// The CPUs of the two sides: disjoint, and equally many.
+pub type Sides = [CpuSet; 2];
+
+/// What duets were worth.
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct Duets {
+    /// The CPUs of each side.
+    pub cpus: Sides,
+    /// Rungs that were compared in duets, with enough trials to compare their intervals with those of trials in turn.
+    pub rungs: usize,
+    /// By how much the interval of a ratio is narrower than that of trials in turn which take the same time: the median over
+    /// those rungs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub narrower: Option<f64>,
+}
+
+impl Duets {
+    pub(crate) fn new(cpus: &Sides, rungs: &[RungResult]) -> Self {
+        let gains: Vec<f64> = rungs.iter().filter_map(narrower).collect();
+        Self { cpus: cpus.clone(), rungs: gains.len(), narrower: median(gains) }
+    }
+}
+
+/// By how much a rung's interval is narrower than that of trials in turn: the ratio of their widths, both as logarithms. None of a rung
+/// that was compared in turn, or in too few duets.
+#[must_use]
+pub fn narrower(rung: &RungResult) -> Option<f64> {
+    let width = |low: f64, high: f64| (low > 0.0 && high > low).then(|| (high / low).ln());
+    let in_turn = rung.in_turn?;
+    Some(width(in_turn.low, in_turn.high)? / width(rung.ratio_low, rung.ratio_high)?)
 }

@@ -51,6 +51,9 @@ pub(crate) use programs::{OTHERS, OWN_WORK};
 pub(crate) use readers::{SLEPT, held_back, looks};
 pub(crate) use validity::GENERATOR;
 
+/// Most sockets that get a finding of a rule: more would be a list, not a hint.
+const SOCKETS: usize = 5;
+
 /// The rules by subject, in the order of a datagram's path. Findings of one severity keep that order.
 const SUBJECTS: &[&[Rule]] = &[
     validity::RULES,

@@ -20,6 +20,7 @@ mod candidates;
 mod device;
 mod error;
 mod evidence;
+mod group;
 mod groups;
 mod keep;
 pub(crate) mod live;

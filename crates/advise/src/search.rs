@@ -29,7 +29,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::result::{Ratio, Verdict};
+use crate::statistics::ratio::{Ratio, Verdict};
 use crate::statistics::{Bound, Comparison, FEWEST_BLOCKS, State};
 
 /// A candidate, by its place in the bed's list.

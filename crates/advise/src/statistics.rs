@@ -51,11 +51,12 @@
 //! that the smallest effect protects from nothing. The price: a rung may show an interval above 1 and still be "not
 //! shown"; more blocks settle it.
 
+pub mod ratio;
 pub mod unpaired;
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-use crate::result::{Ratio, Verdict};
+use ratio::{Ratio, Verdict};
 
 /// Smallest difference worth a verdict, as a share: the interval must leave 1 by this much.
 ///

@@ -7,7 +7,7 @@ use udpath_steer::CpuSet;
 
 use crate::finding::{Location, Severity};
 use crate::rule::{self, Found, Look, Observed, Rule, number, percent};
-use crate::rules::readers;
+use crate::rules::{SOCKETS, readers};
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -51,8 +51,6 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// Most sockets that get a finding: more would be a list, not a hint.
-pub(super) const SOCKETS: usize = 5;
 /// Share of a limit from which on it is nearly reached.
 const NEARLY: f64 = 0.9;
 /// A backlog that holds ten times the kernel's default, for bursts. Longer: packets wait where they could be dropped.

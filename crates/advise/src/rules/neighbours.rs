@@ -37,7 +37,7 @@ fn unresolved(on: Observed<'_>) -> Vec<Found> {
     };
     let waiting = on.map.sockets.iter().filter_map(|socket| Some((socket, full(on, socket)?)));
     waiting
-        .take(super::loss::SOCKETS)
+        .take(super::SOCKETS)
         .map(|(socket, full)| {
             let owner = on.map.processes.iter().find(|process| socket.pids.contains(&process.pid));
             let who =

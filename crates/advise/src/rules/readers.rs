@@ -17,6 +17,7 @@ mod bound;
 mod cause;
 mod limit;
 mod look_ups;
+mod seen;
 mod unread;
 
 use udpath_host::map::SocketMap;
@@ -25,10 +26,11 @@ use crate::diagnosis::busy_of;
 use crate::finding::{Location, Severity};
 use crate::rule::{Found, Look, Observed, Rule, counted, number, percent};
 
-pub(crate) use cause::looks;
-use cause::{BUSY, busiest, is_blocked, lost_share, owners, stays_full, threads, uneven_group};
 pub(super) use cause::{Cause, cause};
+use cause::{is_blocked, lost_share, stays_full, uneven_group};
 pub(crate) use limit::held_back;
+pub(crate) use seen::looks;
+use seen::{BUSY, busiest, owners, threads};
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -155,7 +157,7 @@ fn dropping(on: Observed<'_>, why: Cause, evidence: impl Fn(&SocketMap) -> Strin
         .sockets
         .iter()
         .filter(|socket| socket.drops > 0 && cause(on, socket) == why)
-        .take(super::loss::SOCKETS);
+        .take(super::SOCKETS);
     lossy
         .map(|socket| located(on, socket, Found::new(evidence(socket)).rate(on.rate(socket.drops))))
         .collect()
@@ -190,7 +192,7 @@ fn blocked(on: Observed<'_>) -> Vec<Found> {
             && !unread::is_unread(on, socket)
             && (socket.drops > 0 || stays_full(socket))
     };
-    let stuck = on.map.sockets.iter().filter(waits).take(super::loss::SOCKETS);
+    let stuck = on.map.sockets.iter().filter(waits).take(super::SOCKETS);
     stuck
         .map(|socket| {
             let stopped = threads(on, socket).iter().any(|thread| thread.stopped);

@@ -318,7 +318,7 @@ impl Bed for RunningBed<'_> {
     }
 
     fn ends(&mut self, race: &Race) {
-        let rung = super::story::rung(self, race);
+        let rung = self.rung(race);
         (self.watch)(&Event::Done(&rung));
     }
 }

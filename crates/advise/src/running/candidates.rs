@@ -11,29 +11,10 @@ use udpath_host::{Map, Snapshot};
 use udpath_steer::CpuSet;
 
 use super::device;
+use super::group::{Group, TIMERS};
 use super::target::Target;
 use crate::finding::{Finding, Remedy, Severity};
 
-/// A group of settings.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Group {
-    /// Short name, unique.
-    pub(super) name: String,
-    /// What it does: a clause.
-    pub(super) what: String,
-    /// `SETTING=VALUE` each.
-    pub(super) requests: Vec<String>,
-}
-
-impl Group {
-    pub(super) fn new(name: &str, what: impl Into<String>, requests: Vec<String>) -> Self {
-        Self { name: name.to_owned(), what: what.into(), requests }
-    }
-}
-
-/// Times between deferred polls, or between interrupts, that are tried, microseconds, the likelier first. 75: what 10 Gbit/s cards wait under load. 20: the
-/// kernel's documented example, two or three datagrams more per poll at 100,000/s. Longer: the timer dominates latency.
-pub(super) const TIMERS: [u32; 2] = [75, 20];
 /// Empty polls before the interrupt is enabled again, as in the kernel's example. 0 or 1: the timer is never used.
 const DEFER: u32 = 2;
 /// Entries of the flow table, and of each queue's: more than the flows of a trial. Fewer: flows share entries.

@@ -11,7 +11,7 @@ use udpath_tune::services::{self, Prepared as Reconfigured, Proposal, Service};
 use udpath_tune::settings::{Cost, Phase, Setting};
 use udpath_tune::{Live, Plan, SettingRequest, Temporary, Value};
 
-use super::candidates::Group;
+use super::group::Group;
 use super::target::Target;
 use super::{RunningConfig, consent};
 use crate::result::LeftOut;

@@ -36,7 +36,7 @@ pub(super) fn result(
 ) -> BoostResult {
     let mut rungs = vec![base(bed)];
     rungs.extend(found.races.iter().zip(held(&found.races)).map(|(race, held)| {
-        let rung = rung(bed, race);
+        let rung = bed.rung(race);
         RungResult { kept: rung.kept && held, ..rung }
     }));
     let helps = |at: &Candidate| {
@@ -160,40 +160,42 @@ fn base(bed: &RunningBed<'_>) -> RungResult {
     filled(bed, (Under::Load, &[]), AS_FOUND.to_owned(), change)
 }
 
-/// A race as a rung: its second side.
-pub(super) fn rung(bed: &RunningBed<'_>, race: &Race) -> RungResult {
-    let (name, change) = match race.purpose {
-        Purpose::Try(at) => {
-            let group = &bed.groups.get(at).group;
-            (group.name.clone(), group.what.clone())
+impl RunningBed<'_> {
+    /// A race as a rung: its second side.
+    pub(super) fn rung(&self, race: &Race) -> RungResult {
+        let (name, change) = match race.purpose {
+            Purpose::Try(at) => {
+                let group = &self.groups.get(at).group;
+                (group.name.clone(), group.what.clone())
+            }
+            Purpose::Hold(at) => {
+                let other = self.traffic.other_load().map_or(0, |plan| plan.flows);
+                (self.name_of_hold(at), format!("the same under another load, {other} flows"))
+            }
+            Purpose::Without(at) => {
+                let name = &self.groups.get(at).group.name;
+                (format!("-{name}"), format!("everything kept so far, without {name}"))
+            }
+            Purpose::Gain => (ALL_KEPT.to_owned(), "everything that was kept, measured again".to_owned()),
+        };
+        let ratio = race.ratio.unwrap_or(NOTHING);
+        let kept = match race.purpose {
+            Purpose::Try(_) | Purpose::Gain => race.verdict == Verdict::Better,
+            Purpose::Hold(_) => !race.loses(),
+            Purpose::Without(_) => race.leaves_out(),
+        };
+        let mut rung = filled(self, (race.purpose.under(), &race.b), name, change);
+        rung.note = race.note.clone().or(rung.note);
+        RungResult {
+            ratio: ratio.ratio,
+            ratio_low: ratio.low,
+            ratio_high: ratio.high,
+            verdict: race.verdict,
+            kept,
+            other_load: race.purpose.under() == Under::OtherLoad,
+            against: Some(self.name(&race.a)),
+            ..rung
         }
-        Purpose::Hold(at) => {
-            let other = bed.traffic.other_load().map_or(0, |plan| plan.flows);
-            (bed.name_of_hold(at), format!("the same under another load, {other} flows"))
-        }
-        Purpose::Without(at) => {
-            let name = &bed.groups.get(at).group.name;
-            (format!("-{name}"), format!("everything kept so far, without {name}"))
-        }
-        Purpose::Gain => (ALL_KEPT.to_owned(), "everything that was kept, measured again".to_owned()),
-    };
-    let ratio = race.ratio.unwrap_or(NOTHING);
-    let kept = match race.purpose {
-        Purpose::Try(_) | Purpose::Gain => race.verdict == Verdict::Better,
-        Purpose::Hold(_) => !race.loses(),
-        Purpose::Without(_) => race.leaves_out(),
-    };
-    let mut rung = filled(bed, (race.purpose.under(), &race.b), name, change);
-    rung.note = race.note.clone().or(rung.note);
-    RungResult {
-        ratio: ratio.ratio,
-        ratio_low: ratio.low,
-        ratio_high: ratio.high,
-        verdict: race.verdict,
-        kept,
-        other_load: race.purpose.under() == Under::OtherLoad,
-        against: Some(bed.name(&race.a)),
-        ..rung
     }
 }
 

@@ -10,7 +10,7 @@ use udpath_host::Source;
 use udpath_host::process::{Error, Server, answering, find, serving};
 use udpath_host::source::Folder;
 
-use super::candidates::Group;
+use super::group::Group;
 use super::{RunningConfig, RunningError, Traffic};
 
 /// Which server.

@@ -9,7 +9,7 @@
 //! flow's hash selects, a neighbour of a virtual machine - is in none of these. So the interval is that of the two
 //! measurements, and a verdict asks it to leave 1 by more than two equal runs differ: its [`Allowance`].
 
-use crate::result::{Ratio, Verdict};
+use super::ratio::{Ratio, Verdict};
 
 use super::{Estimate, VERDICT_ERROR};
 

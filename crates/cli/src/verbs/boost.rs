@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
-use udpath_advise::duet::{Sides, halves};
+use udpath_advise::duet::halves;
 use udpath_advise::ladder::{Place, ladder, ordered, without_root};
+use udpath_advise::result::Sides;
 use udpath_advise::result::{BoostResult, LeftOut};
 use udpath_advise::statistics::Bound;
 use udpath_advise::{Config, ConfigError, Event};

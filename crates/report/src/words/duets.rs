@@ -1,7 +1,7 @@
 //! How the trials of a climb were run.
 
-use udpath_advise::duet::Duets;
 use udpath_advise::result::BoostResult;
+use udpath_advise::result::Duets;
 
 /// How the rungs of a climb were compared, in trials in turn or at once, and what the latter was worth.
 pub(crate) fn compared(result: &BoostResult) -> String {

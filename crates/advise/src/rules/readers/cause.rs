@@ -1,22 +1,16 @@
 //! Why a socket drops, by what its readers did.
 
-use udpath_host::map::{ProcessMap, SocketMap, ThreadMap};
+use udpath_host::map::{SocketMap, ThreadMap};
 use udpath_host::sockets::looks::QueueLooks;
 
+use super::seen::{BUSY, IDLE, busiest, looks, threads};
 use super::unread::is_unread;
 use crate::diagnosis::busy_of;
 use crate::rule::Observed;
 
-/// Share of the interval below which a thread did not run. Lower: one that wakes up for a timer ran. Higher: a reader of
-/// short bursts did not.
-pub(super) const IDLE: f64 = 0.001;
-/// Share of the interval from which on a reader has no time left.
-pub(super) const BUSY: f64 = 0.9;
 /// Fill of a receive queue, at both ends of the interval, from which on it did not drain in between, where nobody looked in
 /// between.
 const STAYS: f64 = 0.5;
-/// Looks from which on they decide: of twenty, the 95 % interval of a half is a quarter to three quarters.
-const ENOUGH: u32 = 20;
 /// Share of the looks that find datagrams waiting (a queue at least half full) from which on it is not bursts that fill it. A
 /// steady load fills the queue of a reader that empties it at once and then sleeps for more than half of the time, once any of it
 /// is lost. Lower: long bursts count as a steady load. Higher: a few short sleeps make a steady loss a burst.
@@ -61,29 +55,12 @@ pub(in crate::rules) fn cause(on: Observed<'_>, socket: &SocketMap) -> Cause {
     }
 }
 
-/// What looks within the interval showed, if there were enough.
-pub(crate) fn looks(socket: &SocketMap) -> Option<QueueLooks> {
-    socket.looks.filter(|seen| seen.looks >= ENOUGH)
-}
-
 /// The least share of what came to a socket that it dropped: everything else that UDP delivered may have come to others.
 pub(super) fn lost_share(on: Observed<'_>, socket: &SocketMap) -> Option<f64> {
     let counters = [on.map.udp.v4, on.map.udp.v6];
     let delivered: u64 = counters.iter().flatten().map(|udp| udp.in_datagrams).sum();
     let known = counters.iter().any(Option::is_some) && socket.drops > 0;
     known.then(|| socket.drops as f64 / (socket.drops.saturating_add(delivered)) as f64)
-}
-
-pub(super) fn owners<'a>(on: Observed<'a>, socket: &SocketMap) -> Vec<&'a ProcessMap> {
-    on.map.processes.iter().filter(|process| socket.pids.contains(&process.pid)).collect()
-}
-
-pub(super) fn threads<'a>(on: Observed<'a>, socket: &SocketMap) -> Vec<&'a ThreadMap> {
-    owners(on, socket).into_iter().flat_map(|process| &process.busiest).collect()
-}
-
-pub(super) fn busiest(on: Observed<'_>, threads: &[&ThreadMap]) -> f64 {
-    threads.iter().map(|thread| busy_of(on.map, thread)).fold(0.0, f64::max)
 }
 
 /// Are its threads stopped, or did they leave its queue full without running?

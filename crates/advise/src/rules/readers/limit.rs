@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use udpath_host::map::{Map, ProcessMap, SocketMap};
 
 use super::SHARES;
-use super::cause::{lost_share, owners};
+use super::cause::lost_share;
+use super::seen::owners;
 use crate::finding::Location;
 use crate::rule::{Found, Observed, counted, percent};
 

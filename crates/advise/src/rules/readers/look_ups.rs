@@ -8,10 +8,11 @@ use std::net::SocketAddr;
 use udpath_host::map::SocketMap;
 use udpath_host::sockets::looks::LookUps;
 
-use super::cause::{BUSY, Cause, busiest, cause, owners, threads};
+use super::cause::{Cause, cause};
+use super::seen::{BUSY, busiest, owners, threads};
 use super::{STARVED, located, lost};
 use crate::rule::{Found, Observed, counted, percent};
-use crate::rules::loss::SOCKETS;
+use crate::rules::SOCKETS;
 
 /// Part of the looks that find a wait for a name server from which on that is where the time goes. Lower: a program that asks for a name
 /// now and then is blamed on it. Higher: one that waits for other things for a third of the time is missed.

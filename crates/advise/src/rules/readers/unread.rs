@@ -10,10 +10,10 @@
 
 use udpath_host::map::SocketMap;
 
-use super::cause::{IDLE, looks, owners, threads};
+use super::seen::{IDLE, looks, owners, threads};
 use super::{located, lost, named};
 use crate::rule::{Found, Observed, counted, number, percent};
-use crate::rules::loss::SOCKETS;
+use crate::rules::SOCKETS;
 
 /// Looks that find as much waiting as the look before from which on the queue stood still. Lower: a reader that was held up for some
 /// tens of milliseconds does not read. Higher: a queue that filled up in the interval is not judged.
