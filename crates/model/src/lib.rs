@@ -5,6 +5,7 @@
 //!   Costs: measured on some machine ─────┴▸ predict ─▸ Outcome: tps with a band, each link's share, what is saturated
 //!                                            │
 //!   path.rs       one run: its state and its events; agenda.rs, random.rs: its time and its dice
+//!   state.rs      queues, CPUs, threads and sockets
 //!   stages/       card, softirq, socket, reader, CPU, lines and locks
 //!   kernel.rs     what each kernel does differently, as data
 //!   bulk.rs       streams of data: a closed form of its own
@@ -29,6 +30,7 @@ mod path;
 mod published;
 pub mod random;
 mod stages;
+mod state;
 
 pub use capacity::{CAPACITY_SCHEMA, CapacityResult, capacity, sweep};
 pub use costs::Costs;

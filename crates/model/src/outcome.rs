@@ -194,7 +194,7 @@ impl Outcome {
         let lost = |of: &dyn Fn(&Measured) -> u64| {
             mean(&|run| of(run) as f64 / (run.counts.offered as f64).max(1.0))
         };
-        let seconds = |run: &Measured, of: &dyn Fn(&crate::stages::cpu::Spent) -> Time| {
+        let seconds = |run: &Measured, of: &dyn Fn(&crate::state::Spent) -> Time| {
             run.cpus.iter().map(of).sum::<Time>() as f64 / 1e12 / run.seconds
         };
         let cpu = CpuTime {

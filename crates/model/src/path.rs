@@ -10,12 +10,9 @@ use crate::costs::Costs;
 use crate::description::{Description, Io, Link, Times as Distribution};
 use crate::kernel::{Kernel, Receive};
 use crate::random::{Random, split_mix};
-use crate::stages::card::Queue;
-use crate::stages::cpu::{Cpu, Mode, Spent};
-use crate::stages::reader::Thread;
 use crate::stages::sharing::{Distances, Sharing};
-use crate::stages::socket::Socket;
 use crate::stages::{Act, Item, Loss};
+use crate::state::{Cpu, Mode, Queue, Socket, Source, Spent, Thread};
 
 mod durations;
 mod measured;
@@ -42,13 +39,6 @@ pub(crate) enum Event {
     Tick,
     /// Load balancing.
     Balance,
-}
-
-/// What a CPU polls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Source {
-    Queue(usize),
-    Backlog,
 }
 
 /// The state of the path.

@@ -1,6 +1,6 @@
 //! What a run counts.
 
-use crate::stages::cpu::Spent;
+use crate::state::Spent;
 
 /// What happened to transactions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 //!
 //! A CPU's capacity is what softirqs leave of it (`scale_rt_capacity`), so threads gather where few packets arrive.
 
-use super::cpu::{Cpu, Mode};
 use crate::path::Path;
+use crate::state::{Cpu, Mode};
 
 /// Least capacity that softirqs leave: the scheduler counts no CPU as none, but as 1 of 1024.
 const LEAST_CAPACITY: f64 = 1.0 / 1024.0;

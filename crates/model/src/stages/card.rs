@@ -6,33 +6,14 @@
 //! ```
 //! A queue that is polled is on the poll list of exactly one CPU. Completions of sent packets are polled with it.
 
-use std::collections::VecDeque;
-
 use super::{Item, Loss};
 use crate::agenda::{MICROSECOND, Time};
 use crate::description::Link;
-use crate::path::{Event, Path, Source, hash};
+use crate::path::{Event, Path, hash};
+use crate::state::Source;
 
 /// Salt of the hash that RSS and RPS use.
 const RSS: u64 = 1;
-
-/// A receive queue, with the completions of the transmit queues that share its interrupt.
-#[derive(Debug, Default)]
-pub(crate) struct Queue {
-    pub(crate) ring: VecDeque<Item>,
-    /// Sent packets to complete: from the CPU of the poll, and from others.
-    pub(crate) sent: [u32; 2],
-    /// On the poll list of a CPU.
-    pub(crate) polled: bool,
-    armed: bool,
-    next_interrupt: Time,
-}
-
-impl Queue {
-    pub(crate) fn has_work(&self) -> bool {
-        !self.ring.is_empty() || self.sent != [0, 0]
-    }
-}
 
 impl Path<'_> {
     /// A request of a flow arrives at the card.

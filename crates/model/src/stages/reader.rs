@@ -6,14 +6,12 @@
 //!        ─▸ serve ─▸ call ─▸ for each: UDP, IP ─▸ transmit queue, with its lock if it is shared ─▸ device
 //! ```
 
-use std::collections::VecDeque;
-
-use super::cpu::Mode;
 use super::{Act, Item, Op};
 use crate::agenda::{MICROSECOND, NANOSECOND, Time};
 use crate::description::{Link, Times, Transport};
 use crate::kernel::Receive;
 use crate::path::{Event, Path, hash};
+use crate::state::Mode;
 
 /// Salt of the hash that chooses a transmit queue without XPS.
 const TRANSMIT: u64 = 3;
@@ -26,33 +24,6 @@ const READ_LINES: Time = 5 + 2;
 pub(crate) const CONNECTION_LINES: Time = 6;
 /// Lines that waking a thread of another CPU moves: its run queue's lock and tree, and the task.
 const WAKE_LINES: Time = 3;
-
-/// A thread.
-#[derive(Debug)]
-pub(crate) struct Thread {
-    pub(crate) program: Vec<Op>,
-    pub(crate) socket: usize,
-    /// Where it runs, or ran last.
-    pub(crate) cpu: usize,
-    /// It has to be switched to before it goes on.
-    pub(crate) switched: bool,
-    /// How long it ran, virtual picoseconds.
-    pub(crate) ran: f64,
-    /// Read, and not yet answered.
-    batch: VecDeque<Item>,
-}
-
-impl Thread {
-    pub(crate) fn new(socket: usize, cpu: usize) -> Self {
-        Self { program: Vec::new(), socket, cpu, switched: false, ran: 0.0, batch: VecDeque::new() }
-    }
-
-    /// Datagrams that it has read and not yet answered.
-    #[cfg(test)]
-    pub(crate) fn held(&self) -> usize {
-        self.batch.len()
-    }
-}
 
 impl Path<'_> {
     /// The next receiving call of the current thread.

@@ -6,8 +6,8 @@
 //! A thread that wakes has at most a lead over the others, however long it slept. [`super::balance`] moves waiting threads.
 
 use super::Op;
-use super::cpu::Mode;
 use crate::path::Path;
+use crate::state::Mode;
 
 impl Path<'_> {
     /// Lets another thread run, if it is its turn.

@@ -15,12 +15,9 @@
 //!
 //! Memory of all UDP sockets together is one line, `memory`.
 
-use std::collections::VecDeque;
-
-use super::sharing::Sharing;
 use super::{Act, Item, Loss, Op};
 use crate::description::{Io, Link, Transport};
-use crate::kernel::{Kernel, Receive};
+use crate::kernel::Receive;
 use crate::path::{Path, hash};
 
 /// Salt of the hash that chooses a socket of a group.
@@ -31,80 +28,6 @@ const CHARGED_CARD: usize = 2048 + 256;
 const CHARGED_VETH: usize = 4096 + 512;
 /// What a socket gets of the memory of all at once, and returns if it has more: a page (`SK_MEM_QUANTUM`).
 const QUANTUM: usize = 4096;
-
-/// A socket.
-#[derive(Debug)]
-pub(crate) struct Socket {
-    pub(crate) queue: VecDeque<Item>,
-    /// The reader's own queue, since 4.13.
-    pub(crate) own: VecDeque<Item>,
-    /// Collected by the CPUs of each node, since 6.18.
-    rings: Vec<VecDeque<Item>>,
-    /// Bytes charged, and of those, read but not yet returned.
-    charged: usize,
-    pub(crate) unreturned: usize,
-    /// Bytes that it may charge without asking.
-    advance: usize,
-    /// Readers that sleep, the first to be woken in front.
-    pub(crate) sleepers: VecDeque<usize>,
-
-    pub(crate) account: usize,
-    /// Written by a lookup and after the packet, if lookups count references.
-    pub(crate) references: Option<usize>,
-    pub(crate) file: usize,
-    pub(crate) sending: usize,
-    drops: usize,
-    tail: usize,
-    ring_lines: Vec<usize>,
-    /// The lock of the socket, of its queue, and that producers take first.
-    pub(crate) lock: usize,
-    pub(crate) queue_lock: usize,
-    /// Of the reader's own queue.
-    pub(crate) own_lock: usize,
-    busy_lock: usize,
-}
-
-impl Socket {
-    pub(crate) fn new(sharing: &mut Sharing, kernel: Kernel, nodes: usize) -> Self {
-        let (account, queue) = (sharing.line(), sharing.line());
-        let (own, busy) = (sharing.line(), sharing.line());
-        // Apart since the layout of 4.11.
-        let apart = kernel.receive() >= Receive::Bulk;
-        let drops = if apart { sharing.line() } else { account };
-        let lock = if apart { sharing.line() } else { queue };
-        Self {
-            queue: VecDeque::new(),
-            own: VecDeque::new(),
-            rings: vec![VecDeque::new(); nodes],
-            charged: 0,
-            unreturned: 0,
-            advance: 0,
-            sleepers: VecDeque::new(),
-            account,
-            references: kernel.counts_lookups().then_some(queue),
-            file: sharing.line(),
-            sending: sharing.line(),
-            drops,
-            tail: sharing.line(),
-            ring_lines: (0..nodes).map(|_| sharing.line()).collect(),
-            lock: sharing.lock(lock, true),
-            queue_lock: sharing.lock(queue, false),
-            own_lock: sharing.lock(own, true),
-            busy_lock: sharing.lock(busy, false),
-        }
-    }
-
-    /// Nothing to read, in any queue.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.queue.is_empty() && self.own.is_empty()
-    }
-
-    /// Datagrams in its queues.
-    #[cfg(test)]
-    pub(crate) fn queued(&self) -> usize {
-        self.queue.len() + self.own.len() + self.rings.iter().map(VecDeque::len).sum::<usize>()
-    }
-}
 
 impl Path<'_> {
     /// The socket of a flow's datagrams that this CPU processes.

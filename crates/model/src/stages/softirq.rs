@@ -10,7 +10,8 @@ use super::{Act, Item, Loss, Op};
 use crate::agenda::Time;
 use crate::description::Transport;
 use crate::kernel::{MAX_BACKLOG, NAPI_WEIGHT};
-use crate::path::{Event, Path, Source};
+use crate::path::{Event, Path};
+use crate::state::Source;
 
 /// Lines of a sent packet's skb that its completion reads, if another CPU sent it: the skb, and its data's reference count.
 const SENT_LINES: Time = 2;
