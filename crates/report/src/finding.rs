@@ -3,7 +3,7 @@
 use udpath_advise::{Finding, ProfileResult, Remedy};
 use udpath_host::shell::quoted;
 
-use crate::terminal::unbroken;
+use crate::unbroken::unbroken;
 use crate::units;
 
 /// Is this finding already part of the profile's sentence?

@@ -38,6 +38,7 @@ mod svg;
 mod terminal;
 mod time_line;
 pub mod top;
+mod unbroken;
 mod units;
 mod words;
 

@@ -38,7 +38,6 @@ use crate::time_line::{Lane, mark};
 use crate::{units, words};
 pub(crate) use style::Paint;
 pub use style::Style;
-pub(crate) use style::unbroken;
 use table::{Cell, Table};
 
 /// A bar in eighths of a character: `share` of `width` columns.
@@ -94,6 +93,7 @@ pub(crate) fn cpu_headings(first: &str) -> Vec<Cell> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::unbroken::unbroken;
 
     #[test]
     fn bars_are_as_long_as_their_share() {

@@ -7,6 +7,7 @@ use udpath_profile::difference::Difference;
 
 use super::table::{Cell, Table};
 use super::{Paint, Style, bar, cpu_headings, cpu_lines, difference, progress, running};
+use crate::unbroken::unbroken;
 use crate::{units, words};
 
 /// Lines of the summary: a terminal of 40 less the command, the line about the HTML report, and the next prompt.
@@ -94,7 +95,7 @@ fn head(result: &BoostResult, style: Style, which: Notes) -> String {
         out += &style.wrapped(Paint::Dim, &worth, 2);
     }
     out += &notes(result, style, which);
-    let limits = words::limits(result, super::unbroken);
+    let limits = words::limits(result, unbroken);
     if !limits.is_empty() {
         out.push('\n');
     }

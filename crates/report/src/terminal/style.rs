@@ -1,5 +1,6 @@
 //! Colours and widths of text.
 
+use crate::unbroken::UNBROKEN;
 use crate::words;
 
 /// How to render text.
@@ -73,14 +74,6 @@ impl Style {
         }
         lines.iter().map(|line| self.paint(paint, &line.replace(UNBROKEN, " ")) + "\n").collect()
     }
-}
-
-/// A space at which no line is broken.
-const UNBROKEN: char = '\u{a0}';
-
-/// `text` as one word of a text that gets wrapped: a command that is broken is two when it is copied.
-pub(crate) fn unbroken(text: &str) -> String {
-    text.replace(' ', UNBROKEN.encode_utf8(&mut [0; 4]))
 }
 
 /// Is this a unit after a number, with or without punctuation after it?
