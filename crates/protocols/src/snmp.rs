@@ -13,6 +13,7 @@
 
 mod answers;
 mod ber;
+mod discovery;
 mod engine;
 mod in_kernel;
 mod list;

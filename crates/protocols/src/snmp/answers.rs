@@ -2,7 +2,7 @@
 
 use udpath_load::result::Kind;
 
-use super::engine::complaint;
+use super::discovery::complaint;
 use super::pdu::{Pdu, REPORT};
 use crate::said::{self, Said};
 

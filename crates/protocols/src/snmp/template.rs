@@ -15,7 +15,8 @@ use udpath_load::template::{InKernel, Judgement, Prepared, Protocol, Template};
 
 use super::answers::Answers;
 use super::ber::{Reader, tag};
-use super::engine::{AgentEngine, discover};
+use super::discovery::discover;
+use super::engine::AgentEngine;
 use super::in_kernel::{self, SEQ_BITS};
 use super::message::{Level, Message, NotAuthentic, Sender};
 use super::options::{Asker, SnmpConfig};

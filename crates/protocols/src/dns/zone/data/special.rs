@@ -2,7 +2,6 @@
 
 use super::super::super::name;
 use super::super::types;
-use super::strings;
 
 /// Bits of a degree in thousandths of a second of arc (RFC 1876, 2).
 const DEGREE: u32 = 3_600_000;
@@ -213,18 +212,4 @@ pub(super) fn is_params(data: &[u8]) -> bool {
 /// Whether it is one name, and nothing else.
 fn is_name(data: &[u8]) -> bool {
     name::length(data) == Some(data.len())
-}
-
-/// Whether it is a list of protocols, each with its length and none empty.
-pub(in super::super) fn are_protocols(data: &[u8]) -> bool {
-    strings(data).is_some() && {
-        let mut rest = data;
-        while let Some((&len, after)) = rest.split_first() {
-            if len == 0 {
-                return false;
-            }
-            rest = after.get(usize::from(len)..).unwrap_or_default();
-        }
-        true
-    }
 }

@@ -11,7 +11,6 @@ use std::str::FromStr;
 
 use domain::utils::base64;
 
-use super::super::data::special::are_protocols;
 use super::super::text::Token;
 use super::{number, unescaped};
 
@@ -196,4 +195,16 @@ fn complete(params: &BTreeMap<u16, Vec<u8>>) -> Result<(), String> {
             Err(format!("{name} is mandatory and not there"))
         }
     }
+}
+
+/// Whether it is a list of protocols, each with its length and none empty.
+fn are_protocols(mut data: &[u8]) -> bool {
+    let any = !data.is_empty();
+    while let Some((&len, after)) = data.split_first() {
+        match after.get(usize::from(len)..) {
+            Some(rest) if len > 0 => data = rest,
+            _ => return false,
+        }
+    }
+    any
 }
