@@ -122,7 +122,7 @@ impl Diagnosis {
         profile: Result<&Profile, &str>,
     ) -> Result<Self, SelectionError> {
         let mut map = Map::new(now, earlier, selection)?;
-        looks.tell(&now.sockets, &mut map);
+        map.add_looks(looks, &now.sockets);
         let mut found = rules::of_map(now, &map);
         if let Ok(profile) = profile {
             rules::name_unheard(&mut found, now, &map, profile);

@@ -32,6 +32,7 @@
 pub mod actors;
 pub mod btf;
 pub mod client;
+pub mod container;
 pub mod cpus;
 pub mod drivers;
 pub mod fact;

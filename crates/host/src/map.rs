@@ -15,6 +15,7 @@ mod protocols;
 mod selection;
 mod sockets;
 mod view;
+mod watched;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -42,7 +42,7 @@ pub trait Source: fmt::Debug {
     /// # Errors
     /// The reason there is none.
     fn start(&self, path: &str, length: usize) -> Result<String, Absence> {
-        self.text(path).map(|text| folder::cut(text, length))
+        self.text(path).map(|text| cut(text, length))
     }
 
     /// The names in a directory, sorted by number if they end in one (`rx-2` before `rx-10`), else by bytes.
@@ -93,4 +93,14 @@ pub fn value(source: &dyn Source, path: &str) -> Result<String, Absence> {
 pub fn number<N: std::str::FromStr>(source: &dyn Source, path: &str) -> Result<N, Absence> {
     let text = value(source, path)?;
     text.trim().parse().map_err(|_| Absence::NotUnderstood(format!("{path}: '{text}' is not a number")))
+}
+
+/// The beginning of a text, `length` bytes at most, cut between characters.
+fn cut(mut text: String, length: usize) -> String {
+    let mut end = text.len().min(length);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
+    text
 }

@@ -10,7 +10,7 @@ use udpath_steer::CpuSet;
 
 use crate::irqs::PerCpu;
 use crate::text::{Malformed, cpu_list, cpu_mask};
-use crate::{actors, cpus, irqs, kernel, limits, netfilter, processes, sockets, softnet, udp};
+use crate::{actors, container, cpus, irqs, kernel, limits, netfilter, sockets, softnet, udp};
 
 /// A parser's error, if it has one.
 type Parser = fn(&str) -> Option<Malformed>;
@@ -37,7 +37,7 @@ const PARSERS: [(&str, Parser); 15] = [
         None
     }),
     ("container", |text| {
-        let _ = processes::container(text);
+        let _ = container::container(text);
         None
     }),
     ("applied", |text| {

@@ -12,9 +12,6 @@ use crate::Source;
 use crate::processes::Scan;
 use crate::text::{field, of_process};
 
-/// What a tun device's descriptor is a link to.
-pub(crate) const DEVICE: &str = "/dev/net/tun";
-
 /// A program that has a tun or tap interface open.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Tun {
@@ -46,7 +43,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-    use crate::processes::scan;
+    use crate::processes::{TUN_DEVICE, scan};
     use crate::source::Folder;
 
     #[test]
@@ -63,7 +60,7 @@ mod tests {
             fs::create_dir_all(process.join("fdinfo")).unwrap();
             fs::write(process.join("comm"), format!("{name}\n")).unwrap();
             let _ = symlink(format!("/usr/bin/{name}"), process.join("exe"));
-            symlink(DEVICE, process.join(format!("fd/{fd}"))).unwrap();
+            symlink(TUN_DEVICE, process.join(format!("fd/{fd}"))).unwrap();
             // A device that is not yet attached to an interface has no such line.
             let line = if interface.is_empty() { String::new() } else { format!("iff:\t{interface}\n") };
             fs::write(process.join(format!("fdinfo/{fd}")), format!("pos:\t0\nflags:\t0104002\n{line}"))

@@ -17,7 +17,7 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::processes::container;
+use crate::container::container;
 
 /// What the name of a service ends with.
 const SERVICE: &str = ".service";

@@ -1,5 +1,5 @@
 use udpath_host::{
-    Malformed, UnitName, cpus, irqs, kernel, limits, netfilter, processes, sockets, softnet, udp,
+    Malformed, UnitName, container, cpus, irqs, kernel, limits, netfilter, sockets, softnet, udp,
 };
 
 use crate::presentable;
@@ -35,7 +35,7 @@ pub fn host_text(data: &[u8]) {
     let _ = limits::Mounts::parse(text);
     let _ = kernel::boot_time(text);
     assert!(kernel::parameters(text).len() <= text.split_ascii_whitespace().count());
-    assert!(processes::container(text).is_none_or(|found| !found.id.is_empty()));
+    assert!(container::container(text).is_none_or(|found| !found.id.is_empty()));
 }
 
 /// The parsed value; an error must be printable, and name an existing line.

@@ -70,7 +70,7 @@ impl Server {
     /// With these sockets only, and the parts of its groups that they are.
     #[must_use]
     pub fn with_sockets(mut self, wanted: impl Fn(&Socket) -> bool) -> Self {
-        super::serving::keep(&mut self, wanted);
+        keep(&mut self, wanted);
         self
     }
 }
@@ -308,6 +308,30 @@ fn family(pid: u32) -> Result<Vec<u32>, Error> {
 fn parent(pid: u32) -> Option<u32> {
     let stat = super::text(&format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Removes all other sockets from a server.
+pub(super) fn keep(server: &mut Server, wanted: impl Fn(&Socket) -> bool) {
+    let kept: Vec<bool> = server.sockets.iter().map(wanted).collect();
+    let place = |at: usize| kept[..at].iter().filter(|kept| **kept).count();
+    let groups = std::mem::take(&mut server.groups);
+    let mut numbers = BTreeMap::new();
+    for (number, mut group) in groups.into_iter().enumerate() {
+        group.members.retain(|&at| kept[at]);
+        group.members.iter_mut().for_each(|at| *at = place(*at));
+        if !group.members.is_empty() {
+            numbers.insert(number, server.groups.len());
+            server.groups.push(group);
+        }
+    }
+    let mut at = 0;
+    server.sockets.retain(|_| {
+        at += 1;
+        kept[at - 1]
+    });
+    for socket in &mut server.sockets {
+        socket.group = socket.group.and_then(|number| numbers.get(&number).copied());
+    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use super::find::keep;
 use super::{Error, Server, Socket, Thread, ThreadId, find};
 use crate::sockets::Socket as Listed;
 use crate::text::of_process;
@@ -176,30 +177,6 @@ fn firsts(source: &dyn Source, holders: &BTreeSet<u32>) -> Vec<u32> {
         parent(pid).is_some_and(|parent| holders.contains(&parent) && program(parent) == program(pid))
     };
     holders.iter().copied().filter(|pid| !worker(*pid)).collect()
-}
-
-/// Removes all other sockets from a server.
-pub(super) fn keep(server: &mut Server, wanted: impl Fn(&Socket) -> bool) {
-    let kept: Vec<bool> = server.sockets.iter().map(wanted).collect();
-    let place = |at: usize| kept[..at].iter().filter(|kept| **kept).count();
-    let groups = std::mem::take(&mut server.groups);
-    let mut numbers = BTreeMap::new();
-    for (number, mut group) in groups.into_iter().enumerate() {
-        group.members.retain(|&at| kept[at]);
-        group.members.iter_mut().for_each(|at| *at = place(*at));
-        if !group.members.is_empty() {
-            numbers.insert(number, server.groups.len());
-            server.groups.push(group);
-        }
-    }
-    let mut at = 0;
-    server.sockets.retain(|_| {
-        at += 1;
-        kept[at - 1]
-    });
-    for socket in &mut server.sockets {
-        socket.group = socket.group.and_then(|number| numbers.get(&number).copied());
-    }
 }
 
 /// Which threads wait for the sockets of a server. Samples until each socket has one, and a few times more.

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Socket, Sockets, list};
-use crate::{Map, Source};
+use super::{Socket, list};
+use crate::Source;
 
 /// Time between two looks on average. Longer: a second has too few. Shorter: they cost, and say nothing new, since a default
 /// buffer takes milliseconds to fill.
@@ -131,7 +131,7 @@ impl Looks {
         mean.mul_f64(0.5 + (f64::from(self.count) * IRREGULAR).fract())
     }
 
-    fn add(&mut self, sockets: &[Socket]) {
+    pub(crate) fn add(&mut self, sockets: &[Socket]) {
         self.count = self.count.wrapping_add(1);
         for socket in sockets {
             let new = || Seen { drops: socket.drops, ..Seen::default() };
@@ -149,25 +149,20 @@ impl Looks {
         self.asked = (port, asked);
     }
 
-    /// Adds what they showed to the sockets and processes of a map, which is of `sockets`.
-    pub fn tell(&self, sockets: &Sockets, map: &mut Map) {
-        for socket in &mut map.sockets {
-            let is = |read: &&Socket| read.inode == socket.inode && read.local == socket.local;
-            let known = sockets.list.iter().find(is).and_then(|read| self.of.get(&key(read)));
-            socket.looks = known.map(|seen| seen.looks);
-            let (port, asked) = &self.asked;
-            // One that is bound to an address answers from that.
-            if socket.local.ip().is_unspecified() && socket.local.port() == *port && socket.peer.is_none() {
-                socket.asked.clone_from(asked);
-            }
-        }
-        for socket in sockets.list.iter().filter(|socket| asks(socket)) {
-            let owns = |pid| socket.owners.iter().any(|owner| owner.pid == pid);
-            let (Some(server), Some(open)) = (socket.peer, self.resolving.get(&socket.uid)) else { continue };
-            for process in map.processes.iter_mut().filter(|process| owns(process.pid)) {
-                process.look_ups = Some(LookUps { server, looks: self.count, open: *open });
-            }
-        }
+    /// What they showed of a socket.
+    pub(crate) fn of(&self, socket: &Socket) -> Option<QueueLooks> {
+        self.of.get(&key(socket)).map(|seen| seen.looks)
+    }
+
+    /// A port, and this machine's addresses in the first packets to and from it.
+    pub(crate) const fn asked(&self) -> &(u16, Vec<Asked>) {
+        &self.asked
+    }
+
+    /// What they showed of the look-ups of a socket's owners, if it is a resolver's.
+    pub(crate) fn look_ups(&self, socket: &Socket) -> Option<LookUps> {
+        let open = *self.resolving.get(&socket.uid).filter(|_| asks(socket))?;
+        Some(LookUps { server: socket.peer?, looks: self.count, open })
     }
 }
 
@@ -243,28 +238,6 @@ mod tests {
             looks.add(&[Socket { send_queue, memory: Some(memory), ..seen(0, 0, 1) }]);
         }
         assert_eq!(looks.of[&key(&seen(0, 0, 1))].looks.no_room, Some(2));
-    }
-
-    #[test]
-    fn a_resolvers_socket_is_its_processes_at_the_end_and_its_users_before() {
-        let asks = |inode, uid| Socket {
-            peer: Some("192.0.2.53:53".parse().unwrap()),
-            owners: vec![super::super::Owner { pid: 812, fd: 5 }],
-            ..socket("192.0.2.1:40000", inode, uid)
-        };
-        let mut looks = Looks::default();
-        for sockets in [&[asks(7, 99), asks(8, 99)][..], &[], &[asks(9, 99)], &[asks(9, 0)]] {
-            looks.add(sockets);
-        }
-        let mut map =
-            Map::whole(&crate::Snapshot::read(&crate::source::Folder::captured("/no-such".as_ref())), None);
-        let process = |pid| crate::map::ProcessMap { pid, ..Default::default() };
-        map.processes = vec![process(812), process(813)];
-        let at_end = Sockets { list: vec![asks(9, 99)], ..Sockets::default() };
-        looks.tell(&at_end, &mut map);
-        let server = "192.0.2.53:53".parse().unwrap();
-        assert_eq!(map.processes[0].look_ups, Some(LookUps { server, looks: 4, open: 2 }));
-        assert_eq!(map.processes[1].look_ups, None);
     }
 
     #[test]

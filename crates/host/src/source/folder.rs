@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use udpath_files::{Beneath, MAX_NAMES, kernel};
 
-use super::{Answer, Question, Source};
+use super::{Answer, Question, Source, cut};
 use crate::client::Client;
 use crate::{Absence, Fact};
 
@@ -167,16 +167,6 @@ fn targets(directory: &Path, each: &mut dyn FnMut(&str, &str)) -> io::Result<()>
 /// Is the path one of the kernel's own file systems, and not of the files of a process (`/proc/PID/root/...`)?
 fn of_kernel(path: &str) -> bool {
     path.starts_with("/proc/") || path.starts_with("/sys/")
-}
-
-/// Cut between characters.
-pub(super) fn cut(mut text: String, length: usize) -> String {
-    let mut end = text.len().min(length);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.truncate(end);
-    text
 }
 
 fn missing() -> io::Error {
