@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Checks ten rules that no compiler checks: unsafe code only in modules named sys; no file over 600 lines (most stay
-# under 400); replaced names do not return; tests compare documents with their schemas; only the sink writes to stdout
-# and stderr; no shell runs text of others; programs are started, and files opened by system calls, in a few known places;
-# the hosted CI runs .ci/run, and nothing else, on each supported Debian; and a test that only `make soak` runs says why.
+# Checks eleven rules that no compiler checks: files do not need each other in circles; unsafe code only in modules named
+# sys; no file over 600 lines (most stay under 400); replaced names do not return; tests compare documents with their
+# schemas; only the sink writes to stdout and stderr; no shell runs text of others; programs are started, and files opened
+# by system calls, in a few known places; the hosted CI runs .ci/run, and nothing else, on each supported Debian; and a test
+# that only `make soak` runs says why.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 status=0
@@ -96,4 +97,5 @@ if grep -nE '\b(cargo|make|scripts/)' "$workflow" | grep -vE '^[0-9]+:#|\.cargo/
     echo "$workflow: what CI does belongs into .ci/run" >&2
     status=1
 fi
+python3 scripts/circles.py || status=1
 exit $status

@@ -13,6 +13,7 @@ mod dns_oracle;
 mod escapes;
 mod examples;
 mod export;
+mod habits;
 mod history;
 mod hostile;
 mod inside;
