@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Checks eleven rules that no compiler checks: files do not need each other in circles; unsafe code only in modules named
-# sys; no file over 600 lines (most stay under 400); replaced names do not return; tests compare documents with their
-# schemas; only the sink writes to stdout and stderr; no shell runs text of others; programs are started, and files opened
-# by system calls, in a few known places; the hosted CI runs .ci/run, and nothing else, on each supported Debian; and a test
-# that only `make soak` runs says why.
+# Checks twelve rules that no compiler checks: files do not need each other in circles; comments have at most 120
+# columns, but for diagrams and tables; unsafe code only in modules named sys; no file over 600 lines (most stay under
+# 400); replaced names do not return; tests compare documents with their schemas; only the sink writes to stdout and
+# stderr; no shell runs text of others; programs are started, and files opened by system calls, in a few known places; the
+# hosted CI runs .ci/run, and nothing else, on each supported Debian; and a test that only `make soak` runs says why.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 status=0
@@ -95,6 +95,12 @@ for line in 'debian: \["12", "13", "sid"\]' 'image: debian:\$\{\{ matrix.debian 
 done
 if grep -nE '\b(cargo|make|scripts/)' "$workflow" | grep -vE '^[0-9]+:#|\.cargo/bin'; then
     echo "$workflow: what CI does belongs into .ci/run" >&2
+    status=1
+fi
+# Diagrams and tables lose their shape at the end of a line.
+if git ls-files '*.rs' | LC_ALL=C.UTF-8 xargs grep -nE '^.{121,}$' | grep -E '^[^:]*:[0-9]+: *//' \
+    | grep -vE '[─│▸┬═└┌├◂◀]|[^ ]  +[^ ]|^[^:]*:[0-9]+: *//[/!] \|'; then
+    echo "comments have at most 120 columns: break the line" >&2
     status=1
 fi
 python3 scripts/circles.py || status=1

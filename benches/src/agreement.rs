@@ -4,9 +4,9 @@
 //!   client, CPU 0: load echo | sockperf ping-pong  ══ veth ══▸  server, CPU 1: the same echo for both, by socket and thread
 //!   client, CPU 0: load sink | iperf3 -c           ══ veth ══▸  server, CPU 1: serve sink, iperf3 -s
 //! ```
-//! One flow, one request in flight (netperf's UDP_RR and TCP_RR), in interleaved trials A B B A. netperf is not in Debian. sockperf accepts a
-//! reply only if one bit of the request is cleared in it, so its echo clears that bit, and otherwise runs the same code as load's. An
-//! iperf3 client needs an iperf3 server.
+//! One flow, one request in flight (netperf's UDP_RR and TCP_RR), in interleaved trials A B B A. netperf is not in
+//! Debian. sockperf accepts a reply only if one bit of the request is cleared in it, so its echo clears that bit, and
+//! otherwise runs the same code as load's. An iperf3 client needs an iperf3 server.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -24,8 +24,8 @@ use crate::results::Results;
 
 /// How near the rates must be: 5 % either way.
 const AGREE: (f64, f64) = (0.95, 1.05);
-/// Sufficient half-width of a ratio, and most blocks. A trial with one request in flight waits for two CPUs to wake up each time, which differs
-/// by 10 % from trial to trial. Fewer blocks: an interval wider than the bound. More: minutes.
+/// Sufficient half-width of a ratio, and most blocks. A trial with one request in flight waits for two CPUs to wake up
+/// each time, which differs by 10 % from trial to trial. Fewer blocks: an interval wider than the bound. More: minutes.
 const WIDTH: f64 = 0.025;
 const BLOCKS: usize = 50;
 /// Seconds of a trial.

@@ -1,12 +1,12 @@
-//! `udpath boost` of six unmodified servers in Debian's default configuration: what it gains by changes around them, and what with
-//! their own configuration.
+//! `udpath boost` of six unmodified servers in Debian's default configuration: what it gains by changes around them,
+//! and what with their own configuration.
 //!
 //! ```text
 //!   client: the load, mostly from the driver (engine kernel)  == veth, two queues ==  server: nsd, knotd, unbound, named, ...
 //! ```
-//! Both machines share two CPUs: a server with two workers competes with its load. The gains are those that boost measures last,
-//! from trials that chose nothing. Beside each: what tuned's and perftune's settings do to the same server, and whether what was
-//! kept holds after a restart and under another load.
+//! Both machines share two CPUs: a server with two workers competes with its load. The gains are those that boost
+//! measures last, from trials that chose nothing. Beside each: what tuned's and perftune's settings do to the same
+//! server, and whether what was kept holds after a restart and under another load.
 
 mod daemons;
 mod settings;
@@ -42,8 +42,8 @@ const LOST_BELOW: f64 = 0.05;
 const LOST: f64 = 0.95;
 /// The time for one server's search. Shorter: what comes last in the order of candidates is not tried.
 const BUDGET: &str = "80s";
-/// Boost's own options: trials of 0.2 s, an interval of ±2 %, 20 blocks at most. Fewer: a gain of a quarter is not shown where a
-/// scheduler's choice moves single trials by a third.
+/// Boost's own options: trials of 0.2 s, an interval of ±2 %, 20 blocks at most. Fewer: a gain of a quarter is not
+/// shown where a scheduler's choice moves single trials by a third.
 const TRIALS: [&str; 6] = ["--duration", "200ms", "--bound", "2", "--blocks", "20"];
 
 /// Which changes are allowed.

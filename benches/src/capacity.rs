@@ -4,8 +4,8 @@
 //!   calibrate: five rungs, single operations ─▸ Costs ─┬▸ every other rung at 1 and 2 CPUs, 1, 2 and 4 queues, measured now
 //!                                                      └▸ descriptions of the published machines: factors between steps
 //! ```
-//! The published figures stand here and nowhere else: no cost and no description knows them. A factor that is missed names the
-//! term that is most likely wrong.
+//! The published figures stand here and nowhere else: no cost and no description knows them. A factor that is missed
+//! names the term that is most likely wrong.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;

@@ -86,7 +86,8 @@ pub(crate) enum Bound {
 }
 
 impl Bound {
-    /// The verdict on a figure between `low` and `high`, which are equal if it has no interval. One that is no number meets no bound.
+    /// The verdict on a figure between `low` and `high`, which are equal if it has no interval. One that is no number
+    /// meets no bound.
     pub(crate) fn verdict(self, low: f64, high: f64) -> Verdict {
         // Whether all of the interval meets it, and whether some does.
         let (all, some) = match self {

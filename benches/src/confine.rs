@@ -1,4 +1,5 @@
-//! What a server pays for having given up its privileges: the kernel's look at the filter of system calls, at each call.
+//! What a server pays for having given up its privileges: the kernel's look at the filter of system calls, at each
+//! call.
 
 use anyhow::Result;
 

@@ -1,10 +1,11 @@
 //! `udpath serve dns` against knotd and nsd: replies per second to the same queries, and memory.
 //!
-//! The zone has 100,000 names with an address each; half of the queries are for names in it, in random order, and half for names that
-//! are not. With `xdp`, knotd listens by AF_XDP too; with sockets, the baseline is the better of knotd and nsd. Each server has
-//! one worker. The beds are those of [`versus`].
+//! The zone has 100,000 names with an address each; half of the queries are for names in it, in random order, and half
+//! for names that are not. With `xdp`, knotd listens by AF_XDP too; with sockets, the baseline is the better of knotd
+//! and nsd. Each server has one worker. The beds are those of [`versus`].
 //!
-//! Memory is that of a zone of a million names after the start, all processes of a server together, shared pages counted once.
+//! Memory is that of a zone of a million names after the start, all processes of a server together, shared pages
+//! counted once.
 
 pub(crate) mod servers;
 
@@ -31,8 +32,8 @@ const NAMES: u32 = 100_000;
 const MANY_NAMES: u32 = 1_000_000;
 /// Runs of each peer that decide which is the better one.
 const TRIES: usize = 3;
-/// Share of replies with each of the two codes, at least: half of the names exist, and a server that gave one code for all would
-/// be fast and wrong.
+/// Share of replies with each of the two codes, at least: half of the names exist, and a server that gave one code for
+/// all would be fast and wrong.
 const SHARE: f64 = 0.45;
 
 pub(crate) fn run(results: &mut Results) -> Result<()> {

@@ -1,18 +1,20 @@
-//! `udpath load dns` against dnsperf: queries completed by one core, and the highest rate that each finds of knotd and of NSD.
+//! `udpath load dns` against dnsperf: queries completed by one core, and the highest rate that each finds of knotd and
+//! of NSD.
 //!
 //! ```text
 //!   client: dnsperf, or `udpath load dns`  == veth, one queue ==  server: an answerer, knotd, NSD
 //! ```
-//! Both generators read the same file of 10,000 queries and check every reply: dnsperf its identifier and code, udpath also
-//! the question. Three questions, each with the same server for both:
-//! - What does one core complete over sockets? The server is the cheapest one: it returns the query with the response bit. Each
-//!   generator has the number of queries in flight that suits it best, dnsperf also the number of threads; udpath with and without
-//!   `--gso`.
+//! Both generators read the same file of 10,000 queries and check every reply: dnsperf its identifier and code, udpath
+//! also the question. Three questions, each with the same server for both:
+//! - What does one core complete over sockets? The server is the cheapest one: it returns the query with the response
+//!   bit. Each generator has the number of queries in flight that suits it best, dnsperf also the number of threads;
+//!   udpath with and without `--gso`.
 //! - And through the xdp engine, to the same server over AF_XDP: queries that were answered, of both.
-//! - Which rate does a real server hold? Its two workers share both CPUs with the generator, which leaves the more to them the
-//!   less it takes itself; for the other questions the generator has CPU 0 and the server CPU 1. Both are closed loops, each with
-//!   the number of queries in flight that completes most: udpath's kernel engine searches for it, dnsperf is tried with several
-//!   and must lose no more than the search allows. The server's interface has NAPI, as that of a card.
+//! - Which rate does a real server hold? Its two workers share both CPUs with the generator, which leaves the more to
+//!   them the less it takes itself; for the other questions the generator has CPU 0 and the server CPU 1. Both are
+//!   closed loops, each with the number of queries in flight that completes most: udpath's kernel engine searches for
+//!   it, dnsperf is tried with several and must lose no more than the search allows. The server's interface has NAPI,
+//!   as that of a card.
 
 use std::fmt::{self, Write as _};
 use std::net::{IpAddr, SocketAddr};
@@ -28,7 +30,8 @@ use crate::claim::{Bound, Claim};
 use crate::race::{quantile, race};
 use crate::results::Results;
 
-/// How many more queries one core must complete, over sockets and over AF_XDP, and how much higher the rate found must be.
+/// How many more queries one core must complete, over sockets and over AF_XDP, and how much higher the rate found must
+/// be.
 const SOCKET_AT_LEAST: f64 = 2.0;
 const XDP_AT_LEAST: f64 = 3.0;
 const FOUND_AT_LEAST: f64 = 1.3;

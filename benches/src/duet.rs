@@ -4,8 +4,8 @@
 //! side 0, one CPU   A B A B ...   equal servers over kernel sockets, each with its load (the in-kernel loop) on its side's CPU
 //! side 1, the other B A B A ...
 //! ```
-//! Each rung is equal to the first, so that every ratio is 1 but for noise. Both intervals are made of the same trials: in duets of
-//! both sides of each, in turn of one side of each, A B B A.
+//! Each rung is equal to the first, so that every ratio is 1 but for noise. Both intervals are made of the same trials:
+//! in duets of both sides of each, in turn of one side of each, A B B A.
 
 use anyhow::{Context, Result};
 use udpath_advise::duet::halves;

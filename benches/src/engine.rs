@@ -7,9 +7,9 @@
 //! Both ends of the floor do the same work, so one end costs F/2, and the engine (its end of the veth and its program)
 //! costs T - F/2. Both run only in softirq, so the benchmark counts softirq time of all CPUs.
 //!
-//! With NTP the engine's requests are prebuilt, and the server's program writes a reply: what that costs more than returning
-//! the frame counts against the engine. NTP needs one request; with 65,536, none of them is in the first cache. DNS queries for as
-//! many names go to a server that only sets the response bit.
+//! With NTP the engine's requests are prebuilt, and the server's program writes a reply: what that costs more than
+//! returning the frame counts against the engine. NTP needs one request; with 65,536, none of them is in the first
+//! cache. DNS queries for as many names go to a server that only sets the response bit.
 
 use std::fs;
 use std::net::UdpSocket;

@@ -1,4 +1,5 @@
-//! `udpath boost` in its lab against an exhaustive search: how good is what it finds, and how much does it measure for that?
+//! `udpath boost` in its lab against an exhaustive search: how good is what it finds, and how much does it measure for
+//! that?
 //!
 //! ```text
 //! climb       the ladder, as `udpath boost --lab` does it

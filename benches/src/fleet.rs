@@ -4,8 +4,8 @@
 //!   two captures of real and emulated machines ─▸ unpacked ─▸ 25 variants of each ─▸ 20 copies of each variant
 //!                                                             another buffer limit, other CPUs for RPS
 //! ```
-//! Half of the captures have 20 CPUs and 25 queues, the other half 2 CPUs and a queue. The process waits for the reader of its JSON, of
-//! which a pipe holds only 64 KiB: its peak memory is read then.
+//! Half of the captures have 20 CPUs and 25 queues, the other half 2 CPUs and a queue. The process waits for the reader
+//! of its JSON, of which a pipe holds only 64 KiB: its peak memory is read then.
 
 use std::fs;
 use std::io::Read as _;

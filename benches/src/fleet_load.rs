@@ -4,8 +4,9 @@
 //!   client   agents, caller   ── NATS ──▸ server   nats-server
 //!            load             ── UDP ───▸          serve echo
 //! ```
-//! Cost: one agent and `udpath load` send the same closed loop in turn; a caller that watches and an interval per second are what the
-//! fleet adds. Start: every agent sleeps until the same moment of one clock, on two CPUs that all of them share.
+//! Cost: one agent and `udpath load` send the same closed loop in turn; a caller that watches and an interval per
+//! second are what the fleet adds. Start: every agent sleeps until the same moment of one clock, on two CPUs that all
+//! of them share.
 
 use std::process::{Child, Stdio};
 use std::sync::mpsc::Receiver;
@@ -22,7 +23,8 @@ use crate::results::Results;
 
 /// Rate by a fleet over rate without one, at least.
 const AT_LEAST: f64 = 0.99;
-/// Sufficient half-width of its interval, and most blocks of four loads. Fewer: the interval is wider than what is asked.
+/// Sufficient half-width of its interval, and most blocks of four loads. Fewer: the interval is wider than what is
+/// asked.
 const WIDTH: f64 = 0.004;
 const BLOCKS: usize = 16;
 /// The compared load. The kernel engine's rate varies least, and every interruption of the CPUs lowers it.

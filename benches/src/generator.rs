@@ -6,12 +6,12 @@
 //! The server answers: kxdpgun's queries with the query and the response bit, udpath's requests with themselves. Both
 //! generators receive and count every reply, so the core sends and receives; the figure is what it sends.
 //!
-//! udpath is measured in two modes: its own choice, which at such a rate is live frames, and with AF_XDP's own rings only,
-//! as kxdpgun sends. Both have the same bound. All are given a rate above what they can send; what the server cannot
-//! take is lost for all alike. The baseline is the best of kxdpgun's batch sizes. A live frame is also cheaper for the veth's
-//! other end: it arrives without an skb. That share of the gain is specific to a veth and does not apply to a NIC.
-//! udpath's requests are as long as kxdpgun's queries, and every one of them has its own contents, checksums, intended
-//! time and entry in the table of open requests.
+//! udpath is measured in two modes: its own choice, which at such a rate is live frames, and with AF_XDP's own rings
+//! only, as kxdpgun sends. Both have the same bound. All are given a rate above what they can send; what the server
+//! cannot take is lost for all alike. The baseline is the best of kxdpgun's batch sizes. A live frame is also cheaper
+//! for the veth's other end: it arrives without an skb. That share of the gain is specific to a veth and does not apply
+//! to a NIC. udpath's requests are as long as kxdpgun's queries, and every one of them has its own contents, checksums,
+//! intended time and entry in the table of open requests.
 
 use std::net::{IpAddr, SocketAddr};
 use std::process::Stdio;

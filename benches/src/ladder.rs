@@ -19,7 +19,8 @@ use self::climbing::{Effort, FLOWS, INFLIGHT, QUEUES, TRIAL, WORKERS, climb, rac
 use crate::claim::{Bound, Claim, Unit, Verdict};
 use crate::results::Results;
 
-/// Interrupt moderation of the links, microseconds: none, and that of `udpath boost`, which is what 10 Gbit/s NICs have.
+/// Interrupt moderation of the links, microseconds: none, and that of `udpath boost`, which is what 10 Gbit/s NICs
+/// have.
 const MODERATION: [u32; 2] = [0, 75];
 /// Best kernel-socket rung over the shared socket.
 const KERNEL_OVER_SHARED: f64 = 1.45;

@@ -4,10 +4,10 @@
 //!   client: udpath load on CPU 0  ══ veth ══▸ Wire: arrives ──▸ socket ──▸ holds each request for a time of its own, on CPU 1
 //!     measures request → reply    ◂══════════ Wire: leaves  ◂───────────◂──┘
 //! ```
-//! The kernel times each request at the server's end of the link, when it arrives there and when its reply leaves (`udpath_rig::Wire`):
-//! that is the truth, of the same requests. The server holds them for one to two times a delay, evenly spread, so that the percentiles
-//! differ. An error is that of a percentile, as a part of what is allowed: above 1, the engine adds more to a latency than it may. The
-//! link's own two ways are part of it.
+//! The kernel times each request at the server's end of the link, when it arrives there and when its reply leaves
+//! (`udpath_rig::Wire`): that is the truth, of the same requests. The server holds them for one to two times a delay,
+//! evenly spread, so that the percentiles differ. An error is that of a percentile, as a part of what is allowed: above
+//! 1, the engine adds more to a latency than it may. The link's own two ways are part of it.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -40,8 +40,8 @@ const PART: f64 = 0.01;
 const RUNS: usize = 5;
 /// Length of a run. At [`RATE`], 12,000 latencies, of which 12 are beyond p99.9.
 const LENGTH: Duration = Duration::from_secs(3);
-/// Requests per second; a closed loop has as many in flight as make about as many. More: the server's CPU is the limit, and requests
-/// wait there. Less: too few for p99.9.
+/// Requests per second; a closed loop has as many in flight as make about as many. More: the server's CPU is the limit,
+/// and requests wait there. Less: too few for p99.9.
 const RATE: f64 = 4000.0;
 /// Flows of those.
 const FLOWS: u32 = 8;

@@ -173,7 +173,8 @@ impl Drop for Ended {
     }
 }
 
-/// The share of one CPU that the process, and those it has started, use while `ask` is called once per second, per cent.
+/// The share of one CPU that the process, and those it has started, use while `ask` is called once per second, per
+/// cent.
 fn share(pid: u32, mut ask: impl FnMut() -> Result<()>) -> Result<f64> {
     let mut watch = |run: Duration| -> Result<()> {
         let begin = Instant::now();

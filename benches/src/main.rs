@@ -1,10 +1,11 @@
 //! Measures every performance claim of udpath again on this machine.
 //!
-//! A claim is a ratio against a baseline in alternating runs (A B B A), an amount of memory or a rate, with the bound that was
-//! promised. `make bench` runs those of the headline's claims and writes `benches/results/MACHINE-DATE.json` after each; `make
-//! bench-all` runs all. Both go on where they were interrupted: what this machine has measured at this commit is not measured
-//! again. `make bench BENCH=runtime` measures that one, or those whose name starts with that word, in any case. The last line
-//! counts the bounds that held, were missed, and are not decided, and the file's figures that are stale.
+//! A claim is a ratio against a baseline in alternating runs (A B B A), an amount of memory or a rate, with the bound
+//! that was promised. `make bench` runs those of the headline's claims and writes `benches/results/MACHINE-DATE.json`
+//! after each; `make bench-all` runs all. Both go on where they were interrupted: what this machine has measured at
+//! this commit is not measured again. `make bench BENCH=runtime` measures that one, or those whose name starts with
+//! that word, in any case. The last line counts the bounds that held, were missed, and are not decided, and the file's
+//! figures that are stale.
 //!
 //! Exit codes: 0 every bound held; 1 some did not, which is a result; 2 no such benchmark; 3 some could not run.
 //!
@@ -112,8 +113,8 @@ type Measure = fn(&mut Results) -> Result<()>;
 struct Bench {
     name: &'static str,
     run: Measure,
-    /// Groups of what it measures: crates, or files. Its figures are stale once these have changed (sources.rs). What it only
-    /// uses, such as the lab's links, is left out.
+    /// Groups of what it measures: crates, or files. Its figures are stale once these have changed (sources.rs). What
+    /// it only uses, such as the lab's links, is left out.
     measures: &'static [&'static [&'static str]],
     /// Part of `make bench`, which takes an hour at most; `make bench-all` runs the others as well.
     headline: bool,
@@ -244,8 +245,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs those that have no figures of this commit yet, or all of them, and writes the file after each: a run that is interrupted goes
-/// on where it was.
+/// Runs those that have no figures of this commit yet, or all of them, and writes the file after each: a run that is
+/// interrupted goes on where it was.
 fn measure(chosen: &[&Bench], again: bool) -> Result<Results> {
     let order: Vec<_> = BENCHES.iter().map(|bench| bench.name).collect();
     let mut results = Results::new(&order)?;

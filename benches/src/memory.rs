@@ -1,7 +1,7 @@
 //! Memory of `serve` and `load` at a million transactions per second.
 //!
-//! The claim is about that rate, so a run that does not complete it misses its bounds, whatever its memory. Frames past the
-//! kernel's stack reach it on two cores that also send the load; kernel sockets do not, and are shown at the rate
+//! The claim is about that rate, so a run that does not complete it misses its bounds, whatever its memory. Frames past
+//! the kernel's stack reach it on two cores that also send the load; kernel sockets do not, and are shown at the rate
 //! that they reach.
 
 use std::fs;
@@ -18,8 +18,8 @@ use crate::results::Results;
 /// Length of a run, and the time after which nothing may grow any more.
 const RUN: Duration = Duration::from_secs(60);
 const SETTLED: Duration = Duration::from_secs(20);
-/// Transactions per second that must complete, and the rate that is requested: slightly above, so that the last requests
-/// of the run, which are still open, do not count against it.
+/// Transactions per second that must complete, and the rate that is requested: slightly above, so that the last
+/// requests of the run, which are still open, do not count against it.
 const RATE: f64 = 1e6;
 const REQUESTED: &str = "1050k";
 /// Most memory, MiB.

@@ -4,17 +4,17 @@
 //!   client ══ veth, a queue for each CPU ══▸ server: udpath multiply NAME -n 1, then -n 2, each on a CPU of its own
 //!     └ kernel engine: a closed loop of 64 flows, 2 requests in flight in each
 //! ```
-//! **What shares what.** There are two CPUs, and generator, kernel and server share them. A reply is turned into the next request on
-//! the CPU of the instance that sent it (NAPI of a veth runs where the frame was sent), so each instance's CPU does all of the
-//! work of its transactions: sending, receiving, serving, and some 100 ns of the generator's. With one instance the other CPU
-//! idles. So the ratio compares one CPU that does everything with two that do. The load is a closed loop: a slower server gets
-//! fewer requests, and none is dropped by a full queue.
+//! **What shares what.** There are two CPUs, and generator, kernel and server share them. A reply is turned into the
+//! next request on the CPU of the instance that sent it (NAPI of a veth runs where the frame was sent), so each
+//! instance's CPU does all of the work of its transactions: sending, receiving, serving, and some 100 ns of the
+//! generator's. With one instance the other CPU idles. So the ratio compares one CPU that does everything with two that
+//! do. The load is a closed loop: a slower server gets fewer requests, and none is dropped by a full queue.
 //!
 //! A run with a wrong, lost or duplicate reply is an error and not a result.
 //!
-//! Then instances are added and removed while requests arrive at random times, at 80 % of what one instance has answered.
-//! Here the socket engine sends, from threads that share CPUs with the instances, so bursts wait in the sockets: a policy
-//! gives them 8 MiB.
+//! Then instances are added and removed while requests arrive at random times, at 80 % of what one instance has
+//! answered. Here the socket engine sends, from threads that share CPUs with the instances, so bursts wait in the
+//! sockets: a policy gives them 8 MiB.
 
 mod collector;
 
@@ -53,8 +53,8 @@ const INFLIGHT: u32 = 2;
 /// Length of one run, and of the load before it. The number of instances changes before the latter.
 const RUN: Duration = Duration::from_secs(1);
 const WARMUP: Duration = Duration::from_millis(300);
-/// Flows of the load during which instances are added and removed. Fewer: at a rate of tens of thousands, RADIUS has not enough identifiers in a flow for the time that a reply
-/// may take.
+/// Flows of the load during which instances are added and removed. Fewer: at a rate of tens of thousands, RADIUS has
+/// not enough identifiers in a flow for the time that a reply may take.
 const CHANGED_FLOWS: u32 = 4 * FLOWS;
 /// Length of the load during which instances are added and removed, and the time between two changes.
 const CHANGED: Duration = Duration::from_secs(8);

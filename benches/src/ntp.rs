@@ -1,9 +1,9 @@
 //! `udpath serve ntp` against chronyd: transactions per second of clients that check every reply.
 //!
-//! udpath serves with one worker over AF_XDP, which auto selects there, and over kernel sockets; chronyd, with `local` and `allow`, has
-//! one thread. Neither limits its clients' rate. The beds are those of [`versus`]. Both are loaded by the same engine, once by each:
-//! the xdp engine, at 0.6 M/s, is slower than udpath's server over AF_XDP, and who serves over sockets answers fewer frames of the
-//! kernel engine, which its CPU takes from the driver as XDP frames.
+//! udpath serves with one worker over AF_XDP, which auto selects there, and over kernel sockets; chronyd, with `local`
+//! and `allow`, has one thread. Neither limits its clients' rate. The beds are those of [`versus`]. Both are loaded by
+//! the same engine, once by each: the xdp engine, at 0.6 M/s, is slower than udpath's server over AF_XDP, and who
+//! serves over sockets answers fewer frames of the kernel engine, which its CPU takes from the driver as XDP frames.
 
 use std::path::Path;
 

@@ -4,8 +4,9 @@
 //! without   no program at any hook                    one thread, pinned: send to itself over loopback, receive
 //! with      policy of this cgroup and port in force   the same
 //! ```
-//! Both kinds of trials have new sockets with the same receive buffer: without a policy the program itself asks for it. CPU time of
-//! the thread, which on loopback includes the softirq of each datagram. The programs are pinned in a BPF file system of their own.
+//! Both kinds of trials have new sockets with the same receive buffer: without a policy the program itself asks for it.
+//! CPU time of the thread, which on loopback includes the softirq of each datagram. The programs are pinned in a BPF
+//! file system of their own.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -30,7 +31,8 @@ const BINDS: u32 = 20_000;
 /// Most blocks of four trials, and the half-width that suffices: the interval is then well below the widest.
 const BLOCKS: usize = 60;
 const HALF_WIDTH: f64 = 0.002;
-/// What the figure of a datagram must be below, nanoseconds, besides its interval's containing 0: half of a per cent of its cost.
+/// What the figure of a datagram must be below, nanoseconds, besides its interval's containing 0: half of a per cent of
+/// its cost.
 const ADDED_BELOW: f64 = 5.0;
 /// The widest interval of the cost of a datagram that still says something, as a share of that cost.
 const WIDTH_BELOW: f64 = 0.01;
@@ -39,8 +41,8 @@ const BIND_HALF_WIDTH: f64 = 0.01;
 /// The receive buffer of all sockets, as `SO_RCVBUF` returns it: below twice the kernel's usual net.core.rmem_max.
 const BUFFER: u32 = 300_000;
 
-/// How long the kernel may take to detach what was pinned. Shorter: a busy machine fails. Longer: another program at the hooks, which
-/// the figures would include, is reported late.
+/// How long the kernel may take to detach what was pinned. Shorter: a busy machine fails. Longer: another program at
+/// the hooks, which the figures would include, is reported late.
 const DETACHED_WITHIN: Duration = Duration::from_secs(5);
 
 /// The policies of one trial, gone with the file system that they are pinned in.
@@ -74,7 +76,8 @@ impl InForce {
     }
 }
 
-/// Waits until no program is at the hooks: the kernel detaches those of the last trial a moment after their file system is gone.
+/// Waits until no program is at the hooks: the kernel detaches those of the last trial a moment after their file system
+/// is gone.
 fn none_in_force() -> Result<()> {
     let deadline = Instant::now() + DETACHED_WITHIN;
     while !programs_at(&Cgroup::root())?.is_empty() {
@@ -158,8 +161,8 @@ fn added(id: &str, what: &str, ratio: &Ratio, cost: f64, bound: Bound) -> Claim 
         .with(format!("to {cost:.0} ns"))
 }
 
-/// CPU time of sending a datagram over loopback and receiving it, nanoseconds. `asks`: the program asks for its buffer, since no
-/// policy is there to set it.
+/// CPU time of sending a datagram over loopback and receiving it, nanoseconds. `asks`: the program asks for its buffer,
+/// since no policy is there to set it.
 fn per_datagram(port: NonZeroU16, asks: bool) -> Result<f64> {
     let socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     if asks {

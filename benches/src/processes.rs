@@ -1,12 +1,13 @@
-//! `show`, `top` and `export` as processes: from the start to the last byte of the first look, and the CPU time of a look.
+//! `show`, `top` and `export` as processes: from the start to the last byte of the first look, and the CPU time of a
+//! look.
 //!
 //! ```text
 //!   show     start ─▸ exit                     CPU time: of the whole process
 //!   top      start ─▸ first screen             CPU time of a look: see `looking`
 //!   export   start ─▸ end of the first answer  CPU time of a look: see `looking`
 //! ```
-//! On this machine as it is, and while one process has 10,000 sockets. One look per second may cost one per cent of a core,
-//! which is 10 ms; for `show`, a look is a process.
+//! On this machine as it is, and while one process has 10,000 sockets. One look per second may cost one per cent of a
+//! core, which is 10 ms; for `show`, a look is a process.
 
 mod sys;
 

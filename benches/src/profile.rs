@@ -1,8 +1,9 @@
-//! The cost of watching a server: its rate while `udpath profile`, or `udpath diagnose`, runs as a user runs it, and the time to
-//! resolve and classify samples.
+//! The cost of watching a server: its rate while `udpath profile`, or `udpath diagnose`, runs as a user runs it, and
+//! the time to resolve and classify samples.
 //!
-//! The processes run with their defaults: sampling, traced locks and drops, symbols, snapshots, the text at the end. Their whole
-//! life counts, from start to exit; the periods without them have the same length. Sampling alone is shown beside them.
+//! The processes run with their defaults: sampling, traced locks and drops, symbols, snapshots, the text at the end.
+//! Their whole life counts, from start to exit; the periods without them have the same length. Sampling alone is shown
+//! beside them.
 
 use std::cell::Cell;
 use std::process::{Command, Stdio};
@@ -73,7 +74,8 @@ pub(crate) fn run(results: &mut Results) -> Result<()> {
     Ok(())
 }
 
-/// The server's rate while `udpath VERB` runs, over that in periods of the same length without it. `part` is what it prints.
+/// The server's rate while `udpath VERB` runs, over that in periods of the same length without it. `part` is what it
+/// prints.
 fn process(steady: &Steady, verb: &[&str], part: &str, blocks: usize) -> Result<Ratio> {
     let udpath = udpath()?;
     let name = format!("udpath {}", verb[0]);

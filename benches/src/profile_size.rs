@@ -3,8 +3,8 @@
 //!
 //! The program itself profiles a loaded server. Its memory is the peak resident size, read while it waits for the
 //! reader of its JSON: by then the whole JSON exists, and a pipe holds only 64 KiB of it. The records of 128 CPUs over
-//! five seconds are those of this machine's CPUs under that load, recorded for as long and multiplied; a separate process
-//! handles them like the program does, with rings of the program's size and this kernel's functions in memory.
+//! five seconds are those of this machine's CPUs under that load, recorded for as long and multiplied; a separate
+//! process handles them like the program does, with rings of the program's size and this kernel's functions in memory.
 
 use std::env;
 use std::fs;
@@ -44,8 +44,8 @@ const RUNS: usize = 3;
 const RINGS: usize = 16 << 20;
 /// Environment variable that selects the 128-CPU process: the file with this machine's records.
 const VOLUME: &str = "UDPATH_BENCH_RINGS";
-/// The 128-CPU machine: CPUs, seconds, and samples a second of each, three times the default rate: 638,080 samples if it is
-/// busy throughout.
+/// The 128-CPU machine: CPUs, seconds, and samples a second of each, three times the default rate: 638,080 samples if
+/// it is busy throughout.
 const LARGE: (u32, u32, u32) = (128, 5, 997);
 /// Between two readings of the rings, as in the program.
 const DRAIN: Duration = Duration::from_millis(100);

@@ -12,8 +12,8 @@ pub(crate) use udpath_experiment::threads::{cpu_time, pin, quantile};
 /// How often a race says how far it is, on stderr. More often: a log of progress. Less often: it looks stuck.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// B over A, with its 95 % interval. `width` is the sufficient half-width, `blocks` the maximum number of blocks. `what`
-/// is raced, for the progress on stderr.
+/// B over A, with its 95 % interval. `width` is the sufficient half-width, `blocks` the maximum number of blocks.
+/// `what` is raced, for the progress on stderr.
 pub(crate) fn race(
     what: &str,
     width: f64,

@@ -1,8 +1,8 @@
 //! `udpath serve radius` against FreeRADIUS: transactions per second of clients that check every reply.
 //!
-//! udpath serves with one worker over AF_XDP, which auto selects there, and over kernel sockets; FreeRADIUS has two threads on one CPU. The load is signed requests
-//! with PAP of the users in the file that both servers read. Both keep their replies for 5 seconds. The beds are those of
-//! [`versus`].
+//! udpath serves with one worker over AF_XDP, which auto selects there, and over kernel sockets; FreeRADIUS has two
+//! threads on one CPU. The load is signed requests with PAP of the users in the file that both servers read. Both keep
+//! their replies for 5 seconds. The beds are those of [`versus`].
 
 use std::cell::Cell;
 use std::path::Path;

@@ -4,11 +4,12 @@
 //!   client, CPU 0: 100,000/s, open loop ══ veth ══▸ udpath serve dns (a million names), serve radius (100,000 users)
 //!                                                        ▴ SIGHUP every 5 s; each begins when the last has ended
 //! ```
-//! The server has its own number of workers and both CPUs, of which the reload takes one for seconds. What the generator itself loses
-//! counts, too: nothing is left out. Beside each run stands what the same one loses without reloads.
+//! The server has its own number of workers and both CPUs, of which the reload takes one for seconds. What the
+//! generator itself loses counts, too: nothing is left out. Beside each run stands what the same one loses without
+//! reloads.
 //!
-//! On two CPUs that is more than nothing: a worker shares its CPU with the generator. The same runs with a CPU for each, and buffers for a
-//! tenth of a second, tell what the reload itself costs. They have no bound.
+//! On two CPUs that is more than nothing: a worker shares its CPU with the generator. The same runs with a CPU for
+//! each, and buffers for a tenth of a second, tell what the reload itself costs. They have no bound.
 
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -107,8 +108,8 @@ enum Cpus {
 }
 
 impl Cpus {
-    /// The server's options. 8 MiB, as the kernel counts them, or 32,768 frames a queue are a tenth of a second of requests. Less: what the
-    /// machine holds up for that long is lost, with reloads and without.
+    /// The server's options. 8 MiB, as the kernel counts them, or 32,768 frames a queue are a tenth of a second of
+    /// requests. Less: what the machine holds up for that long is lost, with reloads and without.
     fn options(self, io: &str) -> &'static [&'static str] {
         match self {
             Self::Shared => &[],

@@ -1,8 +1,9 @@
-//! The results of a run: printed as they come, counted at the end, and written to `benches/results` after each benchmark.
+//! The results of a run: printed as they come, counted at the end, and written to `benches/results` after each
+//! benchmark.
 //!
-//! The file is JSON with one figure per line, so that `scripts/figures.sh` can make the tables of the docs from it
-//! with the tools of every Debian machine. A benchmark replaces its figures in the machine's newest file, and each figure says
-//! what it belongs to:
+//! The file is JSON with one figure per line, so that `scripts/figures.sh` can make the tables of the docs from it with
+//! the tools of every Debian machine. A benchmark replaces its figures in the machine's newest file, and each figure
+//! says what it belongs to:
 //!
 //! | key | |
 //! |---|---|

@@ -1,5 +1,6 @@
-//! What two safeguards of a server cost its rate, each against the same server without it: the rate limit of `serve dns`, with queries
-//! that it lets through, and the look at the neighbour table for each reply of `--io xdp`. The beds are those of [`versus`].
+//! What two safeguards of a server cost its rate, each against the same server without it: the rate limit of
+//! `serve dns`, with queries that it lets through, and the look at the neighbour table for each reply of `--io xdp`.
+//! The beds are those of [`versus`].
 
 use anyhow::{Context, Result};
 use udpath_load::template::Protocol;

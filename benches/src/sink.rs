@@ -3,9 +3,9 @@
 //! ```text
 //!   client, CPU 0: load sink --mode flood  ══ veth, one queue ══▸  server, CPU 1: a sink per call, one at a time is loaded
 //! ```
-//! Runs take turns, forwards and backwards. All are at the same rate, in bursts of 32, below what the slowest receives: next to nothing
-//! may be lost. The figure is the CPU time of the server's process per datagram that it received, wake-ups included; the softirqs run
-//! on CPU 0.
+//! Runs take turns, forwards and backwards. All are at the same rate, in bursts of 32, below what the slowest receives:
+//! next to nothing may be lost. The figure is the CPU time of the server's process per datagram that it received,
+//! wake-ups included; the softirqs run on CPU 0.
 
 use std::net::{IpAddr, SocketAddr};
 use std::process::Stdio;
@@ -20,8 +20,8 @@ use crate::results::Results;
 
 /// Calls, with the batch that each is measured with.
 const CALLS: [(&str, &str); 4] = [("recvfrom", "1"), ("recvmsg", "1"), ("recvmmsg", "1"), ("recvmmsg", "32")];
-/// Datagrams per second: a quarter of what the slowest call receives on one core of 2020. Higher: slow machines lose some.
-/// Lower: every datagram is a wake-up, whichever the call.
+/// Datagrams per second: a quarter of what the slowest call receives on one core of 2020. Higher: slow machines lose
+/// some. Lower: every datagram is a wake-up, whichever the call.
 const RATE: &str = "100k";
 /// Datagrams sent at once. Fewer: the wake-up of the worker costs more than any call, and hides their difference.
 const BURST: &str = "burst:32";

@@ -1,7 +1,8 @@
 //! What a figure belongs to: the benchmark's own sources and the crates it measures.
 //!
-//! Their hash is that of git's list of these files (`git ls-files -s`: mode, hash and path), without tests. scripts/figures.sh
-//! computes the same from the paths beside a figure, and prints the figure as stale where it differs.
+//! Their hash is that of git's list of these files (`git ls-files -s`: mode, hash and path), without tests.
+//! scripts/figures.sh computes the same from the paths beside a figure, and prints the figure as stale where it
+//! differs.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -6,9 +6,9 @@
 //!                                                     [socket] ─▸ reader: 1 ms
 //!                                                     [socket] ─▸ reader: 1 ms; slowed to a quarter: 4 ms
 //! ```
-//! Readers wait instead of working, so that two cores suffice for four of them: each reads as many datagrams per second as
-//! its time per datagram allows, the limit of one socket. A datagram's latency is from when it is sent to the end of its
-//! reader's wait.
+//! Readers wait instead of working, so that two cores suffice for four of them: each reads as many datagrams per second
+//! as its time per datagram allows, the limit of one socket. A datagram's latency is from when it is sent to the end of
+//! its reader's wait.
 
 use std::cell::Cell;
 use std::io::ErrorKind;
@@ -27,7 +27,8 @@ use crate::race::{medians, quantile};
 use crate::results::Results;
 
 const SOCKETS: usize = 4;
-/// Time of a reader per datagram. Shorter: the kernel's timers, exact to 50 us, matter. Longer: fewer datagrams in a trial.
+/// Time of a reader per datagram. Shorter: the kernel's timers, exact to 50 us, matter. Longer: fewer datagrams in a
+/// trial.
 const SERVICE: Duration = Duration::from_millis(1);
 /// How much longer the slowed reader takes.
 const SLOWED: u32 = 4;

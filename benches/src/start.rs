@@ -1,5 +1,5 @@
-//! What starting the program costs: `udpath --version`, from its start to its exit, beside a program that does nothing (`true`),
-//! started in turn with it. Everything that uses the program from a script pays this once per call.
+//! What starting the program costs: `udpath --version`, from its start to its exit, beside a program that does nothing
+//! (`true`), started in turn with it. Everything that uses the program from a script pays this once per call.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -11,7 +11,8 @@ use crate::claim::{Bound, Claim, Unit};
 use crate::race::quantile;
 use crate::results::Results;
 
-/// Starts of each; the median counts. Fewer: one wake-up of something else moves it; more take longer and change nothing.
+/// Starts of each; the median counts. Fewer: one wake-up of something else moves it; more take longer and change
+/// nothing.
 const RUNS: usize = 101;
 /// Longest start, milliseconds.
 const MOST: f64 = 20.0;

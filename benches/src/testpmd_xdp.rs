@@ -10,8 +10,9 @@
 //! calls: CPU 1 executes the whole path, for both alike, and the loop's user space, which checks for lost requests
 //! every 20 ms. CPU 0 runs testpmd's main thread, which sleeps.
 //!
-//! Two ratios from the same runs: transactions per second of CPU time of the server and its core's ksoftirqd, in which time
-//! of other programs does not count, and plain transactions per second. The best of testpmd's settings is the baseline.
+//! Two ratios from the same runs: transactions per second of CPU time of the server and its core's ksoftirqd, in which
+//! time of other programs does not count, and plain transactions per second. The best of testpmd's settings is the
+//! baseline.
 //!
 //! udpath parses, looks up, calls the service and computes checksums; testpmd swaps addresses.
 
@@ -43,8 +44,8 @@ const BEGIN: Duration = Duration::from_secs(10);
 /// Highest share of lost replies.
 const LOST: f64 = 0.001;
 const PORT: u16 = 7;
-/// udpath's servers: the beginning of the ids, what it is called, its machine, and options. By its own choice, replies are live frames, which
-/// testpmd's driver does not have; with AF_XDP's rings only, both sides send alike.
+/// udpath's servers: the beginning of the ids, what it is called, its machine, and options. By its own choice, replies
+/// are live frames, which testpmd's driver does not have; with AF_XDP's rings only, both sides send alike.
 const OURS: [(&str, &str, &str, &[&str]); 2] = [
     ("testpmd_xdp", "Io xdp", "udpath", &[]),
     ("testpmd_xdp.rings", "Io xdp, AF_XDP's rings only", "rings", &["--no-live-frames"]),

@@ -1,7 +1,8 @@
 //! A socket under flood: the gain of each step from one locked queue to two queues and bulk accounting.
 //!
-//! One, two or four workers flood the socket in bursts and never wait; one reader, pinned to CPU 0, polls it. The workers
-//! share the other CPUs. The result is the reader's rate, as in the kernel's measurements with a flood and `udp_sink`.
+//! One, two or four workers flood the socket in bursts and never wait; one reader, pinned to CPU 0, polls it. The
+//! workers share the other CPUs. The result is the reader's rate, as in the kernel's measurements with a flood and
+//! `udp_sink`.
 //!
 //! A trial's rate is the median of its windows, and a step's rate the median of its trials; the figure is the ratio of
 //! two such medians, from trials in alternation (A B B A).

@@ -1,12 +1,14 @@
-//! A server of udpath against a peer that does the same job: each on a machine and a link of its own, one thread on CPU 1.
+//! A server of udpath against a peer that does the same job: each on a machine and a link of its own, one thread on CPU
+//! 1.
 //!
 //! ```text
 //!   client, CPU 0 ══ veth, one queue ══▸ machine udpath:   udpath serve
 //!        ├────────── veth, one queue ══▸ machine sockets:  udpath serve, over kernel sockets
 //!        └────────── veth, one queue ══▸ machine PEER:     the peer
 //! ```
-//! The load is the same for both: a closed loop with the xdp engine, which checks every reply completely, or with the kernel engine,
-//! which costs less. A run in which a reply was wrong, or more than [`LOST`] were lost, is an error and not a result.
+//! The load is the same for both: a closed loop with the xdp engine, which checks every reply completely, or with the
+//! kernel engine, which costs less. A run in which a reply was wrong, or more than [`LOST`] were lost, is an error and
+//! not a result.
 
 use std::net::{IpAddr, SocketAddr};
 use std::process::{Command, Stdio};
@@ -33,8 +35,8 @@ pub(crate) const SOCKETS: &str = "sockets";
 pub(crate) const SERVER_CPU: &str = "1";
 /// CPU of the generator.
 const CLIENT_CPU: usize = 0;
-/// Requests in flight per flow: 128 together. Lower: servers wait for requests. Higher: at 256, the default receive buffer of chronyd's
-/// socket overflows.
+/// Requests in flight per flow: 128 together. Lower: servers wait for requests. Higher: at 256, the default receive
+/// buffer of chronyd's socket overflows.
 const INFLIGHT: u32 = 2;
 /// Length of one run, and of the load before it.
 const RUN: Duration = Duration::from_secs(1);
@@ -131,7 +133,8 @@ impl Compared {
     }
 }
 
-/// Transactions per second of udpath's server over those of the one on machine `peer`; `rate` measures one of them once.
+/// Transactions per second of udpath's server over those of the one on machine `peer`; `rate` measures one of them
+/// once.
 pub(crate) fn compare(what: &str, peer: &str, rate: impl Fn(&str) -> Result<f64>) -> Result<Compared> {
     compare_on(UDPATH, what, peer, rate)
 }

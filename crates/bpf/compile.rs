@@ -4,8 +4,8 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Compiles each of `programs`, `sources/NAME.bpf.c`, to `NAME.o` in the output folder of the crate being built. `headers`
-/// is where `frame.h` is.
+/// Compiles each of `programs`, `sources/NAME.bpf.c`, to `NAME.o` in the output folder of the crate being built.
+/// `headers` is where `frame.h` is.
 pub(crate) fn compile(programs: &[&str], sources: &Path, headers: &Path) {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     for folder in [sources, headers] {
@@ -13,8 +13,8 @@ pub(crate) fn compile(programs: &[&str], sources: &Path, headers: &Path) {
     }
     println!("cargo::rerun-if-env-changed=CLANG");
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang".into());
-    // Debian keeps asm/types.h in a per-architecture folder that -target bpf does not search. It is that of the machine that
-    // builds: its integers and byte order are those of BPF, whatever the program is built for.
+    // Debian keeps asm/types.h in a per-architecture folder that -target bpf does not search. It is that of the machine
+    // that builds: its integers and byte order are those of BPF, whatever the program is built for.
     let host = env::var("HOST").expect("cargo sets the host");
     let (arch, _) = host.split_once('-').expect("a target begins with its architecture");
     for program in programs {

@@ -1,4 +1,5 @@
-//! What the program was built from, for `udpath --version --verbose`: the compiler, the target, and for a release the commit.
+//! What the program was built from, for `udpath --version --verbose`: the compiler, the target, and for a release the
+//! commit.
 
 use std::env;
 use std::process::Command;

@@ -11,8 +11,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use udpath_lab::Lab;
 use udpath_rig::DaemonProgram;
 
-/// Names of the zone, all of which the other load asks for. Fewer: NSD answers at most 200 queries a second for each, as it is by
-/// default, and that limit is what a trial measures.
+/// Names of the zone, all of which the other load asks for. Fewer: NSD answers at most 200 queries a second for each,
+/// as it is by default, and that limit is what a trial measures.
 const NAMES: usize = 5_000;
 /// How many of them the usual load asks for, whose trials are shorter.
 const USUAL: usize = 1_000;

@@ -54,8 +54,8 @@ pub(super) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// The rate with a peer's settings, over that as found. Either way the server is restarted, as after a boot: its sockets
-    /// take `net.core.busy_read` when they are created.
+    /// The rate with a peer's settings, over that as found. Either way the server is restarted, as after a boot: its
+    /// sockets take `net.core.busy_read` when they are created.
     pub(super) fn with_peer(&self, peer: &Peer) -> Result<Ratio> {
         let (here, there) = (self.folder("machine"), self.folder("server"));
         let set = |on: bool| -> Result<()> {
@@ -66,8 +66,8 @@ impl Place<'_> {
         self.raced(peer.name, Shape::Usual, set)
     }
 
-    /// The rate with `settings`, over that as found, of a server that was restarted, under another load. If its configuration is
-    /// among them, it is restarted each time.
+    /// The rate with `settings`, over that as found, of a server that was restarted, under another load. If its
+    /// configuration is among them, it is restarted each time.
     pub(super) fn under_another_load(&self, settings: &[&str]) -> Result<Ratio> {
         self.daemon.restart(self.lab)?;
         let state = self.folder("kept");

@@ -4,12 +4,12 @@
 //!   client: a sending thread on the CPU of each instance ══ veth ══▸ server: nfcapd 1, 2 ─▸ files
 //!     └ pauses while a socket's queue is longer than QUEUE ◂── sock_diag
 //! ```
-//! The sockets' queues close the loop, in place of replies: none overflows, and each instance always has something to read. As with
-//! the servers that answer, an instance shares its CPU with the sending of what it gets, so the ratio compares one CPU that does
-//! everything with two that do.
+//! The sockets' queues close the loop, in place of replies: none overflows, and each instance always has something to
+//! read. As with the servers that answer, an instance shares its CPU with the sending of what it gets, so the ratio
+//! compares one CPU that does everything with two that do.
 //!
-//! Each record has a number, as its bytes. Afterwards nfdump counts records and bytes in the files of both instances: both are right
-//! only if each record was written once.
+//! Each record has a number, as its bytes. Afterwards nfdump counts records and bytes in the files of both instances:
+//! both are right only if each record was written once.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
@@ -31,10 +31,11 @@ const PORT: u16 = 9995;
 const RUN: u64 = 200_000;
 /// Datagrams between two looks at the queues. Fewer: looking costs more than sending. More: longer queues.
 const BURST: u64 = 128;
-/// Bytes of a queue, by the kernel's accounting, above which nothing is sent: some 600 datagrams. The policy gives each socket 16
-/// times that. Lower: an instance may wait for datagrams. Higher: they fall out of the caches.
+/// Bytes of a queue, by the kernel's accounting, above which nothing is sent: some 600 datagrams. The policy gives each
+/// socket 16 times that. Lower: an instance may wait for datagrams. Higher: they fall out of the caches.
 const QUEUE: u32 = 512 << 10;
-/// Time between two looks while it is longer. Shorter: takes CPU time from the instances. Longer: their queues run empty.
+/// Time between two looks while it is longer. Shorter: takes CPU time from the instances. Longer: their queues run
+/// empty.
 const PAUSE: Duration = Duration::from_micros(200);
 /// How long the last datagrams of a run may wait.
 const EMPTY: Duration = Duration::from_secs(10);

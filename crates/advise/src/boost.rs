@@ -130,7 +130,8 @@ pub fn boost(
     })
 }
 
-/// XPS on both ends of every link that has queues to map, for requests and replies alike; in duets, over the CPUs of its side.
+/// XPS on both ends of every link that has queues to map, for requests and replies alike; in duets, over the CPUs of
+/// its side.
 fn spread(lab: &Lab, config: &Config) -> Result<(), Error> {
     let all = online_cpus()?;
     for machine in lab.machines().iter().filter(|machine| machine.name() != CLIENT) {
@@ -150,8 +151,8 @@ fn side_of(machine: &str) -> usize {
     usize::from(homes.into_iter().any(|[_, other]| other == machine))
 }
 
-/// NAPI on the ends of servers over kernel sockets, so that they accept frames from the in-kernel loop; other engines do
-/// not need it.
+/// NAPI on the ends of servers over kernel sockets, so that they accept frames from the in-kernel loop; other engines
+/// do not need it.
 fn napi(lab: &Lab, config: &Config) -> Result<Vec<NapiGuard>, Error> {
     let sockets = [SERVER, RSS_OFF].concat();
     let servers = lab.machines().iter().filter(|machine| sockets.contains(&machine.name()));

@@ -157,7 +157,8 @@ impl Climb<'_> {
         Ok(ClimbResult { rungs: results, best: name, gain, profiles, diagnoses, warnings })
     }
 
-    /// Profiles and diagnoses the first and the best rung. Stops at the first that cannot be sampled: the reason holds for both.
+    /// Profiles and diagnoses the first and the best rung. Stops at the first that cannot be sampled: the reason holds
+    /// for both.
     fn profiles(
         &mut self,
         first: &Entrant,

@@ -36,8 +36,8 @@ const FEWEST: u64 = 1000;
 /// Relative error of costs that come from one profile: the split of its classes, and a load that is not at the limit.
 const PROFILE_ERROR: f64 = 0.2;
 
-/// Describes the machine of a snapshot, with the named interface or the one that received most; its service is that with
-/// the largest group of sockets, and its load a closed loop that keeps it busy.
+/// Describes the machine of a snapshot, with the named interface or the one that received most; its service is that
+/// with the largest group of sockets, and its load a closed loop that keeps it busy.
 ///
 /// # Errors
 /// The interface is not there, or there is none.
@@ -135,8 +135,8 @@ impl Order {
     }
 }
 
-/// Costs of the described machine, from a profile of it under load: `base`, with its receiving and its program's work scaled
-/// to what the profile's transactions took.
+/// Costs of the described machine, from a profile of it under load: `base`, with its receiving and its program's work
+/// scaled to what the profile's transactions took.
 ///
 /// # Errors
 /// A profile of some CPUs only, or of too few transactions.

@@ -1,5 +1,5 @@
-//! A diagnosis: which link of a datagram's way is the first to be saturated, what is wrong, and whether the rate is what
-//! this machine should carry.
+//! A diagnosis: which link of a datagram's way is the first to be saturated, what is wrong, and whether the rate is
+//! what this machine should carry.
 //!
 //! ```text
 //! two snapshots ─▸ Map ─┬─▸ links.rs    how busy each link of the way is ─▸ headline.rs  the first saturated one
@@ -46,8 +46,8 @@ pub use served::{Counted, only_own};
 /// Version of [`Diagnosis`]'s JSON form. Raised when a field changes its meaning or goes; new fields may come without.
 pub const DIAGNOSIS_SCHEMA: &str = "udpath.diagnosis/1";
 
-/// Share of the interval that a reader waits for a CPU from which on other programs take it away. Shorter waits are those
-/// for whatever ran when a datagram came.
+/// Share of the interval that a reader waits for a CPU from which on other programs take it away. Shorter waits are
+/// those for whatever ran when a datagram came.
 const WAITED: f64 = 0.25;
 
 /// What limits a machine's UDP, and why.
@@ -195,7 +195,8 @@ impl Diagnosis {
     }
 }
 
-/// Why CPU time does not say how much the readers of a finding could take, if it does not. `selected`: all is about those readers.
+/// Why CPU time does not say how much the readers of a finding could take, if it does not. `selected`: all is about
+/// those readers.
 fn waits(finding: &Finding, selected: bool) -> Option<String> {
     // Readers that wait: with more load they would not use more CPU time.
     const WAIT: [&str; 4] =
@@ -255,7 +256,8 @@ fn is_of(map: &Map, finding: &Finding) -> bool {
     finding.locations.iter().any(known)
 }
 
-/// While capacity is left, what only costs time does not limit. What happens at a rate does, and so does what falsifies.
+/// While capacity is left, what only costs time does not limit. What happens at a rate does, and so does what
+/// falsifies.
 fn spare(finding: &mut Finding, links: &[Link]) {
     if finding.severity != Severity::Limit || finding.rate.is_some() || order::falsifies(&finding.id) {
         return;

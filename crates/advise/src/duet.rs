@@ -6,8 +6,9 @@
 //!  side 1, CPUs 4-7        B         A         B         A
 //!                       └── a block of A B B A ──┘
 //! ```
-//! A neighbour on the host, or a lower clock frequency, slows both at the same moment; what the sides differ by cancels within a
-//! block. Trials in turn remove only what drifts evenly (duet benchmarking: Bulej and others 2020, arXiv 2001.05811).
+//! A neighbour on the host, or a lower clock frequency, slows both at the same moment; what the sides differ by cancels
+//! within a block. Trials in turn remove only what drifts evenly (duet benchmarking: Bulej and others 2020, arXiv
+//! 2001.05811).
 
 use std::collections::BTreeMap;
 
@@ -18,8 +19,8 @@ use crate::result::Sides;
 use crate::statistics::ratio::Ratio;
 use crate::statistics::{Bound, Comparison};
 
-/// The two halves of the CPUs that may be used: whole cores, so that they share no siblings, and whole nodes where those can be halved. With an
-/// odd number of cores the middle one stays free. None if a half would be empty.
+/// The two halves of the CPUs that may be used: whole cores, so that they share no siblings, and whole nodes where
+/// those can be halved. With an odd number of cores the middle one stays free. None if a half would be empty.
 #[must_use]
 pub fn halves(cpus: &[Cpu], allowed: &CpuSet) -> Option<Sides> {
     let mut cores = BTreeMap::<_, Vec<u32>>::new();
@@ -117,7 +118,8 @@ mod tests {
         assert!(halves(&list, &"0-1".parse().unwrap()).is_none());
     }
 
-    /// A neighbour that takes a third of both sides for a trial changes the ratio of trials in turn, and not that of duets.
+    /// A neighbour that takes a third of both sides for a trial changes the ratio of trials in turn, and not that of
+    /// duets.
     #[test]
     fn what_slows_both_sides_does_not_change_the_ratio_of_duets() {
         let bound = Bound::new(0.01, 100).unwrap();

@@ -158,8 +158,8 @@ fn replaced(text: &str, word: &str, value: &str) -> String {
 /// Something that is wrong, or worth knowing.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Finding {
-    /// What was found, by a name that does not change: `rss-table-short`. The same thing found in a map and in a profile
-    /// has one id.
+    /// What was found, by a name that does not change: `rss-table-short`. The same thing found in a map and in a
+    /// profile has one id.
     pub id: String,
     /// How much it matters.
     pub severity: Severity,
@@ -181,8 +181,8 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Puts the interface and the process that it is about in the place of `IFACE` and `PID` in its advice, so that its commands can be
-    /// copied; `interface`: of one that is about none.
+    /// Puts the interface and the process that it is about in the place of `IFACE` and `PID` in its advice, so that its
+    /// commands can be copied; `interface`: of one that is about none.
     pub(crate) fn fill(&mut self, interface: Option<&str>) {
         let only = |value: fn(&Location) -> Option<String>| {
             let mut all: Vec<String> = self.locations.iter().filter_map(value).collect();

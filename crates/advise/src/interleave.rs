@@ -14,8 +14,8 @@ pub struct Interleaved<const N: usize> {
     pub b: Vec<[f64; N]>,
 }
 
-/// Runs blocks of four trials until every comparison is done. `after` gets the comparisons after each block. The order within a
-/// block spreads an even drift over both alike.
+/// Runs blocks of four trials until every comparison is done. `after` gets the comparisons after each block. The order
+/// within a block spreads an even drift over both alike.
 ///
 /// # Errors
 /// The first error of a measurement, or a figure that is not finite or negative.

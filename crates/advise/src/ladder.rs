@@ -5,10 +5,11 @@
 //! The order matters: the socket is split before anything spreads the load, and the CPU selects the socket before
 //! workers are pinned to CPUs. New rungs are added here and nowhere else.
 //!
-//! The link is a NIC's with RSS: several queues, each with its CPU. On a veth the CPU that sends selects the receiver's queue,
-//! so XPS on both ends and flows with a home (`udpath_bpf::Layout::homes`) stand for RSS. A rung whose flows drift to one CPU all the
-//! same is refused (`Error::Drifted`): it would be measured on one core. The rung before the first real one, `one-queue`, shows what
-//! lack of RSS costs. It is a reference, never a base: every later rung spreads again.
+//! The link is a NIC's with RSS: several queues, each with its CPU. On a veth the CPU that sends selects the receiver's
+//! queue, so XPS on both ends and flows with a home (`udpath_bpf::Layout::homes`) stand for RSS. A rung whose flows
+//! drift to one CPU all the same is refused (`Error::Drifted`): it would be measured on one core. The rung before the
+//! first real one, `one-queue`, shows what lack of RSS costs. It is a reference, never a base: every later rung spreads
+//! again.
 
 mod order;
 
@@ -56,7 +57,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The first rung: a simple server on an untuned machine, with receive buffers for `inflight` requests in each socket.
+    /// The first rung: a simple server on an untuned machine, with receive buffers for `inflight` requests in each
+    /// socket.
     #[must_use]
     pub fn base(workers: usize, inflight: u32) -> Self {
         let receive_buffer = (inflight as usize * CHARGED).max(DEFAULT_RECEIVE_BUFFER);
@@ -220,8 +222,8 @@ impl Step {
     }
 }
 
-/// Datagrams per system call of the batched rung. Fewer: less of the call's cost is shared. More: no gain (8 brings 25 %,
-/// 32 no more than 16), and each datagram waits longer for its burst.
+/// Datagrams per system call of the batched rung. Fewer: less of the call's cost is shared. More: no gain (8 brings 25
+/// %, 32 no more than 16), and each datagram waits longer for its burst.
 const BATCH: usize = 32;
 
 /// The ladder for the Io in `ios` on a link of `queues` queues. It always has the rung `shared`.

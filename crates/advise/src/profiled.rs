@@ -33,11 +33,11 @@ use crate::judged::ProfileResult;
 use crate::server_under_test::ServerUnderTest;
 use crate::trial;
 
-/// Sampled time, whatever the trial length. On two CPUs at 199 samples a second it gives 995 samples, and a class of 10 %
-/// is known to ±1.9 points. Shorter: small classes are noise. Longer: every climb waits for two of these.
+/// Sampled time, whatever the trial length. On two CPUs at 199 samples a second it gives 995 samples, and a class of 10
+/// % is known to ±1.9 points. Shorter: small classes are noise. Longer: every climb waits for two of these.
 const LENGTH: Duration = Duration::from_millis(2500);
-/// Limit of the load, which normally ends with the sampling. Shorter: reading the kernel's symbols takes some tenths of a
-/// second on a machine busy with the load, and seconds on a large one.
+/// Limit of the load, which normally ends with the sampling. Shorter: reading the kernel's symbols takes some tenths of
+/// a second on a machine busy with the load, and seconds on a large one.
 const MAX_LOAD: Duration = Duration::from_secs(30);
 
 /// The profile of an extra trial of `server`, and what limited it.
@@ -144,7 +144,8 @@ fn sample(
     measured.map_err(|error| Report::new(error).to_string())
 }
 
-/// The machine as a server sees it that has some CPUs for itself: the others are idle meanwhile, and say nothing about it.
+/// The machine as a server sees it that has some CPUs for itself: the others are idle meanwhile, and say nothing about
+/// it.
 fn on_side(mut snapshot: Snapshot, server: &ServerUnderTest) -> Snapshot {
     if let Some(cpus) = &server.cpus {
         snapshot.cpus.online.clone_from(cpus);

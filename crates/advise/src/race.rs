@@ -72,7 +72,8 @@ impl Climb<'_> {
         Ok(Entrant { name: rung.name.to_string(), settings, home, servers })
     }
 
-    /// One trial of a rung while no other is measured; in duets, of both its servers at once. Returns the rate of one server.
+    /// One trial of a rung while no other is measured; in duets, of both its servers at once. Returns the rate of one
+    /// server.
     pub(crate) fn turn(&self, entrant: &mut Entrant, trials: &mut Trials) -> Result<f64, Error> {
         match entrant.servers.as_mut_slice() {
             [one, other] => {

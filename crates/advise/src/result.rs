@@ -95,7 +95,8 @@ pub struct Running {
     /// What of them does not stay for good.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fleeting: Vec<Fleeting>,
-    /// Changes that were tried in the screening, which decides what is compared first. 0 in results that are older than this field.
+    /// Changes that were tried in the screening, which decides what is compared first. 0 in results that are older than
+    /// this field.
     #[serde(default)]
     pub screened: u32,
     /// The budget ended the search; not everything was tried.
@@ -176,8 +177,8 @@ pub struct Machine {
     pub link: String,
 }
 
-/// The engine of a [`LoadSummary`] where no load was sent: the server had the traffic of its clients, and figures are datagrams
-/// per second of CPU time instead of transactions per second.
+/// The engine of a [`LoadSummary`] where no load was sent: the server had the traffic of its clients, and figures are
+/// datagrams per second of CPU time instead of transactions per second.
 pub const LIVE: &str = "live";
 
 /// The load.
@@ -239,8 +240,8 @@ pub struct RungResult {
     /// True if it was measured under another load than the others, as was what it was compared with.
     #[serde(default)]
     pub other_load: bool,
-    /// Of a rung that was compared in duets: the interval of `ratio` if their trials are taken for trials in turn, which take
-    /// the same time.
+    /// Of a rung that was compared in duets: the interval of `ratio` if their trials are taken for trials in turn,
+    /// which take the same time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_turn: Option<Ratio>,
     /// Name of the rung it was compared with; none for the first.
@@ -271,8 +272,8 @@ pub struct Duets {
     pub cpus: Sides,
     /// Rungs that were compared in duets, with enough trials to compare their intervals with those of trials in turn.
     pub rungs: usize,
-    /// By how much the interval of a ratio is narrower than that of trials in turn which take the same time: the median over
-    /// those rungs.
+    /// By how much the interval of a ratio is narrower than that of trials in turn which take the same time: the median
+    /// over those rungs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub narrower: Option<f64>,
 }
@@ -284,8 +285,8 @@ impl Duets {
     }
 }
 
-/// By how much a rung's interval is narrower than that of trials in turn: the ratio of their widths, both as logarithms. None of a rung
-/// that was compared in turn, or in too few duets.
+/// By how much a rung's interval is narrower than that of trials in turn: the ratio of their widths, both as
+/// logarithms. None of a rung that was compared in turn, or in too few duets.
 #[must_use]
 pub fn narrower(rung: &RungResult) -> Option<f64> {
     let width = |low: f64, high: f64| (low > 0.0 && high > low).then(|| (high / low).ln());

@@ -25,8 +25,8 @@ impl<'a> Observed<'a> {
         self.snapshot.cpus.cpu(cpu).and_then(|cpu| cpu.node)
     }
 
-    /// Is a loss worth a finding beside that much traffic? Between two snapshots every loss is; since boot those that are
-    /// more than history.
+    /// Is a loss worth a finding beside that much traffic? Between two snapshots every loss is; since boot those that
+    /// are more than history.
     pub(crate) fn matters(self, lost: u64, of: u64) -> bool {
         lost > 0 && (self.map.seconds.is_some() || lost as f64 > OLD_LOSS * of as f64)
     }
@@ -42,13 +42,13 @@ impl<'a> Observed<'a> {
     }
 }
 
-/// Share of the traffic since boot below which losses are history, such as those of a restart. Lower: every machine that
-/// was up for a year has findings. Higher: a slow leak goes unnoticed.
+/// Share of the traffic since boot below which losses are history, such as those of a restart. Lower: every machine
+/// that was up for a year has findings. Higher: a slow leak goes unnoticed.
 const OLD_LOSS: f64 = 1e-4;
 
-/// Samples that a share of CPU time must rest on to be a finding: the 95 % interval of ten is from half to twice. Lower: an
-/// idle machine, with a few dozen samples in all, has findings of one or two. Higher: half a second of a busy service is too
-/// short to find a tenth of it.
+/// Samples that a share of CPU time must rest on to be a finding: the 95 % interval of ten is from half to twice.
+/// Lower: an idle machine, with a few dozen samples in all, has findings of one or two. Higher: half a second of a busy
+/// service is too short to find a tenth of it.
 const FEWEST_SAMPLES: f64 = 10.0;
 
 /// What a rule looks at, and the function that fires or does not.

@@ -12,8 +12,9 @@
 //!  keep.rs        applies what helps, so that it stays
 //!  story.rs       from races to the result
 //! ```
-//! The search itself is `search.rs`. The machine is as found when it ends, however it ends; with `keep`, what was shown to
-//! help is applied at the end as an ordinary apply, persistently where that is possible, which `udpath undo` takes back.
+//! The search itself is `search.rs`. The machine is as found when it ends, however it ends; with `keep`, what was shown
+//! to help is applied at the end as an ordinary apply, persistently where that is possible, which `udpath undo` takes
+//! back.
 
 mod bed;
 mod candidates;
@@ -92,15 +93,15 @@ pub struct RunningConfig {
     pub traffic: Traffic,
     /// When a comparison ends.
     pub bound: Bound,
-    /// How long it may take, the measurement of the gain and the last profile included. However short it is, one candidate is
-    /// compared.
+    /// How long it may take, the measurement of the gain and the last profile included. However short it is, one
+    /// candidate is compared.
     pub budget: Duration,
     /// What may be tried besides.
     pub allow: Allow,
     /// How the server is restarted, if systemd does not do it: a command for `/bin/sh -c`.
     pub restart: Option<String>,
-    /// Apply what helps at the end, so that it outlasts restarts and boots where it can. This is the program that a unit runs
-    /// at each boot: `udpath`'s own file.
+    /// Apply what helps at the end, so that it outlasts restarts and boots where it can. This is the program that a
+    /// unit runs at each boot: `udpath`'s own file.
     pub keep: Option<PathBuf>,
     /// The journal.
     pub journal: PathBuf,
@@ -126,8 +127,8 @@ pub struct Allow {
 /// Searches for changes that make a running server faster.
 ///
 /// # Errors
-/// The server cannot be found, the load cannot be run or gets no reply, the journal cannot be used, or `stop`. The machine
-/// is as found.
+/// The server cannot be found, the load cannot be run or gets no reply, the journal cannot be used, or `stop`. The
+/// machine is as found.
 pub fn boost_running(
     config: &RunningConfig,
     watch: &mut (dyn FnMut(&Event<'_>) + Send),

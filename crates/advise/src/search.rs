@@ -12,19 +12,20 @@
 //!      ├─ each kept candidate left out once: what is not missed goes
 //!      └─ as found against what is left: the gain, from trials that chose nothing
 //! ```
-//! A candidate is a group of settings, not one: RPS alone loses on a shared socket and wins with split ones, so the group
-//! that brings its prerequisites along is a candidate of its own. Whatever loses is only undone, never a dead end.
+//! A candidate is a group of settings, not one: RPS alone loses on a shared socket and wins with split ones, so the
+//! group that brings its prerequisites along is a candidate of its own. Whatever loses is only undone, never a dead
+//! end.
 //!
-//! A race takes dozens of trials, screening two for each candidate. It decides nothing but the order, so that what gains most is
-//! raced before the budget ends; its trials count in no verdict.
+//! A race takes dozens of trials, screening two for each candidate. It decides nothing but the order, so that what
+//! gains most is raced before the budget ends; its trials count in no verdict.
 //!
-//! What gains under one load may lose under another: deferred polls do, with fewer requests in flight. So a candidate is
-//! kept only if it does not lose under another load that the bed has.
+//! What gains under one load may lose under another: deferred polls do, with fewer requests in flight. So a candidate
+//! is kept only if it does not lose under another load that the bed has.
 //!
-//! The last race is needed: the best of many candidates was chosen because its trials were good, so those trials overstate
-//! it. If it does not show the gain, nothing is kept. So the budget has to hold it, too: about as much time as the longest race
-//! that kept something took is left for it, and a race that would need that time is cut. However short the budget is, one
-//! candidate is raced, and what it gains is measured, in [`FEWEST_BLOCKS`] blocks.
+//! The last race is needed: the best of many candidates was chosen because its trials were good, so those trials
+//! overstate it. If it does not show the gain, nothing is kept. So the budget has to hold it, too: about as much time
+//! as the longest race that kept something took is left for it, and a race that would need that time is cut. However
+//! short the budget is, one candidate is raced, and what it gains is measured, in [`FEWEST_BLOCKS`] blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -49,15 +50,16 @@ pub(crate) trait Bed {
     /// What ends a search.
     type Error;
 
-    /// The candidates to race on top of `kept`, the likeliest first; none: the search is over. `raced` are those raced since
-    /// the last one was kept, which are not offered again.
+    /// The candidates to race on top of `kept`, the likeliest first; none: the search is over. `raced` are those raced
+    /// since the last one was kept, which are not offered again.
     fn offers(
         &mut self,
         kept: &[Candidate],
         raced: &BTreeSet<Candidate>,
     ) -> Result<Vec<Candidate>, Self::Error>;
 
-    /// Makes exactly `on` effective, later ones over earlier ones, and runs one trial under a load: transactions per second.
+    /// Makes exactly `on` effective, later ones over earlier ones, and runs one trial under a load: transactions per
+    /// second.
     fn trial(&mut self, on: &[Candidate], under: Under) -> Result<f64, Trouble<Self::Error>>;
 
     /// Whether it has another load.
@@ -131,8 +133,8 @@ pub(crate) struct Race {
     pub(crate) took: Duration,
 }
 
-/// What a change may lose under another load, as a share. Less: the noise of a race that shows nothing undoes good changes.
-/// More: what was kept for one load costs noticeably under others.
+/// What a change may lose under another load, as a share. Less: the noise of a race that shows nothing undoes good
+/// changes. More: what was kept for one load costs noticeably under others.
 const MAY_LOSE: f64 = 0.05;
 
 impl Race {
@@ -213,16 +215,16 @@ pub(crate) fn search<B: Bed>(bed: &mut B, bound: Bound) -> Result<Found, B::Erro
     Ok(found)
 }
 
-/// How much two candidates must differ in screening for the better one to come first: about the noise of two trials on a
-/// shared machine. Smaller: noise, not the diagnosis, orders them. Larger: what gains a fifth waits for its turn.
+/// How much two candidates must differ in screening for the better one to come first: about the noise of two trials on
+/// a shared machine. Smaller: noise, not the diagnosis, orders them. Larger: what gains a fifth waits for its turn.
 const APART: f64 = 0.1;
 
-/// Share of the time left that screening may take. Less: of many candidates the last ones keep the place that the diagnosis gave
-/// them. More: what was found to be promising is not raced any more.
+/// Share of the time left that screening may take. Less: of many candidates the last ones keep the place that the
+/// diagnosis gave them. More: what was found to be promising is not raced any more.
 const SCREENING: f64 = 0.7;
 
-/// One trial of each offered candidate that has none yet, between two of what is kept: by which factor it differs from their
-/// mean. 0 for what cannot be measured. `last` is left for the end.
+/// One trial of each offered candidate that has none yet, between two of what is kept: by which factor it differs from
+/// their mean. 0 for what cannot be measured. `last` is left for the end.
 fn screen<B: Bed>(
     bed: &mut B,
     kept: &[Candidate],
@@ -293,7 +295,8 @@ fn leave_out<B: Bed>(bed: &mut B, bound: Bound, found: &mut Found, last: Duratio
     Ok(())
 }
 
-/// Measures two sets in turn until their comparison is decided, or no more than `last` and what the race itself calls for is left.
+/// Measures two sets in turn until their comparison is decided, or no more than `last` and what the race itself calls
+/// for is left.
 fn run<B: Bed>(
     bed: &mut B,
     bound: Bound,
@@ -355,8 +358,8 @@ fn run<B: Bed>(
     Ok(race)
 }
 
-/// What the races after one of this purpose, which took so long, are expected to take. A gain calls for two more: under the
-/// other load, and of what was found. They have more to show, so they take no longer.
+/// What the races after one of this purpose, which took so long, are expected to take. A gain calls for two more: under
+/// the other load, and of what was found. They have more to show, so they take no longer.
 fn after(purpose: Purpose, took: Duration, last: Duration, other_load: bool) -> Duration {
     match purpose {
         Purpose::Try(_) if other_load => last.max(took) + took,

@@ -55,8 +55,8 @@ pub struct ServerUnderTest {
 }
 
 impl ServerUnderTest {
-    /// Starts a server with `settings` on a machine, at `port`, on these CPUs or on all, and waits until it says that it is
-    /// ready.
+    /// Starts a server with `settings` on a machine, at `port`, on these CPUs or on all, and waits until it says that
+    /// it is ready.
     pub(crate) fn start(
         lab: &Lab,
         launch: &Launch<'_>,

@@ -21,19 +21,19 @@
 //!   spread happens to look small, so an interval of nominally 95 % would hold the truth in 91 % only. The
 //!   quantile is therefore taken at [`NOMINAL_ERROR`]; with it the interval that is reported covers 95 %
 //!   (simulated below). This rule never looks at the ratio itself, nor before [`BLOCKS_BEFORE_WIDTH`] blocks.
-//! - *Beyond doubt*: the ratio differs at the share of [`EARLY_ERROR`] that this look has. The j-th look has 1/(j(j+1)) of
-//!   it: the shares of all looks add up to 1 whatever the limit is, so early looks together err in at most 0.2 % of
+//! - *Beyond doubt*: the ratio differs at the share of [`EARLY_ERROR`] that this look has. The j-th look has 1/(j(j+1))
+//!   of it: the shares of all looks add up to 1 whatever the limit is, so early looks together err in at most 0.2 % of
 //!   comparisons. A rung that gains half stops after three or four blocks, also when the limit is high.
 //! - *No such gain* ([`Bound::for_verdict`]): the whole interval, at [`VERDICT_ERROR`], is nearer to 1 than the gain
 //!   sought ([`Bound::sought`]). It can only end in "not shown", so it adds no false verdict.
 //! - *Too noisy* ([`Bound::for_verdict`]): with the spread so far, the limit of blocks would not make the interval
 //!   narrow enough for that gain. It looks at the spread only.
 //!
-//! **Why up to 80 blocks.** A verdict of "better" on a gain g needs g - [`SMALLEST_EFFECT`] to be 2.9 standard errors (the
-//! quantile at [`VERDICT_ERROR`]), and 0.84 more to get it in 80 % of comparisons. For g = 2 % that is a standard error of
-//! 0.33 %. A block has 2 % of noise if its trials have, and the trimmed mean takes a tenth more than the plain one: 45
-//! blocks, and 70 with 3 % of the trials hit by neighbours. Stopping at a half-width of 1.5 % after at most 16 blocks
-//! found such a gain in 10 % of comparisons. Simulated with the default bound:
+//! **Why up to 80 blocks.** A verdict of "better" on a gain g needs g - [`SMALLEST_EFFECT`] to be 2.9 standard errors
+//! (the quantile at [`VERDICT_ERROR`]), and 0.84 more to get it in 80 % of comparisons. For g = 2 % that is a standard
+//! error of 0.33 %. A block has 2 % of noise if its trials have, and the trimmed mean takes a tenth more than the plain
+//! one: 45 blocks, and 70 with 3 % of the trials hit by neighbours. Stopping at a half-width of 1.5 % after at most 16
+//! blocks found such a gain in 10 % of comparisons. Simulated with the default bound:
 //!
 //! ```text
 //! noise of a trial            2 % gain shown   5 % gain shown   equal rungs: verdict   blocks
@@ -100,10 +100,11 @@ pub const BLOCKS_BEFORE_WIDTH: usize = 6;
 /// comparisons (16 blocks). Higher: noisy machines run blocks that cannot decide anything.
 pub const BLOCKS_BEFORE_GIVING_UP: usize = 20;
 
-/// A comparison is too noisy if at the limit of blocks the interval's half-width would be this many times the gain sought.
+/// A comparison is too noisy if at the limit of blocks the interval's half-width would be this many times the gain
+/// sought.
 ///
-/// Lower: gives up where one block in ten is disturbed. Higher: three times the blocks on a machine with 10 % of noise, for
-/// a gain of 5 % found in 18 % of comparisons instead of 9 %.
+/// Lower: gives up where one block in ten is disturbed. Higher: three times the blocks on a machine with 10 % of noise,
+/// for a gain of 5 % found in 18 % of comparisons instead of 9 %.
 pub const TOO_NOISY: f64 = 1.25;
 
 /// What a trial without a single transaction counts as, transactions per second: too little to mean anything but
@@ -130,8 +131,8 @@ pub enum BoundError {
 }
 
 impl Bound {
-    /// `half_width` of the interval as a share (0.001..=0.5), `most_blocks` of four trials each (3..=1000). For a ratio:
-    /// unless it is beyond doubt, the interval is as narrow as that, or the limit is reached.
+    /// `half_width` of the interval as a share (0.001..=0.5), `most_blocks` of four trials each (3..=1000). For a
+    /// ratio: unless it is beyond doubt, the interval is as narrow as that, or the limit is reached.
     ///
     /// # Errors
     /// Either lies outside its range.
@@ -151,10 +152,11 @@ impl Bound {
         Self { for_verdict: true, ..self }
     }
 
-    /// The gain, as a share, that a comparison which reaches the half-width shows in at least 80 % of cases: 2 % by default.
+    /// The gain, as a share, that a comparison which reaches the half-width shows in at least 80 % of cases: 2 % by
+    /// default.
     ///
-    /// 1.6 half-widths above the smallest effect: the half-width is 2.33 standard errors, and a verdict needs 2.88 + 0.84.
-    /// The rest is for the few degrees of freedom of a trimmed mean.
+    /// 1.6 half-widths above the smallest effect: the half-width is 2.33 standard errors, and a verdict needs 2.88 +
+    /// 0.84. The rest is for the few degrees of freedom of a trimmed mean.
     #[must_use]
     pub fn sought(&self) -> f64 {
         SMALLEST_EFFECT + 1.8 * self.half_width
@@ -307,7 +309,8 @@ impl Comparison {
         }
     }
 
-    /// The verdict if no more blocks are run for a reason that has nothing to do with the figures: as at the limit of blocks.
+    /// The verdict if no more blocks are run for a reason that has nothing to do with the figures: as at the limit of
+    /// blocks.
     #[must_use]
     pub fn cut(&self) -> Verdict {
         match self.estimate() {
@@ -337,7 +340,8 @@ impl Comparison {
 }
 
 impl Estimate {
-    /// The trimmed mean of ascending values, with the spread of the winsorised ones; none of fewer than [`FEWEST_BLOCKS`].
+    /// The trimmed mean of ascending values, with the spread of the winsorised ones; none of fewer than
+    /// [`FEWEST_BLOCKS`].
     fn trimmed(ascending: &[f64]) -> Option<Self> {
         let all = ascending.len();
         if all < FEWEST_BLOCKS {

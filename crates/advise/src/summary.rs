@@ -14,8 +14,9 @@ use crate::finding::Finding;
 use crate::rule::{cpus, percent};
 use crate::rules::{OWN_WORK, TRACING_ID};
 
-/// Below this share of the CPU time that there was a machine is idle, and its shares say little: at the default rate five
-/// seconds of two CPUs have then less than 500 samples. Higher: a service that is slow at low load passes for idle.
+/// Below this share of the CPU time that there was a machine is idle, and its shares say little: at the default rate
+/// five seconds of two CPUs have then less than 500 samples. Higher: a service that is slow at low load passes for
+/// idle.
 const IDLE: f64 = 0.05;
 /// A CPU belongs to a context's CPUs if it has at least this part of what the one with the most has. Lower: CPUs that
 /// only see strays are listed; higher: of uneven CPUs some are missing.

@@ -6,8 +6,8 @@
 //!                                                             trial()   one run of the plan against one of them
 //!                                                             profile() an extra run, with all CPUs sampled
 //! ```
-//! What belongs to a machine or a link (queues, packet filters, offloads) is the caller's; what belongs to a server and to
-//! the receive steering of its link is in its [`Settings`], and is set before each trial where it differs.
+//! What belongs to a machine or a link (queues, packet filters, offloads) is the caller's; what belongs to a server and
+//! to the receive steering of its link is in its [`Settings`], and is set before each trial where it differs.
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -45,8 +45,8 @@ pub(crate) fn plan(config: &Config, target: std::net::SocketAddr) -> Plan {
     }
 }
 
-/// Runs `plan` against `server`, once unless its flows drift. None if the server answered nothing, which is not an error. `watch`
-/// gets the progress a few times a second.
+/// Runs `plan` against `server`, once unless its flows drift. None if the server answered nothing, which is not an
+/// error. `watch` gets the progress a few times a second.
 pub(crate) fn run(
     lab: &Lab,
     engine: Engine,

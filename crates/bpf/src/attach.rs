@@ -68,12 +68,12 @@ pub(crate) fn xdp_link(
     })
 }
 
-/// Times that a program is given to a verifier which signals interrupt, as many as libbpf's PROG_LOAD_ATTEMPTS. Fewer: a burst of
-/// signals fails a load. More: a stream of them keeps a program here that somebody wants to end.
+/// Times that a program is given to a verifier which signals interrupt, as many as libbpf's PROG_LOAD_ATTEMPTS. Fewer:
+/// a burst of signals fails a load. More: a stream of them keeps a program here that somebody wants to end.
 const ATTEMPTS: u32 = 5;
 
-/// Has the kernel verify a program. With a signal pending it stops with EAGAIN (`do_check` of kernel/bpf/verifier.c), which says
-/// nothing about the program.
+/// Has the kernel verify a program. With a signal pending it stops with EAGAIN (`do_check` of kernel/bpf/verifier.c),
+/// which says nothing about the program.
 pub(crate) fn verified(mut load: impl FnMut() -> Result<(), ProgramError>) -> Result<(), ProgramError> {
     let interrupted = |result: &Result<(), ProgramError>| {
         let Err(ProgramError::LoadError { io_error, .. }) = result else { return false };
@@ -138,7 +138,8 @@ pub fn tc_egress(
     Ok(Attached { object, _link: link })
 }
 
-/// Verifies the raw tracepoint program `program` of a loaded `object`, unless that is done, and attaches it until the link is closed.
+/// Verifies the raw tracepoint program `program` of a loaded `object`, unless that is done, and attaches it until the
+/// link is closed.
 pub(crate) fn raw_tracepoint(
     program: &'static str,
     object: &mut Ebpf,

@@ -1,4 +1,5 @@
-//! The in-kernel load generator: loader and shared state of its two programs. `bpf/closed_loop.h` explains how they work.
+//! The in-kernel load generator: loader and shared state of its two programs. `bpf/closed_loop.h` explains how they
+//! work.
 //!
 //! ```text
 //!   Requests::Echo      closed_loop.bpf.c     its own requests to an echo server; every byte of a reply is checked
@@ -142,8 +143,8 @@ pub struct Counters {
     pub corrupt: u64,
     /// Intact replies sent to another flow's port.
     pub wrong_flow: u64,
-    /// Everything that was sent to one of the flows' ports: each is one of the above or refused (`reordered` is a subset of
-    /// them).
+    /// Everything that was sent to one of the flows' ports: each is one of the above or refused (`reordered` is a
+    /// subset of them).
     pub received: u64,
     /// Requests that the server refused with its first reply.
     pub refused: u64,
@@ -151,7 +152,8 @@ pub struct Counters {
     pub refused_late: u64,
     /// Next requests that were not sent, because the driver left no room in the reply's frame.
     pub unsent: u64,
-    /// Datagrams to the flows' ports that the server did not send, of its family; not `received`. See [`Memory::stranger`].
+    /// Datagrams to the flows' ports that the server did not send, of its family; not `received`. See
+    /// [`Memory::stranger`].
     pub elsewhere: u64,
     /// Requests the program sent: one for each of `ok`, `overdue` and `refused`, except those that ended the loop.
     pub sent: u64,
@@ -283,8 +285,8 @@ fn with_loader<T>(
 }
 
 impl ClosedLoop {
-    /// Attaches a loop for each of `layouts` to `interface` in the calling thread's network namespace; nothing is sent before
-    /// [`Memory::launch`]. Of several, each must have ports of its own.
+    /// Attaches a loop for each of `layouts` to `interface` in the calling thread's network namespace; nothing is sent
+    /// before [`Memory::launch`]. Of several, each must have ports of its own.
     ///
     /// # Errors
     /// No such interface, no native XDP, another program attached, no permission, no memory.

@@ -43,8 +43,9 @@ fn name_of(id: u32) -> Option<String> {
     program.name_as_str().map(str::to_owned)
 }
 
-/// Detaches the XDP programs of this name, as the kernel has it (15 letters at most), from the interfaces of the calling thread's
-/// network namespace, and returns the names of those. For programs that a server attached by netlink and left behind.
+/// Detaches the XDP programs of this name, as the kernel has it (15 letters at most), from the interfaces of the
+/// calling thread's network namespace, and returns the names of those. For programs that a server attached by netlink
+/// and left behind.
 ///
 /// # Errors
 /// The interfaces cannot be listed, or one of them does not let its program go.

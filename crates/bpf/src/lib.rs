@@ -17,9 +17,9 @@
 //!
 //! Every attachment is a bpf_link held by a file descriptor: when the value is dropped, or the process dies for any
 //! reason, the kernel detaches the program. (A child between fork and exec has copies of all descriptors; the kernel
-//! detaches after the exec.) Two outlive the process: [`Policies`] are pinned, and act on the whole machine; a [`Selection`]
-//! belongs to its reuseport group. Everything else acts on the named interface in the calling thread's network namespace. All of it needs
-//! `CAP_BPF` and `CAP_NET_ADMIN` in the initial user namespace.
+//! detaches after the exec.) Two outlive the process: [`Policies`] are pinned, and act on the whole machine; a
+//! [`Selection`] belongs to its reuseport group. Everything else acts on the named interface in the calling thread's
+//! network namespace. All of it needs `CAP_BPF` and `CAP_NET_ADMIN` in the initial user namespace.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open their own files"))]
 

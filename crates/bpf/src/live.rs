@@ -211,7 +211,8 @@ impl LiveFrames {
         Offered { frames, taken: taken.min(frames), failed }
     }
 
-    /// What each page has at first: one byte more than the longest frame, so that the program moves the end of every page.
+    /// What each page has at first: one byte more than the longest frame, so that the program moves the end of every
+    /// page.
     fn initial(&self) -> usize {
         self.longest + 1
     }

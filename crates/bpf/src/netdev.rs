@@ -7,7 +7,8 @@ use std::io;
 
 use udpath_netlink::{Generic, netdev};
 
-/// Whether the driver of the interface with this index, in the calling thread's network namespace, reports a frame's hash.
+/// Whether the driver of the interface with this index, in the calling thread's network namespace, reports a frame's
+/// hash.
 ///
 /// # Errors
 /// The kernel lacks the family, or this attribute.

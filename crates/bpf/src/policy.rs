@@ -150,11 +150,12 @@ impl Policies {
         if is_whole(&folder)? { Self::pinned(folder).map(Some) } else { Ok(None) }
     }
 
-    /// Attaches the programs to `root`, the root of cgroup v2, and pins them at `bpffs`. Maps that are already there are
-    /// kept, with their policies; an incomplete set of them is replaced.
+    /// Attaches the programs to `root`, the root of cgroup v2, and pins them at `bpffs`. Maps that are already there
+    /// are kept, with their policies; an incomplete set of them is replaced.
     ///
     /// # Errors
-    /// No permission; a program that tolerates no other is attached to the root; or no BPF file system is mounted there.
+    /// No permission; a program that tolerates no other is attached to the root; or no BPF file system is mounted
+    /// there.
     pub fn install(bpffs: &Path, root: &Path) -> Result<Self, Error> {
         let folder = bpffs.join(FOLDER);
         if !is_whole(&folder)? {

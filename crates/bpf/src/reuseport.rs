@@ -40,8 +40,8 @@ pub struct ReuseportGroup {
 /// A socket of a reuseport group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GroupMember {
-    /// Its index in the group, from 0: the number with which a program selects it. When another socket closes, the last one
-    /// takes its index (`__reuseport_detach_sock` of net/core/sock_reuseport.c). `None`: above 1,023.
+    /// Its index in the group, from 0: the number with which a program selects it. When another socket closes, the last
+    /// one takes its index (`__reuseport_detach_sock` of net/core/sock_reuseport.c). `None`: above 1,023.
     pub index: Option<u32>,
     /// Its cookie, unique since boot. `None`: it was never asked for, and the kernel assigns it then.
     pub cookie: Option<u64>,
@@ -81,8 +81,8 @@ impl ReuseportIterator {
     /// Loads it. It is unloaded when dropped.
     ///
     /// # Errors
-    /// The kernel has no iterator over UDP sockets (Linux 5.9) or no type information, or permission is denied (`CAP_BPF`
-    /// and `CAP_PERFMON`).
+    /// The kernel has no iterator over UDP sockets (Linux 5.9) or no type information, or permission is denied
+    /// (`CAP_BPF` and `CAP_PERFMON`).
     pub fn load() -> Result<Self, Error> {
         let types = Btf::from_sys_fs().map_err(|error| refused(cause(&error)))?;
         let mut loader = EbpfLoader::new();

@@ -4,8 +4,8 @@
 //!   slots     0    1    2    3
 //!            [A]  [B]   –   [D]     rule: which of the occupied slots gets a datagram
 //! ```
-//! A datagram is never lost because of a slot: the next occupied one replaces one whose socket was closed, and without any the
-//! kernel's hash chooses among all sockets of the group. A socket of the group that is in no slot gets none.
+//! A datagram is never lost because of a slot: the next occupied one replaces one whose socket was closed, and without
+//! any the kernel's hash chooses among all sockets of the group. A socket of the group that is in no slot gets none.
 //!
 //! The group owns the program, and the program its maps: they remain when this process ends, until [`detach`], another
 //! program, or the group's last socket is closed. What is there already can be read by the program's ID: [`Installed`].
@@ -59,8 +59,8 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Makes `rule` choose in the reuseport group of `member`, a bound socket, in place of what chose before. The slots are
-    /// empty, so that the kernel's hash chooses until the first [`Self::set`].
+    /// Makes `rule` choose in the reuseport group of `member`, a bound socket, in place of what chose before. The slots
+    /// are empty, so that the kernel's hash chooses until the first [`Self::set`].
     ///
     /// # Errors
     /// As [`Self::load`] and [`Self::attach_to`].
@@ -70,17 +70,18 @@ impl Selection {
         Ok(selection)
     }
 
-    /// Loads the program, with so many slots: 1 to [`MAX_SLOTS`]. It chooses nothing yet, so that slots can be set before
-    /// the first datagram.
+    /// Loads the program, with so many slots: 1 to [`MAX_SLOTS`]. It chooses nothing yet, so that slots can be set
+    /// before the first datagram.
     ///
     /// # Errors
-    /// The rule or the number of slots is out of range; the kernel has no type information (BTF); or permission is denied
-    /// (`CAP_BPF`, `CAP_PERFMON` and `CAP_NET_ADMIN`).
+    /// The rule or the number of slots is out of range; the kernel has no type information (BTF); or permission is
+    /// denied (`CAP_BPF`, `CAP_PERFMON` and `CAP_NET_ADMIN`).
     pub fn load(rule: Rule, slots: u32) -> Result<Self, Error> {
         Self::load_program(PROGRAM, rule, slots)
     }
 
-    /// The same, and slots can be asked on their own: [`Self::ask`]. It costs a lookup by source port for each datagram.
+    /// The same, and slots can be asked on their own: [`Self::ask`]. It costs a lookup by source port for each
+    /// datagram.
     ///
     /// # Errors
     /// As [`Self::load`].
@@ -118,12 +119,12 @@ impl Selection {
         })
     }
 
-    /// Puts a socket of the group into a slot, in place of the one that is there. `None` empties the slot: its socket gets no
-    /// further datagrams, and can still read those that are queued. A socket has one slot, in one array.
+    /// Puts a socket of the group into a slot, in place of the one that is there. `None` empties the slot: its socket
+    /// gets no further datagrams, and can still read those that are queued. A socket has one slot, in one array.
     ///
     /// # Errors
-    /// There is no such slot; the socket is not a bound UDP socket with `SO_REUSEPORT`; or it is in a slot already, of this
-    /// or of another program.
+    /// There is no such slot; the socket is not a bound UDP socket with `SO_REUSEPORT`; or it is in a slot already, of
+    /// this or of another program.
     pub fn set(&mut self, slot: u32, socket: Option<BorrowedFd<'_>>) -> Result<(), Error> {
         self.held.remove(&slot);
         self.place(slot, socket)
@@ -158,8 +159,8 @@ impl Selection {
     }
 
     /// Gives datagrams with this source port to the slot's socket, whatever the rule, if their source address is their
-    /// destination: those that a socket of this machine sends that is connected to the group's address. They are not counted.
-    /// Earlier ports of the slot are forgotten. Only after [`Self::load_for_queries`].
+    /// destination: those that a socket of this machine sends that is connected to the group's address. They are not
+    /// counted. Earlier ports of the slot are forgotten. Only after [`Self::load_for_queries`].
     ///
     /// # Errors
     /// The kernel returns an error.
@@ -240,8 +241,8 @@ impl Selection {
     }
 }
 
-/// Detaches the program from the reuseport group of `member`: the kernel's hash of the flow chooses again. Without a program
-/// it does nothing.
+/// Detaches the program from the reuseport group of `member`: the kernel's hash of the flow chooses again. Without a
+/// program it does nothing.
 ///
 /// # Errors
 /// The socket was bound without `SO_REUSEPORT`.
@@ -260,10 +261,11 @@ pub fn detach(member: BorrowedFd<'_>) -> Result<(), Error> {
     }
 }
 
-/// Returns once every lookup of a socket that runs now has ended, and with it the program that it runs: from then on a slot's
-/// socket gets nothing that was given to it by an earlier [`Selection::retire`]'s orders. A lookup and the way to the socket's
-/// queue are one RCU read-side critical section (`ip_local_deliver_finish` of net/ipv4/ip_input.c), and this waits for a grace
-/// period: some 10 ms. A kernel with `nohz_full` CPUs offers no such wait; then it returns at once.
+/// Returns once every lookup of a socket that runs now has ended, and with it the program that it runs: from then on a
+/// slot's socket gets nothing that was given to it by an earlier [`Selection::retire`]'s orders. A lookup and the way
+/// to the socket's queue are one RCU read-side critical section (`ip_local_deliver_finish` of net/ipv4/ip_input.c), and
+/// this waits for a grace period: some 10 ms. A kernel with `nohz_full` CPUs offers no such wait; then it returns at
+/// once.
 pub fn grace_period() {
     sys::outwait_programs();
 }

@@ -1,5 +1,6 @@
-//! The memory mapping behind [`crate::shared_array`], network namespaces, waiting for running programs, the bpf(2) calls that
-//! [`crate::rx_hash`], [`crate::Policies`] and [`crate::Selection`] make themselves, and the packet socket of [`crate::Watch`].
+//! The memory mapping behind [`crate::shared_array`], network namespaces, waiting for running programs, the bpf(2)
+//! calls that [`crate::rx_hash`], [`crate::Policies`] and [`crate::Selection`] make themselves, and the packet socket
+//! of [`crate::Watch`].
 #![allow(
     unsafe_code,
     reason = "mmap of a BPF array, the slices over it, unshare, membarrier, bpf(2), packet sockets"
@@ -18,7 +19,8 @@ use aya_obj::generated::{
     bpf_insn, bpf_prog_type,
 };
 
-/// Makes a thread one that no wake-up lets take the CPU from another (`SCHED_BATCH`), with the priority of an ordinary one.
+/// Makes a thread one that no wake-up lets take the CPU from another (`SCHED_BATCH`), with the priority of an ordinary
+/// one.
 pub(crate) fn make_batch(thread: i32) -> io::Result<()> {
     let priority = libc::sched_param { sched_priority: 0 };
     // SAFETY: the kernel reads the one structure, which outlives the call.
@@ -67,8 +69,8 @@ impl Mapping {
 
     /// The mapped words.
     pub(crate) fn words(&self) -> &[AtomicU64] {
-        // SAFETY: `start` is page-aligned and valid for `bytes >= used` while `self` lives; AtomicU64 may be shared with
-        // the kernel's programs, which access these words whole.
+        // SAFETY: `start` is page-aligned and valid for `bytes >= used` while `self` lives; AtomicU64 may be shared
+        // with the kernel's programs, which access these words whole.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.used / size_of::<AtomicU64>()) }
     }
 }

@@ -41,8 +41,8 @@ pub use softirqs::{
 use crate::Error;
 use crate::attach;
 
-/// Loads tracers. It has read the kernel's types (BTF), which takes longer than all the rest: one is made for all tracers, and
-/// dropped once they count.
+/// Loads tracers. It has read the kernel's types (BTF), which takes longer than all the rest: one is made for all
+/// tracers, and dropped once they count.
 #[derive(Debug)]
 pub struct Loader(EbpfLoader<'static>);
 
@@ -102,8 +102,8 @@ type Entries<const K: usize, const V: usize> = Vec<([u64; K], [u64; V])>;
 type EntriesByCpu<const K: usize, const V: usize> = Vec<([u64; K], PerCpuValues<[u64; V]>)>;
 
 impl Tracepoints {
-    /// `sizes`: of its maps, where the object's are not right for this machine. No map has the name of one of another object
-    /// whose size is set.
+    /// `sizes`: of its maps, where the object's are not right for this machine. No map has the name of one of another
+    /// object whose size is set.
     fn load(
         name: &'static str,
         Loader(loader): &mut Loader,

@@ -141,8 +141,8 @@ pub(crate) enum Verb {
 }
 
 impl Cli {
-    /// The arguments of this process. A number below 0 is an option's value, so that its parser says what is valid; clap
-    /// alone takes it for an unknown option.
+    /// The arguments of this process. A number below 0 is an option's value, so that its parser says what is valid;
+    /// clap alone takes it for an unknown option.
     ///
     /// # Errors
     /// Arguments that the program does not take, or a request for help or the version.

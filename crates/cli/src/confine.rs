@@ -14,8 +14,8 @@
 //! | Landlock | `files.rs` | no file is written or run, except below the folders named |
 //! | seccomp | `calls.rs` | other system calls than those of a server do not exist |
 //!
-//! Landlock holds for one thread and those that it starts, so it comes before the threads; the others hold for all threads. If
-//! the kernel refuses Landlock or seccomp, a warning names it, as each is a second line of defence; with
+//! Landlock holds for one thread and those that it starts, so it comes before the threads; the others hold for all
+//! threads. If the kernel refuses Landlock or seccomp, a warning names it, as each is a second line of defence; with
 //! `--require-confinement` it is an error.
 
 mod calls;
@@ -114,8 +114,8 @@ pub(crate) fn before_threads(choice: &Choice, needs: &Needs<'_>) -> Result<(), E
     }
 }
 
-/// The signal that this process gets when its parent ends (PR_SET_PDEATHSIG). The kernel forgets it when the user changes, and only the
-/// first thread can ask for it.
+/// The signal that this process gets when its parent ends (PR_SET_PDEATHSIG). The kernel forgets it when the user
+/// changes, and only the first thread can ask for it.
 static DEATH_SIGNAL: OnceLock<Option<Signal>> = OnceLock::new();
 
 /// Called by the first thread, before others start.

@@ -6,8 +6,8 @@
 //!  second request   it still does, and says what a further signal would leave
 //!  third request    the program ends at once, and names what is left and the command that removes it
 //! ```
-//! All of it happens in the signal handler, so that a third request also ends a program whose threads hang. A SIGHUP that was ignored
-//! at the start (`nohup`) stays ignored.
+//! All of it happens in the signal handler, so that a third request also ends a program whose threads hang. A SIGHUP
+//! that was ignored at the start (`nohup`) stays ignored.
 
 mod requests;
 mod sys;

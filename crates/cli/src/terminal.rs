@@ -29,8 +29,8 @@ pub(crate) fn lines() -> Option<usize> {
     usize::from(size.ws_row).checked_sub(1).filter(|lines| *lines > 0)
 }
 
-/// A line on stderr that shows how far an operation is, renewed in place; nothing unless stderr is a terminal. Errors are
-/// ignored: a closed terminal must not end the operation.
+/// A line on stderr that shows how far an operation is, renewed in place; nothing unless stderr is a terminal. Errors
+/// are ignored: a closed terminal must not end the operation.
 #[derive(Debug)]
 pub(crate) struct StatusLine {
     terminal: bool,

@@ -40,8 +40,8 @@ pub(crate) mod version;
 use udpath_host::shell::quoted;
 use udpath_protocols::PROTOCOLS;
 
-/// The command line of this run, quoted where a shell needs it: a result is kept and passed on, so that the value of an option that is a
-/// secret is its placeholder.
+/// The command line of this run, quoted where a shell needs it: a result is kept and passed on, so that the value of an
+/// option that is a secret is its placeholder.
 fn command() -> String {
     without_secrets(std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()))
 }

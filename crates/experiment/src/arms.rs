@@ -1,11 +1,12 @@
-//! Measures what a description compares: each comparison in interleaved trials, then every arm once more under the profiler.
+//! Measures what a description compares: each comparison in interleaved trials, then every arm once more under the
+//! profiler.
 //!
 //! ```text
 //!  comparison (of, to) ──▸ the arms of both ──▸ A B B A, until the interval is narrow enough    once for each pair of arms
 //!                                         └──▸ profile of each arm ──▸ what limited it; why two differ
 //! ```
-//! An **arm** is a configuration that can be measured here. Cases of several published machines may share one: their figures
-//! here are the same, and what was published differs.
+//! An **arm** is a configuration that can be measured here. Cases of several published machines may share one: their
+//! figures here are the same, and what was published differs.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

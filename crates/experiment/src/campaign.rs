@@ -42,8 +42,8 @@ pub fn descriptions() -> Result<Vec<Description>, Error> {
     EXPERIMENTS.iter().map(|entry| Ok(Description::parse(entry.text)?)).collect()
 }
 
-/// The experiments of these names, each once and in the order of the list; all if none is named. The outer error is of the
-/// descriptions.
+/// The experiments of these names, each once and in the order of the list; all if none is named. The outer error is of
+/// the descriptions.
 ///
 /// # Errors
 /// A name that no experiment has.

@@ -54,8 +54,8 @@ pub struct Case {
     pub id: String,
     /// What it is, in a few words.
     pub label: String,
-    /// What it has in common with other cases, such as a load or a published machine. Figures are shown as ratios to the first case
-    /// of their group.
+    /// What it has in common with other cases, such as a load or a published machine. Figures are shown as ratios to
+    /// the first case of their group.
     pub group: Option<String>,
     /// What its figures are.
     pub unit: Unit,
@@ -177,8 +177,8 @@ impl Description {
     /// Reads a description and checks it.
     ///
     /// # Errors
-    /// It is not of this form, names a case twice, compares cases that do not exist or a case with itself, publishes both a
-    /// ratio and an order of two cases, or has figures that are not above 0.
+    /// It is not of this form, names a case twice, compares cases that do not exist or a case with itself, publishes
+    /// both a ratio and an order of two cases, or has figures that are not above 0.
     pub fn parse(text: &str) -> Result<Self, DescriptionError> {
         let read: Self = toml::from_str(text)?;
         let experiment = || read.name.clone();

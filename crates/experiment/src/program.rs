@@ -11,7 +11,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use udpath_files::kernel;
 use udpath_load::result::LoadResult;
 
-/// How often a child's threads are looked at while it prepares. Rarer: less of the load is left to sample. More often: CPU time of /proc.
+/// How often a child's threads are looked at while it prepares. Rarer: less of the load is left to sample. More often:
+/// CPU time of /proc.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// The name that `udpath load` gives its first sending thread.
 const SENDER: &str = "load-0";

@@ -17,8 +17,8 @@ pub const BURST: usize = 32;
 /// Interval between replacements: far shorter than between changes of routes or sockets, so that the writer's cost
 /// counts too.
 const PUBLISH_EVERY: Duration = Duration::from_millis(1);
-/// Bursts between two looks at the end of the trial. Fewer: the flag's cache line is part of the figure. More: with many readers per
-/// CPU, those that run last decide when a trial ends.
+/// Bursts between two looks at the end of the trial. Fewer: the flag's cache line is part of the figure. More: with
+/// many readers per CPU, those that run last decide when a trial ends.
 const BURSTS_PER_CHECK: usize = 100;
 
 /// Looks up a burst of ports; returns a result, so that the compiler cannot remove the lookup.
@@ -35,7 +35,8 @@ pub struct Reading {
     pub waits: Vec<Duration>,
 }
 
-/// Lets `readers` readers work for `trial`, each with what `reader` makes for its number, while `publish` is called with new versions.
+/// Lets `readers` readers work for `trial`, each with what `reader` makes for its number, while `publish` is called
+/// with new versions.
 ///
 /// # Errors
 /// A thread cannot be pinned, or one panicked.
@@ -89,7 +90,8 @@ pub fn read<'s>(
         let joined =
             threads.into_iter().map(|thread| thread.join().map_err(|_panic| ThreadError::Panicked)?);
         let done: Vec<Done> = joined.collect::<Result<_, _>>()?;
-        // From the first one's first packet to the last one's last: this thread may get a CPU later, and tells them later.
+        // From the first one's first packet to the last one's last: this thread may get a CPU later, and tells them
+        // later.
         let (from, to) = (done.iter().map(|one| one.from).min(), done.iter().map(|one| one.to).max());
         let length = from.zip(to).map_or(trial, |(from, to)| to - from);
         let rate = done.iter().map(|one| one.packets).sum::<f64>() / length.as_secs_f64();

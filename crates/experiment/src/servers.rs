@@ -63,9 +63,9 @@ pub(crate) struct Bed {
 }
 
 impl Bed {
-    /// A lab with the client and these machines, each on a link of its own. Each CPU sends on its own queue (XPS), which on a veth
-    /// selects the receiver's queue: it takes the place of RSS. Servers' ends have NAPI, so that they accept frames sent by XDP;
-    /// `fast` machines turn it on themselves, by AF_XDP.
+    /// A lab with the client and these machines, each on a link of its own. Each CPU sends on its own queue (XPS),
+    /// which on a veth selects the receiver's queue: it takes the place of RSS. Servers' ends have NAPI, so that they
+    /// accept frames sent by XDP; `fast` machines turn it on themselves, by AF_XDP.
     pub(crate) fn up(
         name: &str,
         machines: &[(&'static str, LinkSpec)],

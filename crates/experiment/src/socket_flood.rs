@@ -77,9 +77,9 @@ pub fn flood(step: Step, producers: usize, trial: Duration) -> Result<f64, Flood
     }
 }
 
-/// Calls `send` with full bursts in `producers` threads on the other CPUs and `receive` on CPU 0 for the length of a trial;
-/// returns the rate of `receive`: the median of its windows. `receive` returns how many datagrams it got, and their sum, so that the
-/// compiler cannot leave them out.
+/// Calls `send` with full bursts in `producers` threads on the other CPUs and `receive` on CPU 0 for the length of a
+/// trial; returns the rate of `receive`: the median of its windows. `receive` returns how many datagrams it got, and
+/// their sum, so that the compiler cannot leave them out.
 ///
 /// # Errors
 /// There is one CPU only, a thread cannot be pinned, or one panicked.

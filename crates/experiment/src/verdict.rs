@@ -8,8 +8,8 @@ use crate::description::Order;
 
 /// How far from 1 a ratio must be to have an order, as a share.
 ///
-/// Lower: the noise of a published figure, which has no interval, gets an order. Higher: the 10 % that one document names as a gain
-/// has none.
+/// Lower: the noise of a published figure, which has no interval, gets an order. Higher: the 10 % that one document
+/// names as a gain has none.
 pub const ORDER: f64 = 0.03;
 /// How near a modelled ratio must be to the published one to have the same factor, as a share of it.
 pub const MODEL_FACTOR: f64 = 0.2;

@@ -12,8 +12,9 @@ use udpath_profile::classes::Class;
 use udpath_profile::recorder::Wanted;
 use udpath_profile::trace::Source;
 
-/// Samples per second and CPU: a prime, as that of `udpath profile`, which takes a fifth of it. Lower: a class of a few per cent has a handful of
-/// samples in the seconds that a case gets. Higher: sampling affects what it measures, by up to 3 % at this rate.
+/// Samples per second and CPU: a prime, as that of `udpath profile`, which takes a fifth of it. Lower: a class of a few
+/// per cent has a handful of samples in the seconds that a case gets. Higher: sampling affects what it measures, by up
+/// to 3 % at this rate.
 const RATE: u32 = 997;
 
 /// Samples every CPU for this long, with these tracepoints.

@@ -8,9 +8,9 @@
 //!  Beneath::as_root(DIR)           the same for a folder that stands for the root
 //!  .without_links()                no link at all (RESOLVE_NO_SYMLINKS): for what root writes or believes
 //! ```
-//! Magic links (`/proc/PID/root`, `/proc/PID/fd/N`) are never followed. Anything but a regular file is not even opened for
-//! reading: a FIFO would wait for its writer indefinitely, and opening some devices already has side effects. openat2(2)
-//! needs Linux 5.6.
+//! Magic links (`/proc/PID/root`, `/proc/PID/fd/N`) are never followed. Anything but a regular file is not even opened
+//! for reading: a FIFO would wait for its writer indefinitely, and opening some devices already has side effects.
+//! openat2(2) needs Linux 5.6.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -76,8 +76,8 @@ impl Beneath {
         Self { resolve: self.resolve | ResolveFlags::NO_SYMLINKS, ..self.clone() }
     }
 
-    /// The same folder, of which only files that somebody has written can be opened: none of `/proc`, `/sys` and other file
-    /// systems that make their files up ([`crate::kernel::makes_up`]).
+    /// The same folder, of which only files that somebody has written can be opened: none of `/proc`, `/sys` and other
+    /// file systems that make their files up ([`crate::kernel::makes_up`]).
     #[must_use]
     pub fn on_disk(&self) -> Self {
         Self { on_disk: true, ..self.clone() }

@@ -14,14 +14,15 @@ use rustix::io::Errno;
 
 use crate::read::{Listing, cut, folder, utf8, whole};
 
-/// Maximum length of a file of the kernel, in bytes: the longest are lists of sockets, some 5 MiB for 10,000, and the symbols
-/// of the kernel, some 20 MiB. Lower: those of a larger machine are refused. Higher: more memory for a hostile one.
+/// Maximum length of a file of the kernel, in bytes: the longest are lists of sockets, some 5 MiB for 10,000, and the
+/// symbols of the kernel, some 20 MiB. Lower: those of a larger machine are refused. Higher: more memory for a hostile
+/// one.
 pub const MAX_FILE: u64 = 64 << 20;
 
 /// The file system of namespaces (linux/magic.h).
 const NSFS: u32 = 0x6e73_6673;
-/// File systems whose files nobody has written (linux/magic.h): reading one asks the kernel, or the program that mounted it, and
-/// may wait or have an effect.
+/// File systems whose files nobody has written (linux/magic.h): reading one asks the kernel, or the program that
+/// mounted it, and may wait or have an effect.
 const MADE_UP: [u32; 20] = [
     0x9fa0,      // proc
     0x6265_6572, // sysfs
@@ -95,7 +96,8 @@ pub fn writing(path: impl AsRef<Path>) -> io::Result<File> {
     open(path.as_ref(), OFlags::WRONLY)
 }
 
-/// Writes an existing file in one system call, as the kernel wants it. `text`: without the final newline, which is added.
+/// Writes an existing file in one system call, as the kernel wants it. `text`: without the final newline, which is
+/// added.
 ///
 /// # Errors
 /// It cannot be opened, the kernel refuses the text, or takes only a part of it.
@@ -109,7 +111,8 @@ pub fn write(path: impl AsRef<Path>, text: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// The entries of a directory that are numbers, in its order: processes in `/proc`, threads in `task`, descriptors in `fd`.
+/// The entries of a directory that are numbers, in its order: processes in `/proc`, threads in `task`, descriptors in
+/// `fd`.
 ///
 /// # Errors
 /// It cannot be listed.
@@ -145,8 +148,8 @@ fn open(path: &Path, access: OFlags) -> io::Result<File> {
     }
 }
 
-/// Where openat2(2) is filtered, as by `RestrictSUIDSGID` of systemd: looked at before it is opened, and only a file of the
-/// kernel's own file systems is.
+/// Where openat2(2) is filtered, as by `RestrictSUIDSGID` of systemd: looked at before it is opened, and only a file of
+/// the kernel's own file systems is.
 fn without_openat2(path: &Path, flags: OFlags) -> io::Result<File> {
     let found = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     if !makes_up(&found)? || FileType::from_raw_mode(fstat(&found)?.st_mode) != FileType::RegularFile {

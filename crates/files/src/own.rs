@@ -47,7 +47,8 @@ pub fn give(folder: &Path, user: u32, group: u32) -> io::Result<()> {
 /// An existing file.
 ///
 /// # Errors
-/// There is none, it is a link or not a regular file, or it belongs to another user: whoever owns it could have written it.
+/// There is none, it is a link or not a regular file, or it belongs to another user: whoever owns it could have written
+/// it.
 pub fn open(path: &Path) -> io::Result<File> {
     let file = File::from(openat(CWD, path, OPEN, Mode::empty())?);
     let about = fstat(&file)?;

@@ -33,9 +33,9 @@ impl std::error::Error for Changeable {}
 /// Links that a path may lead through, as many as the kernel follows (`MAXSYMLINKS` of linux/namei.h).
 const LINKS: usize = 40;
 
-/// The path with links resolved, if only root can change what it leads to: the file, every folder above it, and every folder
-/// with a link on the way belong to root, and neither group nor others may write to them. A sticky folder does not qualify: it
-/// may be emptied.
+/// The path with links resolved, if only root can change what it leads to: the file, every folder above it, and every
+/// folder with a link on the way belong to root, and neither group nor others may write to them. A sticky folder does
+/// not qualify: it may be emptied.
 ///
 /// # Errors
 /// The first part of the path for which that is not so, beginning at the root.
@@ -136,8 +136,8 @@ pub fn only_mine(path: &Path) -> Result<(), Changeable> {
     mine(path, 0)
 }
 
-/// The same for a folder in which one of this user's own is about to be made: that it is sticky is enough, since nobody else
-/// can then rename or remove what is made there.
+/// The same for a folder in which one of this user's own is about to be made: that it is sticky is enough, since nobody
+/// else can then rename or remove what is made there.
 ///
 /// # Errors
 /// As [`only_mine`].
@@ -145,8 +145,8 @@ pub(crate) fn only_mine_within(path: &Path) -> Result<(), Changeable> {
     mine(path, 1)
 }
 
-/// Why others can make files in a folder, whose path has no links. To a user its group is no other: with a umask of 002 it is the user's
-/// own. To root it is.
+/// Why others can make files in a folder, whose path has no links. To a user its group is no other: with a umask of 002
+/// it is the user's own. To root it is.
 #[must_use]
 pub fn shared(folder: &Path) -> Option<Changeable> {
     let why = only_mine(folder).err()?;
@@ -186,8 +186,8 @@ pub fn is_trusted(user: u32) -> bool {
     user == 0 || user == rustix::process::geteuid().as_raw()
 }
 
-/// Is it the number that stands for users whom this user namespace does not have? Those are root and others outside; what
-/// they could make this process do, it does with the rights of the user outside.
+/// Is it the number that stands for users whom this user namespace does not have? Those are root and others outside;
+/// what they could make this process do, it does with the rights of the user outside.
 pub(crate) fn is_around(user: u32) -> bool {
     let all = |map: &str| map.split_whitespace().eq(["0", "0", "4294967295"]);
     let unmapped = || {

@@ -4,8 +4,8 @@
 //! /var/lib/udpath/journal        root's or this user's, every folder above it too: nobody else can change where it leads
 //!   000001.journal               each file again: root's or this user's, regular, writable by nobody else, within a limit
 //! ```
-//! The folder is looked at before anything in it is changed, and everything happens by its descriptor afterwards. A file
-//! that somebody put there while the folder was open to others is still theirs, and is not read.
+//! The folder is looked at before anything in it is changed, and everything happens by its descriptor afterwards. A
+//! file that somebody put there while the folder was open to others is still theirs, and is not read.
 
 use std::ffi::OsString;
 use std::fs::File;

@@ -9,12 +9,13 @@ use std::path::Path;
 
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, fstat, openat};
 
-/// How a regular file is opened: read only, and without waiting. Some files of `/proc` are regular and wait: `/proc/kmsg`.
+/// How a regular file is opened: read only, and without waiting. Some files of `/proc` are regular and wait:
+/// `/proc/kmsg`.
 const READING: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// Maximum number of names in a directory for which no smaller limit is known. Process directories are the longest: a machine has
-/// at most 4,194,304 PIDs (`PID_MAX_LIMIT`), and busy ones have some 50,000. Lower: a busy machine's processes are not read.
-/// Higher: a hostile directory uses more memory.
+/// Maximum number of names in a directory for which no smaller limit is known. Process directories are the longest: a
+/// machine has at most 4,194,304 PIDs (`PID_MAX_LIMIT`), and busy ones have some 50,000. Lower: a busy machine's
+/// processes are not read. Higher: a hostile directory uses more memory.
 pub const MAX_NAMES: usize = 1 << 20;
 
 /// A regular file, open for reading; links in its path are followed. Opening it never waits, and reading it neither.
@@ -49,8 +50,8 @@ pub fn start(path: impl AsRef<Path>, length: usize) -> io::Result<Vec<u8>> {
     cut(open(path.as_ref())?, length)
 }
 
-/// A file that the operator names as input, open for reading. A pipe is one (`<(zcat x.gz)`), and so it may wait for its
-/// writer.
+/// A file that the operator names as input, open for reading. A pipe is one (`<(zcat x.gz)`), and so it may wait for
+/// its writer.
 ///
 /// # Errors
 /// It cannot be opened.

@@ -29,21 +29,22 @@ use crate::walk::Found;
 
 /// Attributes that belong to the bytes, not to the file: the kernel's hash and signature of its contents.
 const OF_CONTENTS: [&str; 2] = ["security.ima", "security.evm"];
-/// Longest value of an extended attribute and list of names (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX` of linux/limits.h), bytes.
+/// Longest value of an extended attribute and list of names (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX` of linux/limits.h),
+/// bytes.
 const MAX_ATTRIBUTE: usize = 64 << 10;
 /// Longest part of a name that is kept in the temporary one, bytes: a name may have 255; the additions need at most 50.
 const KEPT_NAME: usize = 200;
-/// Names of a folder that are looked at for files left by a killed run. Lower: they may stay in a large folder. Higher: a
-/// write into a huge one takes longer.
+/// Names of a folder that are looked at for files left by a killed run. Lower: they may stay in a large folder. Higher:
+/// a write into a huge one takes longer.
 const LOOKED_AT: usize = 1 << 16;
 
-/// Creates or replaces the file at `path` with these contents. A file that is replaced keeps its owner, mode, access control
-/// list, labels and other extended attributes; a new one has `mode`. No part of `path` may be a symbolic link: resolve them
-/// first, and decide whether to believe them.
+/// Creates or replaces the file at `path` with these contents. A file that is replaced keeps its owner, mode, access
+/// control list, labels and other extended attributes; a new one has `mode`. No part of `path` may be a symbolic link:
+/// resolve them first, and decide whether to believe them.
 ///
 /// # Errors
-/// A system call failed; a link is in the way; the old file is not a regular one, or has several names (hard links), of which
-/// the others would keep the old text. Everything is then as before.
+/// A system call failed; a link is in the way; the old file is not a regular one, or has several names (hard links), of
+/// which the others would keep the old text. Everything is then as before.
 pub fn whole(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
     let place = Place::open(path)?;
     let old = place.old()?;

@@ -1,4 +1,5 @@
-//! An agent: offers itself to one caller at a time, carries out a segment, and keeps the result until the caller has it.
+//! An agent: offers itself to one caller at a time, carries out a segment, and keeps the result until the caller has
+//! it.
 //!
 //! ```text
 //!   free ── Announce: within the limits? Offer ──▶ offered ── Prepare ──▶ working ── the thread has ended ──▶ reporting ── Received ──▶ free
@@ -7,8 +8,9 @@
 //!                                                        nothing is reported
 //! ```
 //! - Everything is decided here: the order is checked when it is announced, and again with its segment before it runs.
-//! - While a caller has the agent, others are refused, with the load and the time since when. A caller has it for as long as it is heard:
-//!   one that died is forgotten after [`LEASE`] of a connection that held. Time without a connection does not count.
+//! - While a caller has the agent, others are refused, with the load and the time since when. A caller has it for as
+//!   long as it is heard: one that died is forgotten after [`LEASE`] of a connection that held. Time without a
+//!   connection does not count.
 //! - Any message may come twice: the answer is the same, and a run begins once.
 
 mod work;
@@ -31,16 +33,17 @@ use work::Work;
 
 /// Longest wait for a message: ends, stops and signals are noticed within it.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// How long a silent caller still has the agent: five of its messages. Shorter: a busy caller loses its agents. Longer: after
-/// the death of a caller others wait for longer.
+/// How long a silent caller still has the agent: five of its messages. Shorter: a busy caller loses its agents. Longer:
+/// after the death of a caller others wait for longer.
 pub const LEASE: Duration = Duration::from_secs(5);
-/// Time that opening flows and draining may take beyond the plan's, before an agent ends a run by force of its own limit.
+/// Time that opening flows and draining may take beyond the plan's, before an agent ends a run by force of its own
+/// limit.
 const GRACE: Duration = Duration::from_secs(10);
 /// Furthest start that is accepted.
 const MAX_LEAD: Duration = Duration::from_secs(600);
-/// How long an agent that is ended waits for a run's last replies and for the caller to take the result; and for all of that with
-/// the end of the connection. Shorter: results of loads whose timeout is a second, the default, are lost. Longer: whoever ends
-/// it, such as systemd at a shutdown, waits.
+/// How long an agent that is ended waits for a run's last replies and for the caller to take the result; and for all of
+/// that with the end of the connection. Shorter: results of loads whose timeout is a second, the default, are lost.
+/// Longer: whoever ends it, such as systemd at a shutdown, waits.
 const END: (Duration, Duration) = (Duration::from_millis(2300), Duration::from_millis(2600));
 /// Runs that are remembered after their end, so that a message that comes late begins nothing.
 const REMEMBERED: usize = 16;
@@ -49,8 +52,8 @@ const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Carries out an order: its protocol, options and engine become a run.
 pub trait Worker: Send + Sync + 'static {
-    /// Checks what only the program knows: that protocol, options and engine exist and fit. Returns the bytes of the longest request
-    /// that it would send, which may be more than the plan says.
+    /// Checks what only the program knows: that protocol, options and engine exist and fit. Returns the bytes of the
+    /// longest request that it would send, which may be more than the plan says.
     ///
     /// # Errors
     /// A sentence for the caller.
@@ -261,8 +264,8 @@ impl<C: Channel> Agent<'_, C> {
         }
     }
 
-    /// Whether an order is within the limits. Before it has its `segment`, this agent's share of rate, flows and memory is not
-    /// known; what can be found out then is refused then, while others can still be asked.
+    /// Whether an order is within the limits. Before it has its `segment`, this agent's share of rate, flows and memory
+    /// is not known; what can be found out then is refused then, while others can still be asked.
     fn acceptable(&self, order: &Order, segment: bool) -> Result<(), String> {
         let mut limits = self.config.limits.clone();
         if segment {

@@ -4,9 +4,10 @@
 //!   gather ─▸ compare clocks ─▸ prepare ─▸ follow: beats, deaths, stop ─▸ results ─▸ merge
 //!   └──────────────── says that it is alive, once per second ────────────────────┘
 //! ```
-//! Whoever may publish may offer agents that do not exist: an agent counts once it has answered a question sent to it by name, and
-//! nothing here takes longer or more memory for offers that never do. An agent is dead once nothing was heard from it for
-//! [`SILENCE`] of a connection that held; while the server is away, agents are only silent. The others' results count; the sum says which segments are missing.
+//! Whoever may publish may offer agents that do not exist: an agent counts once it has answered a question sent to it
+//! by name, and nothing here takes longer or more memory for offers that never do. An agent is dead once nothing was
+//! heard from it for [`SILENCE`] of a connection that held; while the server is away, agents are only silent. The
+//! others' results count; the sum says which segments are missing.
 
 mod gather;
 mod offers;
@@ -29,14 +30,15 @@ pub use crate::message::Beat;
 /// Time without a message after which an agent is dead: five beats. Shorter: an agent on a busy machine is given up.
 /// Longer: deaths are reported later, and the end waits for them.
 pub const SILENCE: Duration = Duration::from_secs(5);
-/// Time until an agent that has not confirmed its segment gets it again. Longer: with a short lead, a message that was lost costs an agent.
-/// Shorter: more messages on a slow connection.
+/// Time until an agent that has not confirmed its segment gets it again. Longer: with a short lead, a message that was
+/// lost costs an agent. Shorter: more messages on a slow connection.
 const PREPARE_INTERVAL: Duration = Duration::from_millis(200);
 /// Longest wait for a message.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Time between two views.
 const VIEW_INTERVAL: Duration = Duration::from_secs(1);
-/// How long results may take after the end of the load. Shorter: slow agents are lost. Longer: an end takes that long if one hangs.
+/// How long results may take after the end of the load. Shorter: slow agents are lost. Longer: an end takes that long
+/// if one hangs.
 const RESULTS: Duration = Duration::from_secs(30);
 /// How long a caller waits for a server that has gone. Agents keep their results for as long.
 const RECONNECTION: Duration = Duration::from_secs(600);

@@ -9,8 +9,9 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How much of an offset may be due to the exchange itself, beyond half of its delay, nanoseconds. Lower: the starts of machines
-/// with equal clocks are moved apart by noise. Higher: machines whose clocks differ by less start that far apart.
+/// How much of an offset may be due to the exchange itself, beyond half of its delay, nanoseconds. Lower: the starts of
+/// machines with equal clocks are moved apart by noise. Higher: machines whose clocks differ by less start that far
+/// apart.
 const NOISE_NS: i64 = 500_000;
 
 /// How far one clock is ahead of another, as measured.

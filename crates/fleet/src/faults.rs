@@ -1,5 +1,5 @@
-//! Callers and agents over a bus that loses and repeats messages, with callers that die and agents that do not exist. The loads are
-//! real, to an echo server on the loopback.
+//! Callers and agents over a bus that loses and repeats messages, with callers that die and agents that do not exist.
+//! The loads are real, to an echo server on the loopback.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -13,12 +13,13 @@
 //!   the results, acknowledged            ◀─▶                                 kept and sent again until the caller has it
 //!   merge
 //! ```
-//! - [`caller`] and [`agent`] are ordinary loops over a [`Link`], or in tests over a bus that loses messages (`faults.rs`). Only `link.rs` knows NATS: its client needs an asynchronous
-//!   runtime, which runs in one thread there and nowhere else.
-//! - An agent decides by its own [`Limits`] what it sends and where: nothing in an order can raise them. Who may send orders
-//!   is decided by the NATS server (credentials, nkeys, TLS).
-//! - A connection that is lost stops nothing: the load ends at its own time, and results wait for the next connection. A caller
-//!   that dies while the connection holds ends its load.
+//! - [`caller`] and [`agent`] are ordinary loops over a [`Link`], or in tests over a bus that loses messages
+//!   (`faults.rs`). Only `link.rs` knows NATS: its client needs an asynchronous runtime, which runs in one thread there
+//!   and nowhere else.
+//! - An agent decides by its own [`Limits`] what it sends and where: nothing in an order can raise them. Who may send
+//!   orders is decided by the NATS server (credentials, nkeys, TLS).
+//! - A connection that is lost stops nothing: the load ends at its own time, and results wait for the next connection.
+//!   A caller that dies while the connection holds ends its load.
 //! - Messages may be lost or come twice (`message.rs`); those of another version are refused with a sentence.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open their own files"))]
@@ -38,8 +39,8 @@ pub use limits::{Allowed, Limits, Refusal};
 pub use link::{Access, Link, LinkError};
 pub use message::{Order, announced, delivered};
 
-/// Whether `name` can be an agent's: that of a host or of a node of Kubernetes. 1 to 253 letters, digits, `-` and `_`, in parts
-/// separated by single dots.
+/// Whether `name` can be an agent's: that of a host or of a node of Kubernetes. 1 to 253 letters, digits, `-` and `_`,
+/// in parts separated by single dots.
 #[must_use]
 pub fn is_name(name: &str) -> bool {
     (1..=253).contains(&name.len())
@@ -61,8 +62,8 @@ fn subject(fleet: &str, to: &str) -> String {
     format!("udpath.{fleet}.{to}")
 }
 
-/// The subject of one agent. Dots separate the tokens of a subject, and wildcards stand for whole tokens: those of a name become
-/// colons, which no name has, so that a name is always one token and no two names share one.
+/// The subject of one agent. Dots separate the tokens of a subject, and wildcards stand for whole tokens: those of a
+/// name become colons, which no name has, so that a name is always one token and no two names share one.
 fn agent_subject(fleet: &str, agent: &str) -> String {
     subject(fleet, &format!("agent.{}", agent.replace('.', ":")))
 }

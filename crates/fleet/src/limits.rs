@@ -1,6 +1,7 @@
 //! What an agent accepts: decided where it runs, not by who calls.
 //!
-//! [`Limits::check`] takes an order apart field by field, so that one that is added does not compile until it is judged here.
+//! [`Limits::check`] takes an order apart field by field, so that one that is added does not compile until it is judged
+//! here.
 
 mod allowed;
 #[cfg(test)]
@@ -14,11 +15,12 @@ use udpath_load::plan::{Arrivals, Plan, Process, SocketOptions, Transport};
 use crate::message::Order;
 pub use allowed::Allowed;
 
-/// How much of the highest rate may be sent at once, as the time in which that rate sends it. Longer: a burst that a switch or a
-/// server cannot hold, although the mean rate is allowed. Shorter: patterns that real clients have are refused.
+/// How much of the highest rate may be sent at once, as the time in which that rate sends it. Longer: a burst that a
+/// switch or a server cannot hold, although the mean rate is allowed. Shorter: patterns that real clients have are
+/// refused.
 const BURST_TIME: Duration = Duration::from_millis(10);
-/// Most targets of an order: before a load begins, some protocols ask each of them in turn. More: an order that can never begin
-/// keeps the agent busy for longer.
+/// Most targets of an order: before a load begins, some protocols ask each of them in turn. More: an order that can
+/// never begin keeps the agent busy for longer.
 const MAX_TARGETS: usize = 256;
 /// First source port that an order may name: those below are privileged, and trusted by some servers.
 const FIRST_SOURCE_PORT: u16 = 1024;
@@ -26,8 +28,8 @@ const FIRST_SOURCE_PORT: u16 = 1024;
 const MAX_CONGESTION: usize = 15;
 /// Bytes of IPv4, IPv6 and of UDP headers.
 const HEADERS: (usize, usize, usize) = (20, 40, 8);
-/// Memory of a request in flight, of a flow (a socket and its entries), and of a sending thread (buffers, histograms), bytes.
-/// Lower: a load that is accepted needs more than the limit. Higher: loads that would fit are refused.
+/// Memory of a request in flight, of a flow (a socket and its entries), and of a sending thread (buffers, histograms),
+/// bytes. Lower: a load that is accepted needs more than the limit. Higher: loads that would fit are refused.
 const MEMORY: (u64, u64, u64) = (16, 8 << 10, 1 << 20);
 
 /// The limits of one agent.

@@ -23,7 +23,8 @@ use tokio::time::timeout;
 
 use crate::clock;
 
-/// Messages that wait to be sent or read. A run of a thousand agents has a few per agent and second. Lower: bursts are lost.
+/// Messages that wait to be sent or read. A run of a thousand agents has a few per agent and second. Lower: bursts are
+/// lost.
 const QUEUE: usize = 4096;
 /// How long the first connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -6,11 +6,13 @@
 //!            is of which  `show`: its facts.rs       kept once      have, and who  serialisable
 //!            machine      and findings                              has not
 //! ```
-//! A thread holds one capture at a time; what stays of it are its facts: settings by their names in udpath's grammar, versions, numbers
-//! of queues and CPUs. What differs between any two machines is not a fact: counters, addresses, process and thread numbers, times.
+//! A thread holds one capture at a time; what stays of it are its facts: settings by their names in udpath's grammar,
+//! versions, numbers of queues and CPUs. What differs between any two machines is not a fact: counters, addresses,
+//! process and thread numbers, times.
 //!
-//! The value that more than half of the machines have is the norm; a fact without such a value is listed as mixed, and no machine differs
-//! by it. A machine that does not report a fact, such as one of which there is only the JSON of `show`, does not differ either.
+//! The value that more than half of the machines have is the norm; a fact without such a value is listed as mixed, and
+//! no machine differs by it. A machine that does not report a fact, such as one of which there is only the JSON of
+//! `show`, does not differ either.
 
 mod compact;
 mod compare;
@@ -33,12 +35,13 @@ pub use result::{
 use compact::Machines;
 use compare::compare;
 
-/// Threads that read captures. One holds a capture in memory, 1 to 30 MiB. Fewer: a thousand captures take twice as long. More:
-/// they compete for the CPUs of a small machine, and each adds the memory of a capture.
+/// Threads that read captures. One holds a capture in memory, 1 to 30 MiB. Fewer: a thousand captures take twice as
+/// long. More: they compete for the CPUs of a small machine, and each adds the memory of a capture.
 const WORKERS: usize = 2;
 
-/// Reads the captures and the JSON of `udpath show --json` in a folder, and compares the machines. Files that are neither are named in
-/// the report. `progress` is called from several threads with the number of files read so far, and of all.
+/// Reads the captures and the JSON of `udpath show --json` in a folder, and compares the machines. Files that are
+/// neither are named in the report. `progress` is called from several threads with the number of files read so far, and
+/// of all.
 ///
 /// # Errors
 /// The folder cannot be read, or contains no machine.
@@ -72,8 +75,8 @@ pub fn report(folder: &Path, progress: &(dyn Fn(usize, usize) + Sync)) -> Result
     Ok(compare(machines, unread))
 }
 
-/// Compares machines by documents of `udpath show --json`, each with the machine's name. What is no such document is named in the report.
-/// `None` if none is.
+/// Compares machines by documents of `udpath show --json`, each with the machine's name. What is no such document is
+/// named in the report. `None` if none is.
 #[must_use]
 pub fn of_json(documents: &[(&str, &[u8])]) -> Option<FleetReport> {
     let (mut machines, mut unread) = (Machines::default(), Vec::new());

@@ -1,13 +1,13 @@
-//! What caller and agents send each other, as JSON. A message may be lost, and may arrive twice: what must arrive is sent
-//! again until it is answered, and means the same the second time.
+//! What caller and agents send each other, as JSON. A message may be lost, and may arrive twice: what must arrive is
+//! sent again until it is answered, and means the same the second time.
 
 use serde::{Deserialize, Serialize};
 use udpath_load::plan::{Plan, Segment};
 use udpath_load::result::{Latency, LoadResult};
 
-/// Version of these messages, of the plan and of the result. Caller and agents must have the same: an agent of another version
-/// may not know a field of the plan that its limits would have to judge. Both sides refuse the other with a sentence; a program
-/// that sends no version has version 1.
+/// Version of these messages, of the plan and of the result. Caller and agents must have the same: an agent of another
+/// version may not know a field of the plan that its limits would have to judge. Both sides refuse the other with a
+/// sentence; a program that sends no version has version 1.
 pub(crate) const VERSION: u32 = 2;
 
 const fn first_version() -> u32 {
@@ -39,8 +39,8 @@ pub(crate) enum ToAgent {
     },
     /// What is the time? Answered with `now` as it is.
     Clock { run: String, now: u64 },
-    /// Carry out this segment. The start, nanoseconds since 1970, is by the caller's clock; the agent's is ahead of it by that much.
-    /// Sent again until the agent says `Prepared` or anything later.
+    /// Carry out this segment. The start, nanoseconds since 1970, is by the caller's clock; the agent's is ahead of it
+    /// by that much. Sent again until the agent says `Prepared` or anything later.
     Prepare { run: String, instance: u64, segment: Segment, start: u64, ahead: i64 },
     /// The caller is alive. Once per second from the announcement to the end.
     Alive { run: String },
@@ -101,7 +101,8 @@ pub fn announced(message: &[u8]) -> Option<Order> {
     }
 }
 
-/// The result in a message of an agent, and the agent's name, as a caller reads it; none if it is another message, or none.
+/// The result in a message of an agent, and the agent's name, as a caller reads it; none if it is another message, or
+/// none.
 #[must_use]
 pub fn delivered(message: &[u8]) -> Option<(String, LoadResult)> {
     let FromAgent { agent, said, .. } = serde_json::from_slice(message).ok()?;

@@ -342,8 +342,8 @@ fn row(row: &Row<'_>) -> rusqlite::Result<(Run, String)> {
     Ok((run, row.get(4)?))
 }
 
-/// The path without links; [`None`] if a folder is missing. A device or a pipe is not opened: that could wait, or do things.
-/// A link that somebody else put there, or a file of theirs in a folder that others may write, is not used.
+/// The path without links; [`None`] if a folder is missing. A device or a pipe is not opened: that could wait, or do
+/// things. A link that somebody else put there, or a file of theirs in a folder that others may write, is not used.
 fn real(path: &Path) -> Result<Option<PathBuf>, StoreError> {
     match udpath_files::output::real(path) {
         Ok(real) => Ok(Some(real)),
@@ -357,8 +357,8 @@ fn real(path: &Path) -> Result<Option<PathBuf>, StoreError> {
     }
 }
 
-/// Whether others can make files beside it. The library takes those named after the database, such as its journal, for its own,
-/// writes what they have into it, and waits at a pipe.
+/// Whether others can make files beside it. The library takes those named after the database, such as its journal, for
+/// its own, writes what they have into it, and waits at a pipe.
 fn shared(real: &Path) -> Option<String> {
     let folder = real.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // One that cannot be found cannot be opened either, which says more.

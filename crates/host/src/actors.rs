@@ -66,8 +66,8 @@ pub struct Actor {
 
 /// Maximum length of a process name (`TASK_COMM_LEN` of linux/sched.h, without the terminating zero).
 const NAME: usize = 15;
-/// Bytes of an interpreter's command line that are searched for its script. Lower: a script after many options is missed.
-/// Higher: more memory per process; a process chooses the length of its command line, up to 64 GiB.
+/// Bytes of an interpreter's command line that are searched for its script. Lower: a script after many options is
+/// missed. Higher: more memory per process; a process chooses the length of its command line, up to 64 GiB.
 const ARGUMENTS: usize = 4096;
 
 #[cfg(test)]

@@ -9,8 +9,8 @@
 //!                                                   older kernels
 //! ```
 //! Requests and sockets come from the crate `udpath-netlink`. The sockets belong to the namespace of the thread that
-//! opened them, whichever thread uses them. The iterator needs root, and lists the namespace of the thread that asks; the
-//! rest needs no privilege. This crate changes nothing.
+//! opened them, whichever thread uses them. The iterator needs root, and lists the namespace of the thread that asks;
+//! the rest needs no privilege. This crate changes nothing.
 
 pub(crate) mod audit;
 mod flow_rules;

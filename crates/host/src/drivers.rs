@@ -52,7 +52,8 @@ const INTELS: &[&str] = &[
 
 /// Names of queues' interrupts. Of several that match one name, the first counts.
 pub const IRQ_NAMES: &[IrqName] = &[
-    // ixgbe_main.c, ixgbevf_main.c, igb_main.c, igc_main.c, bnxt.c, hns3_enet.c before 5.2, fm10k_pci.c, txgbe_irq.c, ngbe_main.c
+    // ixgbe_main.c, ixgbevf_main.c, igb_main.c, igc_main.c, bnxt.c, hns3_enet.c before 5.2, fm10k_pci.c, txgbe_irq.c,
+    // ngbe_main.c
     irq(INTELS, "{dev}-TxRx-{n}", Serves::Both),
     irq(INTELS, "{dev}-rx-{n}", Serves::Rx),
     irq(INTELS, "{dev}-tx-{n}", Serves::Tx),
@@ -66,8 +67,8 @@ pub const IRQ_NAMES: &[IrqName] = &[
     irq(&["ice"], "ice-{dev}-rx-{n}", Serves::Rx),
     irq(&["ice"], "ice-{dev}-tx-{n}", Serves::Tx),
     irq(&["idpf"], "idpf-{dev}-TxRx-{n}", Serves::Both),
-    // mlx5/core/pci_irq.c, mlx4/eq.c: named after the PCI device, not the interface. In mlx4 event queue 0 is for events of the
-    // device since 4.2; before, its interrupts were `comp`, or in en_cq.c named after the interface.
+    // mlx5/core/pci_irq.c, mlx4/eq.c: named after the PCI device, not the interface. In mlx4 event queue 0 is for
+    // events of the device since 4.2; before, its interrupts were `comp`, or in en_cq.c named after the interface.
     irq(&["mlx5_core"], "mlx5_comp{n}@pci:{bus}", Serves::Both),
     from_one(&["mlx4_en", "mlx4_core"], "mlx4-{n}@{bus}", Serves::Both),
     irq(&["mlx4_en", "mlx4_core"], "mlx4-comp-{n}@pci:{bus}", Serves::Both),
@@ -84,7 +85,8 @@ pub const IRQ_NAMES: &[IrqName] = &[
     irq(&["vmxnet3"], "{dev}-rxtx-{n}", Serves::Both),
     // gdma_main.c: number 0 belongs to the device
     from_one(&["mana"], "mana_q{n}@pci:{bus}", Serves::Both),
-    // tg3.c: vector 0 is the link's. With several transmit queues all have numbers from 1 on; with one, vector 0 is its as well.
+    // tg3.c: vector 0 is the link's. With several transmit queues all have numbers from 1 on; with one, vector 0 is its
+    // as well.
     from_one(&["tg3"], "{dev}-txrx-{n}", Serves::Both),
     from_one(&["tg3"], "{dev}-rx-{n}", Serves::Rx),
     from_one(&["tg3"], "{dev}-tx-{n}", Serves::Tx),

@@ -1,5 +1,5 @@
-//! The running kernel and its platform: release, boot parameters, hypervisor, and what it does for every packet or system
-//! call.
+//! The running kernel and its platform: release, boot parameters, hypervisor, and what it does for every packet or
+//! system call.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

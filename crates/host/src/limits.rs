@@ -1,4 +1,5 @@
-//! Limits of a process, its CPUs, NUMA nodes, CPU time and memory: its own masks, and its control groups in either version.
+//! Limits of a process, its CPUs, NUMA nodes, CPU time and memory: its own masks, and its control groups in either
+//! version.
 //!
 //! ```text
 //! /proc/PID/cgroup     0::/system.slice/nsd.service       which group
@@ -174,8 +175,9 @@ impl Mounts {
         Some(&found.point)
     }
 
-    /// The directories of a group and its ancestors, and their names; the group's own first. None of a group outside of what is
-    /// mounted, which the kernel shows as `/../other` to a namespace of groups (cgroup_namespaces(7)): nothing above is read.
+    /// The directories of a group and its ancestors, and their names; the group's own first. None of a group outside of
+    /// what is mounted, which the kernel shows as `/../other` to a namespace of groups (cgroup_namespaces(7)): nothing
+    /// above is read.
     fn folders<'a>(&'a self, membership: &'a Membership) -> impl Iterator<Item = (String, String)> + 'a {
         let of_it = |mount: &&Mount| match (&mount.controllers, &membership.controllers) {
             (None, None) => true,

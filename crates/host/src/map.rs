@@ -40,8 +40,8 @@ pub struct Map {
     pub taken: u64,
     /// The interval that counts cover, in seconds. `None`: since boot, or since the driver was last configured.
     pub seconds: Option<f64>,
-    /// The most by which a rate of the interval may be off, as a part of it: counters are read one after the other. `None`: unknown, or no
-    /// interval.
+    /// The most by which a rate of the interval may be off, as a part of it: counters are read one after the other.
+    /// `None`: unknown, or no interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_error: Option<f64>,
     /// How long the counters were read, seconds. `None`: unknown.
@@ -79,8 +79,8 @@ pub struct Map {
 }
 
 impl Map {
-    /// Packets that flow limits dropped. The CPU that steers counts them so; the CPU that they were steered to counts them as dropped, too
-    /// (skb_flow_limit, enqueue_to_backlog in net/core/dev.c).
+    /// Packets that flow limits dropped. The CPU that steers counts them so; the CPU that they were steered to counts
+    /// them as dropped, too (skb_flow_limit, enqueue_to_backlog in net/core/dev.c).
     #[must_use]
     pub fn flow_limited(&self) -> u64 {
         let limited = self.cpus.iter().filter_map(|cpu| cpu.softnet?.flow_limit);

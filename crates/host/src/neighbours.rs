@@ -1,8 +1,8 @@
-//! Neighbour tables (ARP, IPv6 neighbour discovery): what did not fit, `/proc/net/stat/arp_cache` and `ndisc_cache`; and the
-//! neighbours of this network namespace that do not answer.
+//! Neighbour tables (ARP, IPv6 neighbour discovery): what did not fit, `/proc/net/stat/arp_cache` and `ndisc_cache`;
+//! and the neighbours of this network namespace that do not answer.
 //!
-//! The tables are the machine's: all network namespaces share their limits (`net.ipv4.neigh.default.gc_thresh3`), and the counters
-//! are in the initial one alone.
+//! The tables are the machine's: all network namespaces share their limits (`net.ipv4.neigh.default.gc_thresh3`), and
+//! the counters are in the initial one alone.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,8 +28,8 @@ pub struct Neighbours {
 pub struct NeighbourEntries {
     /// Their link-layer address is known, or none is needed.
     pub resolved: u64,
-    /// The kernel waits for their first answer, and keeps packets for them (`NUD_INCOMPLETE`); of an interval, at its beginning or end,
-    /// whichever has more.
+    /// The kernel waits for their first answer, and keeps packets for them (`NUD_INCOMPLETE`); of an interval, at its
+    /// beginning or end, whichever has more.
     pub incomplete: u64,
     /// They did not answer (`NUD_FAILED`).
     pub failed: u64,
@@ -47,8 +47,8 @@ pub struct NeighbourCounters {
 }
 
 impl NeighbourCounters {
-    /// The increase since an earlier snapshot of the same boot; 0 where a counter went down. The entries are the current
-    /// ones.
+    /// The increase since an earlier snapshot of the same boot; 0 where a counter went down. The entries are the
+    /// current ones.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {

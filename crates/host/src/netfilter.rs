@@ -34,8 +34,8 @@ pub struct Netfilter {
 }
 
 impl Netfilter {
-    /// Whether received packets pass a filter on their way to sockets: functions at a hook, or, on kernels that do not list
-    /// those, tables or chains.
+    /// Whether received packets pass a filter on their way to sockets: functions at a hook, or, on kernels that do not
+    /// list those, tables or chains.
     #[must_use]
     pub fn filters_received(&self) -> bool {
         if let Some(hooks) = &self.hooks {

@@ -41,9 +41,9 @@ pub use selection::Selection;
 pub use serving::{Waiting, address_of, answering, is_bound, serving, waiting};
 pub use thread::{Thread, ThreadId, affinity, online, possible};
 
-/// Most bytes of a file of one process or thread that are read. They have a few kB; only the list of an epoll instance grows
-/// with what the process does, some 80 bytes per watched descriptor. Lower: sockets at its end are missed. Higher: a
-/// process with millions of them costs memory and time.
+/// Most bytes of a file of one process or thread that are read. They have a few kB; only the list of an epoll instance
+/// grows with what the process does, some 80 bytes per watched descriptor. Lower: sockets at its end are missed.
+/// Higher: a process with millions of them costs memory and time.
 const MAX_FILE: usize = 1 << 20;
 
 /// A file of a process, up to a limit. The name in it may be any bytes.

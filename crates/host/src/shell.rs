@@ -1,4 +1,5 @@
-//! Words of commands that people paste: none of them is more than a word to a shell, whatever text of somebody else is in it.
+//! Words of commands that people paste: none of them is more than a word to a shell, whatever text of somebody else is
+//! in it.
 
 /// A word for a POSIX shell, quoted where it needs it. What a shell gives the command is the text itself.
 #[must_use]

@@ -1,5 +1,5 @@
-//! UDP sockets: where they are bound, their queues and drops, their owners, and which share a port. The kernel's list, one
-//! pass over `/proc` for the owners, and the groups derived from both.
+//! UDP sockets: where they are bound, their queues and drops, their owners, and which share a port. The kernel's list,
+//! one pass over `/proc` for the owners, and the groups derived from both.
 //!
 //! ```text
 //! sock_diag            else /proc/net/udp and udp6        sockets, drops, buffers
@@ -72,8 +72,8 @@ pub struct ReuseportGroup {
     /// What selects, and the order of the sockets. `None`: it could not be read, or the sockets changed meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<Fact<GroupOrder>>,
-    /// How the kernel selects a socket for a datagram, if udpath set it, as its journal records; for those who may not read
-    /// the order. `Hash`: no program selects, so SO_INCOMING_CPU applies where set.
+    /// How the kernel selects a socket for a datagram, if udpath set it, as its journal records; for those who may not
+    /// read the order. `Hash`: no program selects, so SO_INCOMING_CPU applies where set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selection: Option<Fact<By>>,
 }
@@ -152,8 +152,8 @@ pub fn join(
     Sockets { list, from: Some(from), processes, groups }
 }
 
-/// Orders each socket's owners: a process comes after the one it inherited the socket from. The order of PIDs says nothing, since they
-/// wrap.
+/// Orders each socket's owners: a process comes after the one it inherited the socket from. The order of PIDs says
+/// nothing, since they wrap.
 fn by_descent(list: &mut [Socket], processes: &[Process]) {
     let started = |process: &Process| Some((process.pid, process.parent?));
     let parents: HashMap<u32, u32> = processes.iter().filter_map(started).collect();
@@ -168,8 +168,8 @@ fn by_descent(list: &mut [Socket], processes: &[Process]) {
     }
 }
 
-/// What two sockets must have in common to form a group (`udp_reuseport_add_sock`): port, address, interface, user, IPv6
-/// only.
+/// What two sockets must have in common to form a group (`udp_reuseport_add_sock`): port, address, interface, user,
+/// IPv6 only.
 type Shared = (u16, IpAddr, Option<u32>, u32, Option<bool>);
 
 /// Finds the groups, and stores each socket's group.

@@ -40,7 +40,8 @@ pub struct SoftnetCpu {
     pub time_squeeze: u32,
     /// Inter-processor interrupts that steered packets here. From 2.6.35 on.
     pub received_rps: Option<u32>,
-    /// Packets that this CPU's flow limit dropped, which are also in `dropped` of the CPU that they were for. From 3.11 on.
+    /// Packets that this CPU's flow limit dropped, which are also in `dropped` of the CPU that they were for. From 3.11
+    /// on.
     pub flow_limit: Option<u32>,
     /// Packets currently in the backlog. From 5.10 on.
     pub backlog: Option<u32>,

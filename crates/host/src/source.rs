@@ -36,8 +36,8 @@ pub trait Source: fmt::Debug {
     /// The reason there is none. A file that is not UTF-8 is [`Absence::NotUnderstood`].
     fn text(&self, path: &str) -> Result<String, Absence>;
 
-    /// The beginning of a file of which a process chooses the length, `length` bytes at most, cut between characters: a command
-    /// line may be 64 GiB of mapped memory. What is not UTF-8 is replaced.
+    /// The beginning of a file of which a process chooses the length, `length` bytes at most, cut between characters: a
+    /// command line may be 64 GiB of mapped memory. What is not UTF-8 is replaced.
     ///
     /// # Errors
     /// The reason there is none.
@@ -57,8 +57,8 @@ pub trait Source: fmt::Debug {
     /// The reason it is not known.
     fn target(&self, link: &str) -> Result<String, Absence>;
 
-    /// Passes the name and the target of each symbolic link in a directory to `each`, in the directory's order: descriptors
-    /// in `/proc` are listed by number. What is not a link or disappears meanwhile is left out.
+    /// Passes the name and the target of each symbolic link in a directory to `each`, in the directory's order:
+    /// descriptors in `/proc` are listed by number. What is not a link or disappears meanwhile is left out.
     ///
     /// # Errors
     /// The reason why the directory cannot be read.

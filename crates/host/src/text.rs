@@ -6,8 +6,8 @@ use udpath_steer::CpuSet;
 
 use crate::{Absence, Missing, Provenance, Source};
 
-/// Most bytes of a file of a process that are read. `status`, the longest, has some 1,500; a control group's path has at most
-/// 4,096 in each of some dozen hierarchies.
+/// Most bytes of a file of a process that are read. `status`, the longest, has some 1,500; a control group's path has
+/// at most 4,096 in each of some dozen hierarchies.
 const OF_PROCESS: usize = 64 << 10;
 /// Most characters of a line that an error repeats: enough to recognise it, and one line on a terminal.
 const QUOTED: usize = 80;

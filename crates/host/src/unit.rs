@@ -1,4 +1,5 @@
-//! Names of services of systemd's system manager, the only text of a control group that becomes a command or a file name.
+//! Names of services of systemd's system manager, the only text of a control group that becomes a command or a file
+//! name.
 //!
 //! ```text
 //!  /system.slice/nsd.service                                     nsd.service
@@ -26,8 +27,8 @@ const SLICE: &str = ".slice";
 /// Longest name of a unit, bytes (`UNIT_NAME_MAX` of systemd).
 const MAX: usize = 255;
 
-/// The name of a service: ASCII letters, digits and `:-_.\@`, at most 255 bytes, ending in `.service`; neither an option
-/// nor a pattern nor a template.
+/// The name of a service: ASCII letters, digits and `:-_.\@`, at most 255 bytes, ending in `.service`; neither an
+/// option nor a pattern nor a template.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct UnitName(String);
 
@@ -37,8 +38,8 @@ pub struct UnitName(String);
 pub struct WrongUnit(String);
 
 impl UnitName {
-    /// The service of the system manager that has a control group, by the group's path as in `/proc/PID/cgroup`. The text
-    /// alone proves nothing to somebody who acts on it: ask systemd.
+    /// The service of the system manager that has a control group, by the group's path as in `/proc/PID/cgroup`. The
+    /// text alone proves nothing to somebody who acts on it: ask systemd.
     #[must_use]
     pub fn of_cgroup(path: &str) -> Option<Self> {
         if container(path).is_some() {

@@ -1,17 +1,17 @@
 //! Text of somebody else, for a terminal or a comment: nothing in it moves the cursor, hides, reorders or ends a line.
 //!
-//! Names of processes, paths, words of servers and checkers, and arguments may hold any character but NUL. A terminal obeys
-//! some of them: `ESC [ 2 J` clears the screen, `ESC ] 52` writes the clipboard, U+202E shows the rest of a line backwards.
-//! They are printed as JSON writes them (`\u001b`, `\n`), so that a reader sees that they are there, and a JSON document that
-//! passes through here remains the same document.
+//! Names of processes, paths, words of servers and checkers, and arguments may hold any character but NUL. A terminal
+//! obeys some of them: `ESC [ 2 J` clears the screen, `ESC ] 52` writes the clipboard, U+202E shows the rest of a line
+//! backwards. They are printed as JSON writes them (`\u001b`, `\n`), so that a reader sees that they are there, and a
+//! JSON document that passes through here remains the same document.
 
 use std::fmt::Write as _;
 
 /// What begins a colour of this program's own, and each of its endings.
 const COLOURS: [&str; 6] = ["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m"];
 
-/// Whether a terminal obeys `c` instead of showing it: control characters (C0, DEL, C1), line and paragraph separators, and
-/// characters that reorder text or mark its direction.
+/// Whether a terminal obeys `c` instead of showing it: control characters (C0, DEL, C1), line and paragraph separators,
+/// and characters that reorder text or mark its direction.
 #[must_use]
 pub fn drives(c: char) -> bool {
     c.is_control()

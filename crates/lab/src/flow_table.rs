@@ -13,8 +13,8 @@ use udpath_files::kernel;
 
 const FILE: &str = "/proc/sys/net/core/rps_sock_flow_entries";
 
-/// Entries: the length that Documentation/networking/scaling.rst recommends for a moderately loaded server. Fewer: flows
-/// share an entry and move between CPUs. More: memory, four bytes each.
+/// Entries: the length that Documentation/networking/scaling.rst recommends for a moderately loaded server. Fewer:
+/// flows share an entry and move between CPUs. More: memory, four bytes each.
 pub(crate) const ENTRIES: u32 = 32_768;
 
 /// Switches the table on and off; off when this is dropped.

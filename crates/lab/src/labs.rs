@@ -16,8 +16,8 @@ use crate::record::{Contents, Record};
 use crate::site::Site;
 use crate::{Blueprint, Error, MachineBlueprint, Topology, flow_table, processes, sys};
 
-/// How long a lock is waited for that another program's [`list`] or a child of a killed owner holds. Too low: an idle lab is reported as
-/// busy. Too high: no harm, because a lab with a running owner is reported at once.
+/// How long a lock is waited for that another program's [`list`] or a child of a killed owner holds. Too low: an idle
+/// lab is reported as busy. Too high: no harm, because a lab with a running owner is reported at once.
 const MOMENT: Duration = Duration::from_secs(2);
 
 /// State of a lab.
@@ -200,8 +200,8 @@ fn remove_all(kept_too: bool) -> Result<Swept, Error> {
     Ok(swept)
 }
 
-/// Takes the lock of a record that no running program owns. A child of an owner that was killed holds it for a moment longer, between
-/// fork and exec.
+/// Takes the lock of a record that no running program owns. A child of an owner that was killed holds it for a moment
+/// longer, between fork and exec.
 fn lock_unless_owned(record: &mut Record) -> Result<bool, Error> {
     let deadline = Instant::now() + MOMENT;
     loop {

@@ -13,7 +13,8 @@
 //!
 //! - [`LabBuilder`] describes a lab; [`Blueprint`] is the same with every name, address and number filled in. Both are
 //!   plain data: two labs of one description differ only in the PID in the namespaces' names.
-//! - [`Lab`] is a running one, and its [`Topology`] what it consists of. Dropping it undoes every step in reverse order.
+//! - [`Lab`] is a running one, and its [`Topology`] what it consists of. Dropping it undoes every step in reverse
+//!   order.
 //! - [`Machine`] runs closures ([`Machine::run`]) and programs ([`Machine::command`]) inside; [`Interface`] is one end
 //!   of a link, with its transmit mapping, receive steering, offloads, interrupt moderation and NAPI.
 //! - [`sweep_stale`], [`list`], [`down`], [`attach`]: labs of other processes, and remains of killed ones.

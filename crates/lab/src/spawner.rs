@@ -55,8 +55,8 @@ impl Drop for Spawner {
 
 fn keep(todo: &Receiver<Job>) {
     for (mut command, cpus, answer) in todo {
-        // ^C and timeout(1) signal the lab's owner and its process group. The owner ends its programs in order; one that ends
-        // before would look like a failure.
+        // ^C and timeout(1) signal the lab's owner and its process group. The owner ends its programs in order; one
+        // that ends before would look like a failure.
         command.process_group(0);
         let started = match cpus {
             Some(cpus) => affinity::confined(&cpus, || command.spawn()).and_then(|started| started),

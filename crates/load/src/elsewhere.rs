@@ -1,5 +1,6 @@
-//! Answers from another address than the one asked: a server on a wildcard address answers from the address of its route, unless
-//! it takes care, and the connected socket of a client drops that. Without this every such request is just lost.
+//! Answers from another address than the one asked: a server on a wildcard address answers from the address of its
+//! route, unless it takes care, and the connected socket of a client drops that. Without this every such request is
+//! just lost.
 //!
 //! ```text
 //!   kernel engine   sees each frame: counts those that the server did not send, and keeps who sent the first
@@ -7,7 +8,8 @@
 //!   socket engine   its sockets are connected, as those of clients: where the kernel had no socket for about as many datagrams as
 //!                   were lost (unclaimed), it asks once more with one that is not (probe)
 //! ```
-//! Without the kernel's word nothing is asked: a run sends what its plan says, and a server that just loses sees no request more.
+//! Without the kernel's word nothing is asked: a run sends what its plan says, and a server that just loses sees no
+//! request more.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -16,17 +18,17 @@ use std::time::{Duration, Instant};
 use crate::plan::Plan;
 use crate::template::Protocol;
 
-/// Longest wait for the answer to one more request. Shorter: a slow server is not seen; longer: a run that lost everything takes as
-/// long again for each target.
+/// Longest wait for the answer to one more request. Shorter: a slow server is not seen; longer: a run that lost
+/// everything takes as long again for each target.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Most targets that are asked once more: one that is wrong says enough.
 const MAX_PROBES: usize = 8;
-/// Requests to each: of a server that answers some from elsewhere, one of them is likely among those. Fewer: a part of a half is missed.
-/// More: a burst that a slow server does not answer in time.
+/// Requests to each: of a server that answers some from elsewhere, one of them is likely among those. Fewer: a part of
+/// a half is missed. More: a burst that a slow server does not answer in time.
 const REQUESTS: u64 = 16;
-/// Of the requests, the part that must be lost, and come back to no socket, for somebody else to be looked for who answered: one in so
-/// many. Fewer: strangers' datagrams to closed ports of this machine are taken for answers. More: a server with a second address that
-/// few flows reach is not named.
+/// Of the requests, the part that must be lost, and come back to no socket, for somebody else to be looked for who
+/// answered: one in so many. Fewer: strangers' datagrams to closed ports of this machine are taken for answers. More: a
+/// server with a second address that few flows reach is not named.
 const NAMED: u64 = 100;
 /// Longest answer: any datagram.
 const MAX_DATAGRAM: usize = 65_536;
@@ -64,8 +66,8 @@ impl std::fmt::Display for Elsewhere {
 }
 
 /// Datagrams that came to this thread's network namespace and to none of its sockets, of both families (`NoPorts` of
-/// `/proc/net/snmp`, RFC 4113, and of `snmp6`). 0 where the kernel does not say: nobody is looked for then. udpath-host reads these
-/// files, too, with all else of a machine, which a load does not need.
+/// `/proc/net/snmp`, RFC 4113, and of `snmp6`). 0 where the kernel does not say: nobody is looked for then. udpath-host
+/// reads these files, too, with all else of a machine, which a load does not need.
 pub(crate) fn unclaimed() -> u64 {
     let text =
         |file: &str| udpath_files::kernel::text(format!("/proc/thread-self/net/{file}")).unwrap_or_default();
@@ -86,13 +88,14 @@ fn no_ports6(snmp6: &str) -> u64 {
     value.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Whether so many of the requests were lost, and so many datagrams came to no socket meanwhile, that somebody else may have answered.
+/// Whether so many of the requests were lost, and so many datagrams came to no socket meanwhile, that somebody else may
+/// have answered.
 pub(crate) fn likely(sent: u64, lost: u64, unclaimed: u64) -> bool {
     lost.min(unclaimed) > sent / NAMED
 }
 
-/// Asks each target of `plan` a few times more, and returns those that are answered from elsewhere. One that does not answer, or as it
-/// should, is not among them.
+/// Asks each target of `plan` a few times more, and returns those that are answered from elsewhere. One that does not
+/// answer, or as it should, is not among them.
 pub(crate) fn probe(plan: &Plan, protocol: &dyn Protocol) -> Vec<Elsewhere> {
     let mut asked = Vec::new();
     let mut found = Vec::new();

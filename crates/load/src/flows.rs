@@ -169,8 +169,8 @@ fn bind_source(
     }
 }
 
-/// Sizes the receive buffer for what may arrive while the thread is busy. Best effort: a smaller one is not an error, and
-/// what it drops is counted and reported.
+/// Sizes the receive buffer for what may arrive while the thread is busy. Best effort: a smaller one is not an error,
+/// and what it drops is counted and reported.
 fn size_buffer(plan: &Plan, socket: &OwnedFd) {
     let chosen = plan.sockets.receive_buffer.is_some();
     if chosen || plan.transport == Transport::Tcp || plan.mode != Mode::Rr {

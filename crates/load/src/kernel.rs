@@ -7,13 +7,14 @@
 //!   launch every slot ──▶ warm-up ──▶ window opens ──▶ window closes ──▶ stop, drain ──▶ result
 //!                            └── every tick: slots that wait longer than the timeout are counted lost, sent again ──┘
 //! ```
-//! It is closed-loop UDP request and reply through one interface; requests and replies must fit one frame, and the interface's
-//! driver must have native XDP. Each target has a loop of its own (`loops`). What is sent depends on [`Protocol::in_kernel`]:
+//! It is closed-loop UDP request and reply through one interface; requests and replies must fit one frame, and the
+//! interface's driver must have native XDP. Each target has a loop of its own (`loops`). What is sent depends on
+//! [`Protocol::in_kernel`]:
 //!
-//! - an echo server gets requests of this engine, and header, length, every byte of the body and the port of each reply are
-//!   checked in the kernel;
-//! - other protocols have their requests prepared before the run (`requests`). Port, length, identifier and some fields of
-//!   each reply are checked in the kernel, and a sample completely by the protocol's template (`samples`).
+//! - an echo server gets requests of this engine, and header, length, every byte of the body and the port of each reply
+//!   are checked in the kernel;
+//! - other protocols have their requests prepared before the run (`requests`). Port, length, identifier and some fields
+//!   of each reply are checked in the kernel, and a sample completely by the protocol's template (`samples`).
 
 mod flows;
 mod interface;
@@ -43,8 +44,8 @@ use window::{Seconds, Window};
 /// Scans for stuck slots per timeout. A slot must look stuck twice in a row, so a loss is detected after at most
 /// 1 + 2/4 timeouts. Each scan walks over all slots.
 const SCANS_PER_TIMEOUT: u32 = 4;
-/// Bounds of the interval between scans. Shorter: a scan of 64 K slots takes a noticeable share of a CPU that the server
-/// uses too. Longer: the end of the window and Ctrl-C take effect late.
+/// Bounds of the interval between scans. Shorter: a scan of 64 K slots takes a noticeable share of a CPU that the
+/// server uses too. Longer: the end of the window and Ctrl-C take effect late.
 const POLL_INTERVAL: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(20));
 /// Time between two reports of progress.
 const REPORT_INTERVAL: Duration = Duration::from_millis(200);
@@ -113,8 +114,8 @@ pub(crate) fn check(plan: &Plan) -> Result<u32, PlanError> {
 /// Runs `plan` with the in-kernel closed loop, in the calling thread's network namespace.
 ///
 /// # Errors
-/// A plan or protocol this engine does not support, no native XDP, no permission, a socket that cannot be bound. A run without any
-/// reply is [`crate::Error::NoAnswer`].
+/// A plan or protocol this engine does not support, no native XDP, no permission, a socket that cannot be bound. A run
+/// without any reply is [`crate::Error::NoAnswer`].
 pub fn run(
     plan: &Plan,
     protocol: &dyn Protocol,

@@ -127,13 +127,15 @@ pub struct Plan {
     pub targets: Vec<SocketAddr>,
     /// Number of flows: distinct pairs of source and target address and port.
     pub flows: u32,
-    /// Source addresses of this machine; its own flow `i` takes source `(i / targets) mod n`. Empty: the kernel chooses.
+    /// Source addresses of this machine; its own flow `i` takes source `(i / targets) mod n`. Empty: the kernel
+    /// chooses.
     pub sources: Vec<IpAddr>,
-    /// Number of the interface of those that are link-local; 0: that of the target. Not part of a plan for other machines, whose
-    /// interfaces have other numbers, and which take no sources.
+    /// Number of the interface of those that are link-local; 0: that of the target. Not part of a plan for other
+    /// machines, whose interfaces have other numbers, and which take no sources.
     #[serde(skip)]
     pub source_scope: u32,
-    /// Source ports, of which segment `i` of `n` uses every `n`-th, beginning with the `i`-th; none: the kernel chooses.
+    /// Source ports, of which segment `i` of `n` uses every `n`-th, beginning with the `i`-th; none: the kernel
+    /// chooses.
     pub source_ports: Option<PortRange>,
     /// When transactions begin.
     pub arrivals: Arrivals,
@@ -149,9 +151,10 @@ pub struct Plan {
     pub seed: u64,
     /// Sending threads of this machine; its own flow `i` belongs to thread `i mod n`.
     pub threads: usize,
-    /// Mode `rr` over kernel sockets: requests of one flow that are due together leave as few messages, which the device,
-    /// or a receiver on this machine, separates (GSO). Each is a datagram of its own. It saves CPU time, but to a
-    /// receiver behind a veth or the loopback the requests arrive as one packet, which costs it less than a network's would.
+    /// Mode `rr` over kernel sockets: requests of one flow that are due together leave as few messages, which the
+    /// device, or a receiver on this machine, separates (GSO). Each is a datagram of its own. It saves CPU time, but to
+    /// a receiver behind a veth or the loopback the requests arrive as one packet, which costs it less than a network's
+    /// would.
     pub gso: bool,
     /// Options of the flows' kernel sockets; the socket engine only.
     #[serde(default)]

@@ -19,6 +19,7 @@ pub struct Progress {
     pub lost: u64,
     /// Transactions completed per second (one-way modes: sent) since the last report.
     pub tps: f64,
-    /// Once per second: latency, intended to answered, of the window's requests that were answered since the last such report.
+    /// Once per second: latency, intended to answered, of the window's requests that were answered since the last such
+    /// report.
     pub interval: Option<Latency>,
 }

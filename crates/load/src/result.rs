@@ -51,8 +51,8 @@ pub struct LoadResult {
     pub seconds: f64,
     /// The outcome of every request and every reply.
     pub counts: Counts,
-    /// Intact replies by what they say, such as DNS response codes; empty for protocols whose replies are all alike. Of the
-    /// kernel engine: of the replies that it checked completely.
+    /// Intact replies by what they say, such as DNS response codes; empty for protocols whose replies are all alike. Of
+    /// the kernel engine: of the replies that it checked completely.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<Kind>,
     /// Requested transactions per second (open loop); none for a closed loop.
@@ -330,8 +330,8 @@ pub struct Latency {
 pub struct Generator {
     /// It did not send what was offered, or lost replies itself: the result says nothing about the server's limit.
     pub limited: bool,
-    /// Why, in sentences with the figures. If it was not limited: what was offered was sent, but not as planned, and the latencies are
-    /// doubtful.
+    /// Why, in sentences with the figures. If it was not limited: what was offered was sent, but not as planned, and
+    /// the latencies are doubtful.
     pub reasons: Vec<String>,
     /// CPU time the generator's own threads used in the window, seconds (user + system).
     pub cpu_seconds: f64,

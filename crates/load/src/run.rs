@@ -10,8 +10,8 @@ use crate::result::{LoadResult, Share, Slices};
 use crate::template::{Protocol, Received};
 use crate::{Error, Progress, kernel, socket, xdp};
 
-/// How long a target may take to answer the questions of [`Protocol::prepare`]. Shorter: a server that is still starting, or a
-/// lost datagram, ends the run; longer: a run without a server reports that later.
+/// How long a target may take to answer the questions of [`Protocol::prepare`]. Shorter: a server that is still
+/// starting, or a lost datagram, ends the run; longer: a run without a server reports that later.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a receiver may take to send its report.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -25,7 +25,8 @@ const MAX_POLLS: usize = 80;
 pub enum Engine {
     /// Kernel sockets: every plan.
     Socket,
-    /// BPF in the driver: closed loop, UDP, `rr`, through one interface; protocols that declare [`Protocol::in_kernel`].
+    /// BPF in the driver: closed loop, UDP, `rr`, through one interface; protocols that declare
+    /// [`Protocol::in_kernel`].
     Kernel,
     /// AF_XDP ports, bypassing the kernel's UDP: UDP, `rr`, through one interface, requests that fit a frame.
     Xdp,
@@ -55,7 +56,8 @@ impl fmt::Display for Engine {
     }
 }
 
-/// Carries out this machine's segment of `plan` and returns what was measured. Takes the time until the start, the warm-up, the window and at most two timeouts to drain.
+/// Carries out this machine's segment of `plan` and returns what was measured. Takes the time until the start, the
+/// warm-up, the window and at most two timeouts to drain.
 ///
 /// `progress` is called a few times per second from the calling thread. Setting `stop` ends the window early; the
 /// result then covers what was measured until then. Sockets belong to the network namespace of the calling thread.
@@ -146,8 +148,8 @@ fn finish(
     }
 }
 
-/// A one-way run; reads the receivers' counters before and after it. The warm-up is a separate run, so that the counters
-/// cover the window only; it is the one that starts at the plan's time.
+/// A one-way run; reads the receivers' counters before and after it. The warm-up is a separate run, so that the
+/// counters cover the window only; it is the one that starts at the plan's time.
 fn one_way(
     plan: &Plan,
     protocol: &dyn Protocol,
@@ -187,7 +189,8 @@ fn one_way(
     finish(&plan, protocol, (outcome, cut))
 }
 
-/// The warning of a one-way run whose receivers do not report what they received. Servers of `udpath serve PROTOCOL` do.
+/// The warning of a one-way run whose receivers do not report what they received. Servers of `udpath serve PROTOCOL`
+/// do.
 #[must_use]
 pub fn unreported(protocol: &str, transport: Transport, targets: &str) -> String {
     match transport {

@@ -6,8 +6,8 @@
 //!   [`find_max`]  runs them together, and lists every rate tried
 //! ```
 //! A rate is held only if replies keep up with requests: otherwise the search could find a rate that fills a queue more
-//! slowly than a run lasts. A rate counts as held, or as exceeded, if two of at most three runs agree. A run limited by the
-//! generator says nothing about the server, so its rate bounds the search but is never the server's limit.
+//! slowly than a run lasts. A rate counts as held, or as exceeded, if two of at most three runs agree. A run limited by
+//! the generator says nothing about the server, so its rate bounds the search but is never the server's limit.
 //!
 //! A closed loop has no rate to choose: there the search is for the number of requests in flight that completes most.
 
@@ -31,10 +31,10 @@ pub const SCHEMA: &str = "udpath.find-max/1";
 /// Share of the requests due that must have been sent for a run to count.
 const REACHED: f64 = 0.99;
 
-/// Share of the requests sent that may be unanswered at the end of a run, beyond those in flight because of the path's own
-/// delay. More means a growing queue: at a rate just above the server's capacity, no run is long enough to fill a large
-/// socket buffer, so nothing is lost. Higher: the rate found is that much above the capacity. Lower: a thread that waits
-/// for a CPU at the end of a run looks like a growing queue.
+/// Share of the requests sent that may be unanswered at the end of a run, beyond those in flight because of the path's
+/// own delay. More means a growing queue: at a rate just above the server's capacity, no run is long enough to fill a
+/// large socket buffer, so nothing is lost. Higher: the rate found is that much above the capacity. Lower: a thread
+/// that waits for a CPU at the end of a run looks like a growing queue.
 const KEPT_UP: f64 = 0.01;
 
 /// The limits that a rate must stay within.
@@ -190,8 +190,8 @@ impl FindMax {
     }
 }
 
-/// Searches from the rate of `plan` (an open loop; its process is kept), or, of a closed loop, for the best number in flight. `run`
-/// carries out one plan, `probed` receives every run.
+/// Searches from the rate of `plan` (an open loop; its process is kept), or, of a closed loop, for the best number in
+/// flight. `run` carries out one plan, `probed` receives every run.
 ///
 /// # Errors
 /// The plan or the limits are invalid, or a run failed.

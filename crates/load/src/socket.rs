@@ -1,6 +1,7 @@
 //! The socket engine: carries out a plan with threads over kernel sockets.
 //!
-//! With T threads, the machine's own flow `i` belongs to thread `i mod T`, which has one epoll instance for all of its flows.
+//! With T threads, the machine's own flow `i` belongs to thread `i mod T`, which has one epoll instance for all of its
+//! flows.
 
 mod sys;
 mod tcp;

@@ -5,10 +5,10 @@
 //!                                                            └─ T on the monotonic clock, by which the plan runs
 //! ```
 //! The time is translated to the monotonic clock late, because the two drift apart while the machine's clock is being
-//! corrected (by up to 500 ppm, adjtimex(2)). Threads sleep with a timer slack of a nanosecond and do not poll: of many senders
-//! on one machine, those that poll would delay the others by more than a wake-up takes. How far the start was off by the
-//! machine's clock is measured and in the result; how far that clock itself is off, the kernel states as a bound if something
-//! synchronises it.
+//! corrected (by up to 500 ppm, adjtimex(2)). Threads sleep with a timer slack of a nanosecond and do not poll: of many
+//! senders on one machine, those that poll would delay the others by more than a wake-up takes. How far the start was
+//! off by the machine's clock is measured and in the result; how far that clock itself is off, the kernel states as a
+//! bound if something synchronises it.
 
 mod sys;
 
@@ -23,8 +23,8 @@ use crate::plan::{MAX_TIME, Plan, PlanError};
 
 /// Time between the creation of the threads and the start of the plan: by then all of them are waiting.
 const START_DELAY: Duration = Duration::from_millis(5);
-/// How long before the start the time is translated. Shorter: creating the threads makes the start late. Longer: the clocks
-/// drift apart: 25 us in 50 ms at most.
+/// How long before the start the time is translated. Shorter: creating the threads makes the start late. Longer: the
+/// clocks drift apart: 25 us in 50 ms at most.
 const LEAD: Duration = Duration::from_millis(50);
 /// Longest time until a stop is noticed.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);

@@ -9,8 +9,8 @@ pub use udpath_bpf::{Element, Id, MAX_REQUESTS, ReplyRules, Rule, Verdict};
 use crate::plan::{MAX_SIZE, Plan, Transport};
 use crate::result::{Kind, LoadResult};
 
-/// What [`Protocol::prepare`] returns: the protocol to use for this run, none for the same one, or why the servers cannot be
-/// loaded.
+/// What [`Protocol::prepare`] returns: the protocol to use for this run, none for the same one, or why the servers
+/// cannot be loaded.
 pub type Prepared = Result<Option<Box<dyn Protocol>>, Box<dyn Error + Send + Sync>>;
 
 /// One protocol's side of the load: makes a [`Template`] for each sending thread.
@@ -26,14 +26,14 @@ pub trait Protocol: Send + Sync {
         MAX_SIZE
     }
 
-    /// Whether every request is as long as the plan says. Otherwise the templates choose each length, and the plan's size
-    /// is the longest; such requests cannot be segments of one message (GSO).
+    /// Whether every request is as long as the plan says. Otherwise the templates choose each length, and the plan's
+    /// size is the longest; such requests cannot be segments of one message (GSO).
     fn one_size(&self) -> bool {
         true
     }
 
-    /// The lengths of the requests, if they follow from the protocol's options: the longest replaces the plan's size, and
-    /// results state the mean.
+    /// The lengths of the requests, if they follow from the protocol's options: the longest replaces the plan's size,
+    /// and results state the mean.
     fn lengths(&self) -> Option<Lengths> {
         None
     }
@@ -58,8 +58,9 @@ pub trait Protocol: Send + Sync {
         None
     }
 
-    /// Asks the plan's targets what the requests need to know of them, such as an SNMP engine's identifier and clock. Called
-    /// once per run, before anything is opened, in the network namespace that will send. Each target may take `timeout`.
+    /// Asks the plan's targets what the requests need to know of them, such as an SNMP engine's identifier and clock.
+    /// Called once per run, before anything is opened, in the network namespace that will send. Each target may take
+    /// `timeout`.
     ///
     /// # Errors
     /// A sentence that names the target and what it did not answer.
@@ -120,8 +121,8 @@ pub enum InKernel {
 
 /// Requests that are written before the run.
 ///
-/// The engine checks every reply's length, fields and identifier in the kernel. It also checks a sample of the replies with
-/// [`Template::check`], as replies to the request as [`Template::write`] wrote it.
+/// The engine checks every reply's length, fields and identifier in the kernel. It also checks a sample of the replies
+/// with [`Template::check`], as replies to the request as [`Template::write`] wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prebuilt {
     /// Which requests.
@@ -135,12 +136,12 @@ pub struct Prebuilt {
 /// The requests that are written before the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Written {
-    /// This many, 1 to [`MAX_REQUESTS`], which all transactions send in turn: what [`Template::write`] writes for flow 0 and the seqs
-    /// from 0. [`Template::write`] may put anything into the identifier: the engine replaces it in each transaction. Replies
-    /// must distinguish the requests by [`Template::seq_bits`].
+    /// This many, 1 to [`MAX_REQUESTS`], which all transactions send in turn: what [`Template::write`] writes for flow
+    /// 0 and the seqs from 0. [`Template::write`] may put anything into the identifier: the engine replaces it in each
+    /// transaction. Replies must distinguish the requests by [`Template::seq_bits`].
     InTurn(u32),
-    /// Requests that must not be changed, such as signed ones: each transaction in flight has some of its own, up to 65,536
-    /// altogether, and sends them again and again. The identifier of a request is the low bits of its seq.
+    /// Requests that must not be changed, such as signed ones: each transaction in flight has some of its own, up to
+    /// 65,536 altogether, and sends them again and again. The identifier of a request is the low bits of its seq.
     Signed(Signed),
 }
 
@@ -151,7 +152,8 @@ pub struct Signed {
     pub per_id: u32,
     /// How long servers accept a request after it was written; `None`: always.
     pub lifetime: Option<Duration>,
-    /// How long servers may remember a request and its reply, and answer from there if it is sent again; `None`: not at all.
+    /// How long servers may remember a request and its reply, and answer from there if it is sent again; `None`: not at
+    /// all.
     pub remembered: Option<Duration>,
 }
 
@@ -222,14 +224,14 @@ pub trait Template: Send {
         size
     }
 
-    /// The number of low bits of `seq` that a reply carries. With less than 64, [`Judgement::Valid`] has only these bits,
-    /// and the newest request that has them is meant. Never fewer bits than [`Protocol::ids`] needs.
+    /// The number of low bits of `seq` that a reply carries. With less than 64, [`Judgement::Valid`] has only these
+    /// bits, and the newest request that has them is meant. Never fewer bits than [`Protocol::ids`] needs.
     fn seq_bits(&self) -> u32 {
         u64::BITS
     }
 
-    /// Writes the request of transaction `(flow, seq)` into `request` (at least [`Template::min_size`] bytes, as many as
-    /// the plan's size) and returns its length: all of `request` if the protocol has [one size](Protocol::one_size).
+    /// Writes the request of transaction `(flow, seq)` into `request` (at least [`Template::min_size`] bytes, as many
+    /// as the plan's size) and returns its length: all of `request` if the protocol has [one size](Protocol::one_size).
     /// The same transaction always gives the same bytes: a request that was not accepted completely is written again.
     fn write(&mut self, flow: u32, seq: u64, request: &mut [u8]) -> usize;
 

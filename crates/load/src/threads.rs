@@ -8,8 +8,8 @@
 //!  time ──▶  start      warm-up ends           window ends      everything answered, or two timeouts over
 //!              ├─ warm-up ───┼────── window ────────┼── drain ────────┤
 //! ```
-//! A request belongs to the window by its intended time. After the window nothing is sent, but replies are received until
-//! every missing one is lost, not late.
+//! A request belongs to the window by its intended time. After the window nothing is sent, but replies are received
+//! until every missing one is lost, not late.
 
 mod failures;
 mod intervals;
@@ -169,7 +169,8 @@ fn supervise(
         if watch.is_none() && until_window.is_zero() {
             watch = Some(Stopwatch::start());
         }
-        // Reading CPU times takes long enough to delay the start of other senders on this machine, if they start together.
+        // Reading CPU times takes long enough to delay the start of other senders on this machine, if they start
+        // together.
         let exactly = watch.is_none() && plan.start_at.is_none();
         let slice = if exactly { POLL_INTERVAL.min(until_window) } else { POLL_INTERVAL };
         // This thread sends nothing, so a coarse sleep is fine.

@@ -9,8 +9,8 @@
 //!   ledger.rs      requests in flight, outcomes of the others, and the contents of the result
 //!   run_window.rs  when the measured window begins and ends, and when lost requests are given up
 //! ```
-//! An engine implements [`Transmit`]: how a run of requests to one flow is sent, and how replies are received. Everything
-//! else (intended times, requests in flight, loss and lateness, counts, progress) is here, once.
+//! An engine implements [`Transmit`]: how a run of requests to one flow is sent, and how replies are received.
+//! Everything else (intended times, requests in flight, loss and lateness, counts, progress) is here, once.
 //!
 //! Work is done in bursts, and the clock is read once per burst. Nothing is allocated once the loop runs. Every inner
 //! loop is bounded, so neither sending nor receiving starves the other.

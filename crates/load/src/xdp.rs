@@ -8,13 +8,13 @@
 //!               └────▲─────────────────────────────────────┘      └───────────────────────┘ │
 //!                    └──────────────────── mailbox: judged replies ─────────────────────────┘
 //! ```
-//! - Every queue of the interface has a port, every port belongs to one thread, and every flow sends through one port and
-//!   belongs to that port's thread. The device chooses the queue of a reply (RSS; on a veth, the sender's queue). The
-//!   thread that receives it judges it; if the flow belongs to another thread, that thread counts it, with the time of
-//!   its arrival. No frame changes its thread, and no table has two writers.
-//! - A kernel socket per flow stays bound and connected for the whole run, unread: it reserves the port, keeps the kernel
-//!   from answering replies with "port unreachable", and receives that error from the target's host. The XDP program
-//!   takes exactly these addresses and ports; everything else on the interface goes to the kernel as before.
+//! - Every queue of the interface has a port, every port belongs to one thread, and every flow sends through one port
+//!   and belongs to that port's thread. The device chooses the queue of a reply (RSS; on a veth, the sender's queue).
+//!   The thread that receives it judges it; if the flow belongs to another thread, that thread counts it, with the time
+//!   of its arrival. No frame changes its thread, and no table has two writers.
+//! - A kernel socket per flow stays bound and connected for the whole run, unread: it reserves the port, keeps the
+//!   kernel from answering replies with "port unreachable", and receives that error from the target's host. The XDP
+//!   program takes exactly these addresses and ports; everything else on the interface goes to the kernel as before.
 //! - Where many requests are due at once and the kernel would copy them one by one, they bypass the lanes as live
 //!   frames ([`live`]); the result's notes say how many, or why this failed.
 //! - Routes and neighbours are read from the kernel's own tables once, before the start ([`Routes`]).
@@ -22,10 +22,10 @@
 //! # Accuracy of the times
 //! The clock is read once per burst of at most 64 frames. **Sent** is the moment just before the burst is given to the
 //! kernel: writing it (some microseconds) counts as lateness, not as latency; the kernel's way to the wire is latency.
-//! (Live frames: at most 256; they take about as long to the wire as 64 by AF_XDP.) **Received** is the moment the thread
-//! finds the burst in the ring: late by at most one turn (256 requests written and a burst per queue judged: tens of
-//! microseconds), or by the thread's wake-up. **Intended** is the schedule's time, unchanged; in a closed loop, the arrival
-//! of the reply that made room.
+//! (Live frames: at most 256; they take about as long to the wire as 64 by AF_XDP.) **Received** is the moment the
+//! thread finds the burst in the ring: late by at most one turn (256 requests written and a burst per queue judged:
+//! tens of microseconds), or by the thread's wake-up. **Intended** is the schedule's time, unchanged; in a closed loop,
+//! the arrival of the reply that made room.
 
 mod lane;
 mod live;

@@ -5,8 +5,8 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// Simulated time since the beginning, or a length of it, picoseconds. 64 bits last 213 days. Nanoseconds would round the
-/// shortest costs, a few nanoseconds, by tens of per cent.
+/// Simulated time since the beginning, or a length of it, picoseconds. 64 bits last 213 days. Nanoseconds would round
+/// the shortest costs, a few nanoseconds, by tens of per cent.
 pub type Time = u64;
 
 /// Picoseconds in a nanosecond.

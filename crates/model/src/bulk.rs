@@ -4,10 +4,12 @@
 //!   ns per byte = copy (cached or from memory) + frame / MTU + skb / bytes joined by GRO + poll, wake-up, call / bytes per poll
 //! ```
 //! A closed form, since cores share nothing but the cache and the link:
-//! - While cores are the limit, a core never sleeps: GRO joins as much as an skb holds, and nobody is woken. Once the link is,
-//!   each flow's frames arrive spaced out: a poll finds those of one interrupt's delay, wakes a thread, and joins only them.
-//! - A card with direct cache access (DCA) writes into a part of the third-level cache of its own node. Data that is copied
-//!   before later data evicts it is found there; what waits in full buffers is not, nor is anything on other nodes.
+//! - While cores are the limit, a core never sleeps: GRO joins as much as an skb holds, and nobody is woken. Once the
+//!   link is, each flow's frames arrive spaced out: a poll finds those of one interrupt's delay, wakes a thread, and
+//!   joins only them.
+//! - A card with direct cache access (DCA) writes into a part of the third-level cache of its own node. Data that is
+//!   copied before later data evicts it is found there; what waits in full buffers is not, nor is anything on other
+//!   nodes.
 
 use crate::costs::Terms;
 

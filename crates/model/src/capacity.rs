@@ -1,5 +1,5 @@
-//! The question of `udpath capacity`: what a description would carry, in this and in the other configurations, what would help
-//! next, and how that changes along one of its values.
+//! The question of `udpath capacity`: what a description would carry, in this and in the other configurations, what
+//! would help next, and how that changes along one of its values.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -227,8 +227,8 @@ fn changes(description: &Description) -> Vec<(String, Description)> {
 }
 
 impl Description {
-    /// This machine with another number of cores: queues, workers and lists that are for all CPUs stay that, and nothing
-    /// names a CPU that is gone.
+    /// This machine with another number of cores: queues, workers and lists that are for all CPUs stay that, and
+    /// nothing names a CPU that is gone.
     #[must_use]
     pub fn with_cores(&self, cores: usize) -> Self {
         let (before, now) = (self.cpus(), cores.saturating_mul(self.threads_per_core).max(1));

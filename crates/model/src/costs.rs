@@ -1,8 +1,8 @@
 //! What each step of a datagram's path costs: the only figures that the model takes from a machine.
 //!
-//! A [`Costs`] comes from `udpath capacity --calibrate`: short trials of single operations, and rungs of the ladder in a
-//! lab with the profile's cost per datagram and class. Nothing in it comes from a published figure. [`TERMS`] says of each
-//! cost what it is and how it is measured.
+//! A [`Costs`] comes from `udpath capacity --calibrate`: short trials of single operations, and rungs of the ladder in
+//! a lab with the profile's cost per datagram and class. Nothing in it comes from a published figure. [`TERMS`] says of
+//! each cost what it is and how it is measured.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -239,8 +239,8 @@ pub enum CostsError {
     Error(f64),
 }
 
-/// Longest single cost, nanoseconds: far above that of any operation of any machine that runs Linux, and low enough that
-/// no sum of them overflows simulated time.
+/// Longest single cost, nanoseconds: far above that of any operation of any machine that runs Linux, and low enough
+/// that no sum of them overflows simulated time.
 const MAX_COST: f64 = 1e6;
 /// Highest ratio. A line from another node takes at most several times as long as one of the same node.
 const HIGHEST_RATIO: f64 = 20.0;

@@ -1,4 +1,5 @@
-//! The description of a machine, its service and its load: what a prediction is about. Plain data, as a TOML file has it.
+//! The description of a machine, its service and its load: what a prediction is about. Plain data, as a TOML file has
+//! it.
 //!
 //! ```text
 //!   card or veth ─▸ queues ─▸ IRQ CPUs ─▸ RPS ─▸ sockets ─▸ workers ─▸ transmit queues
@@ -26,8 +27,8 @@ pub const MAX_CPUS: usize = 128;
 pub enum Link {
     /// A network card: an interrupt per queue, and a wire.
     Card,
-    /// A veth pair with a load generator in its other end, as in a lab: a reply becomes the next request on the CPU that
-    /// sends it.
+    /// A veth pair with a load generator in its other end, as in a lab: a reply becomes the next request on the CPU
+    /// that sends it.
     Veth,
 }
 

@@ -53,8 +53,8 @@ pub enum Extrapolation {
 }
 
 impl Extrapolation {
-    /// A prediction with it is refused unless it is asked for. Every card is beyond what a lab calibrates: that widens the
-    /// band, and is said.
+    /// A prediction with it is refused unless it is asked for. Every card is beyond what a lab calibrates: that widens
+    /// the band, and is said.
     #[must_use]
     pub const fn must_be_asked_for(&self) -> bool {
         !matches!(self, Self::Card)

@@ -32,8 +32,8 @@ pub(crate) const MAX_SOFTIRQ_TIME: Time = 2 * MILLISECOND;
 /// Packets in a CPU's backlog (`net.core.netdev_max_backlog`).
 pub(crate) const MAX_BACKLOG: usize = 1000;
 
-/// Shortest time that a thread runs before another of equal weight, for one CPU (`sysctl_sched_min_granularity`; 6.6 and
-/// later: `base_slice`, 0.7 ms). It grows with the number of CPUs: see [`Kernel::slice`].
+/// Shortest time that a thread runs before another of equal weight, for one CPU (`sysctl_sched_min_granularity`; 6.6
+/// and later: `base_slice`, 0.7 ms). It grows with the number of CPUs: see [`Kernel::slice`].
 const SLICE: Time = 3 * MILLISECOND / 4;
 /// Lead of a woken thread before it preempts, for one CPU (`sysctl_sched_wakeup_granularity`).
 const WAKE_LEAD: Time = MILLISECOND;
@@ -96,8 +96,8 @@ impl Kernel {
         !self.since(4, 7)
     }
 
-    /// Softirqs wait for ksoftirqd once it runs. Before, every interrupt and every unlock of a `_bh` lock ran them at once,
-    /// for up to 2 ms, also while ksoftirqd was runnable.
+    /// Softirqs wait for ksoftirqd once it runs. Before, every interrupt and every unlock of a `_bh` lock ran them at
+    /// once, for up to 2 ms, also while ksoftirqd was runnable.
     #[must_use]
     pub const fn defers_softirqs(self) -> bool {
         self.since(4, 9)
@@ -109,8 +109,8 @@ impl Kernel {
         self.since(4, 14)
     }
 
-    /// Waiters of a spinlock each watch a line of their own. Before, all watched the lock's, and each release cost every
-    /// waiter a move of it.
+    /// Waiters of a spinlock each watch a line of their own. Before, all watched the lock's, and each release cost
+    /// every waiter a move of it.
     #[must_use]
     pub const fn queues_waiters(self) -> bool {
         self.since(4, 2)
@@ -134,8 +134,8 @@ impl Kernel {
         self.since(4, 5)
     }
 
-    /// Shortest run of a thread before an equal one, on so many CPUs: the scheduler scales it by 1 + log2 of at most 8 CPUs
-    /// (`get_update_sysctl_factor`).
+    /// Shortest run of a thread before an equal one, on so many CPUs: the scheduler scales it by 1 + log2 of at most 8
+    /// CPUs (`get_update_sysctl_factor`).
     pub(crate) fn slice(cpus: usize) -> Time {
         SLICE * factor(cpus)
     }

@@ -12,9 +12,10 @@
 //!   capacity.rs   the same machine in other configurations, what would help, sweeps
 //!   published.rs  the published experiments as descriptions
 //! ```
-//! Pure: no I/O, no clock, no threads. A run depends on its description, costs and seed alone, and simulates millions of
-//! events a second. What is a parameter, and who measured it, is in [`costs::TERMS`]; everything else is structure, with its
-//! source in the kernel beside it. `tests/closed_forms.rs` holds the path against M/M/1, M/D/c and a lock's closed form.
+//! Pure: no I/O, no clock, no threads. A run depends on its description, costs and seed alone, and simulates millions
+//! of events a second. What is a parameter, and who measured it, is in [`costs::TERMS`]; everything else is structure,
+//! with its source in the kernel beside it. `tests/closed_forms.rs` holds the path against M/M/1, M/D/c and a lock's
+//! closed form.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open their own files"))]
 

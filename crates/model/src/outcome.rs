@@ -19,7 +19,8 @@ pub struct Effort {
     pub runs: u32,
     /// Simulated time before figures count, milliseconds. Shorter: queues are not yet as full as they get.
     pub warm_up_ms: u32,
-    /// Simulated time that counts, milliseconds. Shorter: few turns between ksoftirqd and threads, which last milliseconds.
+    /// Simulated time that counts, milliseconds. Shorter: few turns between ksoftirqd and threads, which last
+    /// milliseconds.
     pub window_ms: u32,
 }
 
@@ -141,8 +142,8 @@ pub enum PredictError {
     Costs(#[from] CostsError),
 }
 
-/// Busy share from which on a link is saturated. Lower: links that still have room are called limits. Higher: a lock that is
-/// always wanted, but free for a moment between two holders, is not.
+/// Busy share from which on a link is saturated. Lower: links that still have room are called limits. Higher: a lock
+/// that is always wanted, but free for a moment between two holders, is not.
 const SATURATED: f64 = 0.95;
 /// Bytes beside a UDP payload on an Ethernet wire: IPv4, UDP, Ethernet, FCS, preamble and gap.
 const WIRE_OVERHEAD: usize = 20 + 8 + 14 + 4 + 20;

@@ -70,10 +70,11 @@ pub(crate) struct Path<'a> {
     pub(crate) siblings_ratio: f64,
 }
 
-/// When a lost request of a closed loop is sent again. Shorter: a full queue is flooded. Longer: one loss idles its slot for
-/// most of a run.
+/// When a lost request of a closed loop is sent again. Shorter: a full queue is flooded. Longer: one loss idles its
+/// slot for most of a run.
 const RETRY: Time = 10 * MILLISECOND;
-/// Counters of identifications that clients are spread over. The kernel has 2048 and more; a few already keep CPUs apart.
+/// Counters of identifications that clients are spread over. The kernel has 2048 and more; a few already keep CPUs
+/// apart.
 const IDENTIFICATIONS: usize = 256;
 /// How often load is balanced. The kernel's interval is a few ticks between CPUs of a node.
 const BALANCE: Time = 4 * MILLISECOND;

@@ -27,8 +27,8 @@ pub enum Published {
     Bulk(Bulk),
 }
 
-/// The experiment of an id. `receive.*` has `.N` for N receive queues behind the names of [`ids`], 1 to [`MOST_QUEUES`]; and
-/// `overheads.one-to-one.N` any number of flows, 1 to 24.
+/// The experiment of an id. `receive.*` has `.N` for N receive queues behind the names of [`ids`], 1 to
+/// [`MOST_QUEUES`]; and `overheads.one-to-one.N` any number of flows, 1 to 24.
 #[must_use]
 pub fn experiment(id: &str) -> Option<Published> {
     let path = |description| Some(Published::Path(Box::new(description)));
@@ -101,8 +101,8 @@ fn cpus(list: &str) -> CpuSet {
     list.parse().unwrap_or_default()
 }
 
-/// Two Xeon E5-2650 v3 (10 cores each), 82599 with 16 queues of RSS, kernel 4.6.3 with RHEL's configuration (HZ=1000). CPUs
-/// are numbered by node here: node 1 is 10 to 19, the hints' queues 0 to 9 are on node 0.
+/// Two Xeon E5-2650 v3 (10 cores each), 82599 with 16 queues of RSS, kernel 4.6.3 with RHEL's configuration (HZ=1000).
+/// CPUs are numbered by node here: node 1 is 10 to 19, the hints' queues 0 to 9 are on node 0.
 fn ladder(step: &str) -> Option<Description> {
     let base = Description {
         cores: 20,
@@ -221,11 +221,11 @@ fn receive(step: &str, queues: usize) -> Option<Description> {
     })
 }
 
-/// Kernels before 2018 have no mitigations: a datagram's way of some forty indirect calls takes that much less time. Public
-/// measurements of retpolines, the largest of them, on packets per second are 20 to 40 % (netdev, 2018).
+/// Kernels before 2018 have no mitigations: a datagram's way of some forty indirect calls takes that much less time.
+/// Public measurements of retpolines, the largest of them, on packets per second are 20 to 40 % (netdev, 2018).
 const UNMITIGATED: f64 = 1.35;
-/// Speed of a core of a Xeon E5 v3 at 2.6 GHz, of that of a Sapphire Rapids at 3 GHz: 0.87 of the clock, and instructions
-/// per cycle of Golden Cove against Haswell, 1.6 by public comparisons at equal clocks.
+/// Speed of a core of a Xeon E5 v3 at 2.6 GHz, of that of a Sapphire Rapids at 3 GHz: 0.87 of the clock, and
+/// instructions per cycle of Golden Cove against Haswell, 1.6 by public comparisons at equal clocks.
 const HASWELL: f64 = 0.54 * UNMITIGATED;
 /// The same of a Xeon 5500 at 2.5 GHz: a quarter fewer instructions per cycle than Haswell.
 const NEHALEM: f64 = 0.4 * UNMITIGATED;

@@ -10,8 +10,8 @@
 //!   balance.rs   which CPU a waiting thread moves to
 //!   sharing.rs   lines and locks: what waiting for other CPUs costs
 //! ```
-//! Always: a CPU runs one program at a time. Work takes time and can be interrupted in a thread; lines and locks may have to
-//! be waited for; an act changes state at once, and may add to the program.
+//! Always: a CPU runs one program at a time. Work takes time and can be interrupted in a thread; lines and locks may
+//! have to be waited for; an act changes state at once, and may add to the program.
 
 mod balance;
 pub(crate) mod card;

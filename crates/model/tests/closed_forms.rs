@@ -68,8 +68,8 @@ fn readers_with_constant_times_are_m_d_c() {
     }
 }
 
-/// Mean time in M/D/c, in service times (Crommelin 1932): the distribution of the number in the system does not change over
-/// one service time, in which exactly those served at its start leave.
+/// Mean time in M/D/c, in service times (Crommelin 1932): the distribution of the number in the system does not change
+/// over one service time, in which exactly those served at its start leave.
 fn m_d_c(servers: usize, load: f64) -> f64 {
     const MOST: usize = 400;
     let arrivals = load * servers as f64;

@@ -1,5 +1,5 @@
-//! The cgroup of the instances, with one child for each: below the supervisor's own, so that limits of its unit hold for them
-//! too, and the service manager finds them.
+//! The cgroup of the instances, with one child for each: below the supervisor's own, so that limits of its unit hold
+//! for them too, and the service manager finds them.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -27,7 +27,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 pub(crate) struct Cgroup {
     path: PathBuf,
     name: String,
-    /// The unit of systemd that has it: of all instances, the one that is multiplied. systemd then creates and removes it.
+    /// The unit of systemd that has it: of all instances, the one that is multiplied. systemd then creates and removes
+    /// it.
     unit: Option<String>,
 }
 

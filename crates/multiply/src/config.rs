@@ -14,11 +14,11 @@ use udpath_tune::services::Probe;
 pub struct Config {
     /// Names the running instances, and their folder and cgroup: letters, digits and `-_.@`, at most 64.
     pub name: String,
-    /// Whether `name` is that of a unit of systemd, whose instances are then units as well; else they are children of the
-    /// supervisor.
+    /// Whether `name` is that of a unit of systemd, whose instances are then units as well; else they are children of
+    /// the supervisor.
     pub unit: bool,
-    /// The server: program and arguments. In each, `{n}` is the instance's number from 1, `{cpu}` its CPU, and `{folder}` a
-    /// folder of its own.
+    /// The server: program and arguments. In each, `{n}` is the instance's number from 1, `{cpu}` its CPU, and
+    /// `{folder}` a folder of its own.
     pub command: Vec<String>,
     /// How many instances; 1 to the number of `cpus`.
     pub count: usize,

@@ -21,7 +21,8 @@ use rustix::fs::Mode;
 
 /// Most bytes of a request or an answer. A status has some 200 bytes for each instance.
 const MAX_LINE: u64 = 1 << 20;
-/// How long the supervisor waits for the line of a client that has connected. Longer: a client that sends none holds it up.
+/// How long the supervisor waits for the line of a client that has connected. Longer: a client that sends none holds it
+/// up.
 const LINE: Duration = Duration::from_millis(200);
 /// How long a client waits for the answer: longer than any start or drain.
 const ANSWER: Duration = Duration::from_secs(600);

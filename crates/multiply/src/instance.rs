@@ -15,8 +15,8 @@ use crate::sockets::{self, Bound};
 use crate::units::{self, Units};
 use crate::{Error, InstanceStatus, State, sys};
 
-/// The pause before the first restart; doubled with each further one, up to [`MOST_PAUSE`]. Shorter: one that fails at once is
-/// started more often. Longer: its share of the load waits for it.
+/// The pause before the first restart; doubled with each further one, up to [`MOST_PAUSE`]. Shorter: one that fails at
+/// once is started more often. Longer: its share of the load waits for it.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause before a restart.
 const MOST_PAUSE: Duration = Duration::from_secs(30);

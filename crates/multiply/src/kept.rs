@@ -8,15 +8,16 @@
 //! close([3]):   1. [3] leaves its group       until 2, a lookup on another CPU finds [3] first, and in no group:
 //!               2. [3] leaves the list        it gets the datagram, unread
 //! ```
-//! This is how the kernel closes a socket (`udp_lib_unhash`, `udp4_lib_lookup2` and `udp_lib_get_port` of net/ipv4/udp.c); the
-//! program is not even run. At 50,000 datagrams a second one close of a hundred loses one. So a socket that may be the first
-//! is not closed with its process: a duplicate keeps it open, in no slot, until another one is first:
+//! This is how the kernel closes a socket (`udp_lib_unhash`, `udp4_lib_lookup2` and `udp_lib_get_port` of
+//! net/ipv4/udp.c); the program is not even run. At 50,000 datagrams a second one close of a hundred loses one. So a
+//! socket that may be the first is not closed with its process: a duplicate keeps it open, in no slot, until another
+//! one is first:
 //!
 //! - IPv4: until an instance that was started later has bound its own.
 //! - IPv6: as long as instances serve. One is enough, since those bound later come after it.
 //!
-//! So at most as many are kept as there were instances at a time. Without an admitted instance none is kept: the kernel's
-//! hash would give it datagrams.
+//! So at most as many are kept as there were instances at a time. Without an admitted instance none is kept: the
+//! kernel's hash would give it datagrams.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;

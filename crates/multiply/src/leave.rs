@@ -8,20 +8,20 @@
 //! keep           a duplicate of its socket              closing a port's first socket loses datagrams of others (kept.rs)
 //! SIGTERM        it closes its socket and ends          nothing is in it, and nothing can reach it
 //! ```
-//! - **Grace period.** A lookup, the program that it runs, and the way to the socket's queue are one RCU read-side critical
-//!   section (`ip_local_deliver_finish` of net/ipv4/ip_input.c), so that all which have read the earlier orders have queued their
-//!   datagrams when the grace period ends. It also covers producers that wait in the kernel's own list in front of the queue
-//!   (Linux 6.18). Before, an empty queue means nothing. A kernel with `nohz_full` CPUs offers no such wait: the half second takes
-//!   its place.
+//! - **Grace period.** A lookup, the program that it runs, and the way to the socket's queue are one RCU read-side
+//!   critical section (`ip_local_deliver_finish` of net/ipv4/ip_input.c), so that all which have read the earlier
+//!   orders have queued their datagrams when the grace period ends. It also covers producers that wait in the kernel's
+//!   own list in front of the queue (Linux 6.18). Before, an empty queue means nothing. A kernel with `nohz_full` CPUs
+//!   offers no such wait: the half second takes its place.
 //! - **Empty.** The length that sock_diag reports counts what the kernel has moved to the reader's second queue, and no
 //!   longer what recvmsg has returned (`udp_rqueue_get` of include/net/udp.h).
-//! - **Asleep.** A thread that has taken a datagram runs, wants to run (state R, whether it gets a CPU or not), waits for a disk (D),
-//!   or is stopped (T): not asleep. Its CPU time alone would not show that: one that gets no CPU uses none, and the kernel
-//!   accounts that of a running one at ticks, which some CPUs do not have. It must not have grown either, so that nothing ran
-//!   between two looks.
-//! - **For half a second.** One that sleeps (S) waits for its next datagram, or for something else that the reply needs, such as a database.
-//!   These look alike: a reply that waits longer is lost. Timers that wake it more often look like work: then it leaves when the
-//!   drain limit is over, with its queues empty.
+//! - **Asleep.** A thread that has taken a datagram runs, wants to run (state R, whether it gets a CPU or not), waits
+//!   for a disk (D), or is stopped (T): not asleep. Its CPU time alone would not show that: one that gets no CPU uses
+//!   none, and the kernel accounts that of a running one at ticks, which some CPUs do not have. It must not have grown
+//!   either, so that nothing ran between two looks.
+//! - **For half a second.** One that sleeps (S) waits for its next datagram, or for something else that the reply
+//!   needs, such as a database. These look alike: a reply that waits longer is lost. Timers that wake it more often
+//!   look like work: then it leaves when the drain limit is over, with its queues empty.
 
 use std::time::{Duration, Instant};
 
@@ -29,10 +29,11 @@ use crate::instance::Phase;
 use crate::supervisor::Supervisor;
 use crate::{Error, Event};
 
-/// Time between two looks at an instance that drains. Shorter: more CPU time, some 0.3 ms each. Longer: it leaves later.
+/// Time between two looks at an instance that drains. Shorter: more CPU time, some 0.3 ms each. Longer: it leaves
+/// later.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(10);
-/// Looks in a row that must find it asleep with empty queues: half a second. Fewer: replies that wait for something outside are
-/// cut off. More: each instance leaves later.
+/// Looks in a row that must find it asleep with empty queues: half a second. Fewer: replies that wait for something
+/// outside are cut off. More: each instance leaves later.
 const IDLE: u32 = 50;
 
 impl Supervisor {

@@ -1,5 +1,5 @@
-//! What a killed supervisor leaves: processes in a cgroup or in units, a policy, a folder. Taken back in this order, so that a kill in
-//! between leaves a folder that the next start finds.
+//! What a killed supervisor leaves: processes in a cgroup or in units, a policy, a folder. Taken back in this order, so
+//! that a kill in between leaves a folder that the next start finds.
 
 use std::io::{self, Read};
 use std::time::{Duration, Instant};

@@ -13,18 +13,19 @@
 //!                             │ bound, answers its query │ slot retired, queue read   │ SIGTERM, then SIGKILL
 //!                             └ slot admitted            └ dead or hung: killed at once, started again later
 //! ```
-//! No datagram is lost when an instance is added or removed: the program in the kernel chooses only among admitted slots, an
-//! instance is admitted once it has bound its sockets and answered, and one that goes keeps its socket until it has answered
-//! what is queued.
+//! No datagram is lost when an instance is added or removed: the program in the kernel chooses only among admitted
+//! slots, an instance is admitted once it has bound its sockets and answered, and one that goes keeps its socket until
+//! it has answered what is queued.
 //!
-//! Everything that outlives a killed supervisor is named in its folder before it exists ([`leftovers`]). A process that it
-//! has started (the guard) waits for its end and takes that back; if the guard is killed too, the next start does.
+//! Everything that outlives a killed supervisor is named in its folder before it exists ([`leftovers`]). A process that
+//! it has started (the guard) waits for its end and takes that back; if the guard is killed too, the next start does.
 //!
 //! - `config.rs`, `error.rs`, `status.rs`: what is asked for, what fails, what is reported.
-//! - `folder.rs`: `/run/udpath/multiply/NAME`, locked while its supervisor lives. `cgroup.rs`, `policy.rs`, `sys.rs`: what
-//!   instances run in, what lets them share a port, and how they start. `units.rs`: instances that are units of systemd.
-//! - `sockets.rs`: what an instance has bound, and whether it reads. `shares.rs`: the slots of each address. `query.rs`: asks
-//!   one instance whether it serves.
+//! - `folder.rs`: `/run/udpath/multiply/NAME`, locked while its supervisor lives. `cgroup.rs`, `policy.rs`, `sys.rs`:
+//!   what instances run in, what lets them share a port, and how they start. `units.rs`: instances that are units of
+//!   systemd.
+//! - `sockets.rs`: what an instance has bound, and whether it reads. `shares.rs`: the slots of each address.
+//!   `query.rs`: asks one instance whether it serves.
 //! - `instance.rs`: one instance. `steps.rs`: its transitions; `leave.rs`, `kept.rs`: how it leaves without loss.
 //!   `supervisor.rs`: the loop. `control.rs`: the control socket.
 

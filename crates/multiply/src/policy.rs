@@ -22,7 +22,8 @@ pub(crate) fn set(journal: &Path, cgroup: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Undoes every apply that has set it and nothing else, also one that was cut short. What somebody has undone already is fine.
+/// Undoes every apply that has set it and nothing else, also one that was cut short. What somebody has undone already
+/// is fine.
 pub(crate) fn end(journal: &Path, cgroup: &str) -> Result<(), Error> {
     let journal = Journal::at(journal);
     let lock = journal.lock()?;

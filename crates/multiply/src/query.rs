@@ -1,7 +1,7 @@
 //! Asks one instance whether it serves.
 //!
-//! The selection gives datagrams from the query's source port to that instance's socket, also while its slot is not admitted
-//! (`Selection::ask`), so the answer is that instance's own.
+//! The selection gives datagrams from the query's source port to that instance's socket, also while its slot is not
+//! admitted (`Selection::ask`), so the answer is that instance's own.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -11,11 +11,11 @@ use udpath_tune::services::Probe;
 
 /// Time between two queries. Shorter: more of the instance's time. Longer: one that hangs is noticed later.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// How long an answer may take. A server at its limit answers after its whole queue: at 5,000 datagrams a second, a queue of
-/// 212,992 bytes (some 270 small datagrams) takes 60 ms. Shorter: a busy server counts as hung.
+/// How long an answer may take. A server at its limit answers after its whole queue: at 5,000 datagrams a second, a
+/// queue of 212,992 bytes (some 270 small datagrams) takes 60 ms. Shorter: a busy server counts as hung.
 const ANSWER: Duration = Duration::from_secs(1);
-/// Queries in a row without an answer until an instance counts as hung. Fewer: a full queue, which drops queries like any
-/// other datagram, counts as hung. More: it is noticed later.
+/// Queries in a row without an answer until an instance counts as hung. Fewer: a full queue, which drops queries like
+/// any other datagram, counts as hung. More: it is noticed later.
 pub(crate) const MISSED: u32 = 4;
 
 /// Queries to one instance.

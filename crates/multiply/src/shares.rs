@@ -112,8 +112,8 @@ impl Shares {
         Ok(())
     }
 
-    /// Keeps the slot's sockets open when the process that has them ends, as far as closing them could lose datagrams of other
-    /// slots. `started`: when the process was started.
+    /// Keeps the slot's sockets open when the process that has them ends, as far as closing them could lose datagrams
+    /// of other slots. `started`: when the process was started.
     pub(crate) fn keep_open(&mut self, slot: u32, started: Instant, now: Instant) -> Result<(), Error> {
         for (address, share) in &mut self.by_address {
             let Some((socket, pid)) = share.sockets.get(&slot).copied() else { continue };

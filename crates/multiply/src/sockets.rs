@@ -73,7 +73,8 @@ pub(crate) fn run_time(pids: &[u32]) -> u64 {
     threads(pids, "schedstat").filter_map(of).sum()
 }
 
-/// Whether all threads of these processes sleep until something happens, or have ended: states S, I, Z and X of proc(5).
+/// Whether all threads of these processes sleep until something happens, or have ended: states S, I, Z and X of
+/// proc(5).
 pub(crate) fn are_asleep(pids: &[u32]) -> bool {
     threads(pids, "stat").all(|text| is_asleep(&text))
 }

@@ -13,14 +13,14 @@ use crate::sockets::Bound;
 use crate::supervisor::Supervisor;
 use crate::{Error, Event};
 
-/// How long the first instance must have had the same sockets: servers open one after the other. Shorter misses some, which are
-/// then not shared; longer delays the start.
+/// How long the first instance must have had the same sockets: servers open one after the other. Shorter misses some,
+/// which are then not shared; longer delays the start.
 const STAYS: Duration = Duration::from_millis(200);
-/// Time between two looks at an instance that serves. Shorter: more CPU time, some 0.3 ms each. Longer: one that hangs is
-/// noticed later.
+/// Time between two looks at an instance that serves. Shorter: more CPU time, some 0.3 ms each. Longer: one that hangs
+/// is noticed later.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
-/// Looks in a row at which datagrams waited and no CPU time was used, until it counts as hung: 5 s. Fewer: one that waits for
-/// a disk or a database is killed.
+/// Looks in a row at which datagrams waited and no CPU time was used, until it counts as hung: 5 s. Fewer: one that
+/// waits for a disk or a database is killed.
 const STUCK: u32 = 10;
 impl Supervisor {
     /// One turn of the instance at `at`.
@@ -116,7 +116,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Whether these sockets are at the addresses that the instances share; of the first instance, at the port asked for.
+    /// Whether these sockets are at the addresses that the instances share; of the first instance, at the port asked
+    /// for.
     fn has_bound(&self, sockets: &[Bound]) -> bool {
         let addresses = self.shares.addresses();
         if !addresses.is_empty() {

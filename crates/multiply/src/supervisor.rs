@@ -60,8 +60,8 @@ impl Supervisor {
     /// Takes back what killed supervisors have left, and makes everything that instances need; none is started yet.
     ///
     /// # Errors
-    /// An argument is invalid; the name is in use; the server cannot be multiplied; this machine has no cgroup v2, no BPF file
-    /// system, or permission is denied. Nothing is left then.
+    /// An argument is invalid; the name is in use; the server cannot be multiplied; this machine has no cgroup v2, no
+    /// BPF file system, or permission is denied. Nothing is left then.
     pub fn new(config: Config) -> Result<Self, Error> {
         folder::check(&config.name)?;
         let cpus: Vec<u32> = config.cpus.iter().collect();
@@ -133,8 +133,8 @@ impl Supervisor {
         })
     }
 
-    /// Runs the instances until `stop` becomes readable or a request ends them; each is ended in order. Returns the last
-    /// status of each.
+    /// Runs the instances until `stop` becomes readable or a request ends them; each is ended in order. Returns the
+    /// last status of each.
     ///
     /// # Errors
     /// An instance did not serve at the start, or the kernel refuses. All are ended then.

@@ -78,8 +78,8 @@ impl SockDiag {
         Ok(Self(Socket::open(Protocol::SockDiag)?))
     }
 
-    /// All UDP sockets, IPv4 first, each passed through `make`: a machine may have tens of thousands, and needs them in one
-    /// form only.
+    /// All UDP sockets, IPv4 first, each passed through `make`: a machine may have tens of thousands, and needs them in
+    /// one form only.
     ///
     /// # Errors
     /// `EOPNOTSUPP` if the kernel has no sock_diag for UDP; otherwise as [`Socket::dump`].

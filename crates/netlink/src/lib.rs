@@ -16,13 +16,14 @@
 //! What a family answers is decoded here, into types with the kernel's names ([`ethtool::channels::Channels`],
 //! [`rtnetlink::Link`], [`netdev::Napi`]); what it means for a datagram is for the crates above.
 //!
-//! Commands and attributes are written as the kernel names them ([`numbers`]), so that its documentation is this crate's
-//! too. Most reading needs no privilege; changes need CAP_NET_ADMIN over the network namespace, and nothing is read back: the
-//! caller compares, because drivers round, and some accept a value and ignore it.
+//! Commands and attributes are written as the kernel names them ([`numbers`]), so that its documentation is this
+//! crate's too. Most reading needs no privilege; changes need CAP_NET_ADMIN over the network namespace, and nothing is
+//! read back: the caller compares, because drivers round, and some accept a value and ignore it.
 //!
 //! The codec is our own, and small. `netlink-bindings`, the one crate that knows these families, misnumbers ethtool's
-//! commands (it counts notifications) and truncates counters of type `uint` to 32 bits; `netlink-packet-route` rejects a
-//! whole message for one attribute it cannot parse. Here an unknown attribute is skipped, and a missing one is `None`.
+//! commands (it counts notifications) and truncates counters of type `uint` to 32 bits; `netlink-packet-route` rejects
+//! a whole message for one attribute it cannot parse. Here an unknown attribute is skipped, and a missing one is
+//! `None`.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open their own files"))]
 

@@ -1,4 +1,5 @@
-//! The netdev family: what a device offers to XDP, its queues and NAPI instances. Documentation/netlink/specs/netdev.yaml.
+//! The netdev family: what a device offers to XDP, its queues and NAPI instances.
+//! Documentation/netlink/specs/netdev.yaml.
 
 use crate::attribute::Attributes;
 use crate::error::Error;

@@ -22,8 +22,8 @@ use crate::error::Error;
 use crate::message::{Message, Messages, NLMSG_DONE, NLMSG_ERROR, encode, flag};
 use crate::sys;
 
-/// How long the kernel may take to answer. It answers within the send call, unless another process holds the lock of all
-/// interfaces (rtnl) while hardware resets. Lower: machines with slow hardware fail needlessly. Higher: a hang is
+/// How long the kernel may take to answer. It answers within the send call, unless another process holds the lock of
+/// all interfaces (rtnl) while hardware resets. Lower: machines with slow hardware fail needlessly. Higher: a hang is
 /// reported late.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Size of the largest datagram accepted, bytes. The kernel fills dumps up to 32 KiB and sends a single answer whole;
@@ -61,8 +61,8 @@ impl Protocol {
         }
     }
 
-    /// A socket of this protocol in the calling thread's network namespace, subscribed to `groups` (group n is bit n - 1)
-    /// and connected to the kernel, so that other processes cannot send to it.
+    /// A socket of this protocol in the calling thread's network namespace, subscribed to `groups` (group n is bit n -
+    /// 1) and connected to the kernel, so that other processes cannot send to it.
     pub(crate) fn socket(self, flags: SocketFlags, groups: u32) -> Result<OwnedFd, Error> {
         connected(self.raw(), flags, groups)
     }
@@ -143,8 +143,8 @@ impl Socket {
         Ok(Self::over(socket))
     }
 
-    /// A connected socket whose other end answers as the kernel does, datagram by datagram: a recording, or a proxy that
-    /// makes one.
+    /// A connected socket whose other end answers as the kernel does, datagram by datagram: a recording, or a proxy
+    /// that makes one.
     #[must_use]
     pub fn over(socket: OwnedFd) -> Self {
         Self { socket, sequence: 0, buffer: vec![0; MAX_DATAGRAM] }

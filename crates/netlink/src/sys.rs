@@ -122,8 +122,8 @@ pub const SET_GRO: Command = exact(0x2c, VALUE);
 /// `ETH_RXFH_INDIR_NO_CHANGE`: instead of a count of entries, leaves the RSS table as it is.
 pub const UNCHANGED: u32 = u32::MAX;
 
-/// Sends the command and `request`, which follows the command's number in its structure, to an interface of the socket's
-/// network namespace. Returns the whole structure as the kernel leaves it, with zeros where it wrote nothing.
+/// Sends the command and `request`, which follows the command's number in its structure, to an interface of the
+/// socket's network namespace. Returns the whole structure as the kernel leaves it, with zeros where it wrote nothing.
 ///
 /// # Errors
 /// `EMSGSIZE` if the request is longer than its structure; otherwise the refusal of the kernel or driver.

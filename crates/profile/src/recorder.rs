@@ -55,8 +55,8 @@ pub struct Recording {
     pub threads: Threads,
     /// Hardware counter values; `None` without counters.
     pub counted: Option<Counted>,
-    /// CPUs that were sampled, including those without a sample: a hypervisor's timer does not run on an idle CPU that it
-    /// has parked. Empty if only threads were sampled.
+    /// CPUs that were sampled, including those without a sample: a hypervisor's timer does not run on an idle CPU that
+    /// it has parked. Empty if only threads were sampled.
     pub cpus: CpuSet,
     /// CPUs that went offline, and when, in seconds after the beginning: from then on they were not sampled.
     pub gone: BTreeMap<u32, f64>,

@@ -8,8 +8,8 @@
 //!                └ no query: rejected.rs
 //! SIGHUP ───▸ reload.rs: a new index, swapped in while workers answer
 //! ```
-//! Signed zones are served as they are loaded: index/denial.rs proves what does not exist. What is not served: signing, transfers, updates,
-//! notifications.
+//! Signed zones are served as they are loaded: index/denial.rs proves what does not exist. What is not served: signing,
+//! transfers, updates, notifications.
 
 mod answer;
 mod cookie;

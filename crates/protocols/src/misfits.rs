@@ -1,5 +1,5 @@
-//! Lines of a user's file that do not fit, of which the first are named. With `--skip-invalid` a load goes on without them, and `serve dns` does
-//! unless it is `--strict`.
+//! Lines of a user's file that do not fit, of which the first are named. With `--skip-invalid` a load goes on without
+//! them, and `serve dns` does unless it is `--strict`.
 
 use std::fmt;
 

@@ -6,8 +6,8 @@
 //!   shares.rs     dns dns ntp dns dns dns ntp ...        slots: weights without their common divisor, interleaved
 //!   template.rs   flow i has slot i mod slots: its part writes its requests and checks its replies
 //! ```
-//! A flow has one protocol, because it has one target. So shares are those of flows: at a given rate, all flows send equally
-//! often; in a closed loop, each flow is as fast as its server.
+//! A flow has one protocol, because it has one target. So shares are those of flows: at a given rate, all flows send
+//! equally often; in a closed loop, each flow is as fast as its server.
 
 mod file;
 mod shares;

@@ -1,4 +1,5 @@
-//! NTP version 4 (RFC 5905): the server answers clients with the time of the kernel's clock; the load asks like a client.
+//! NTP version 4 (RFC 5905): the server answers clients with the time of the kernel's clock; the load asks like a
+//! client.
 //!
 //! ```text
 //!  client                                          server
@@ -7,9 +8,9 @@
 //!  T4 ◂───────── mode 4: origin T1, receive T2, transmit T3
 //!                           offset = ((T2 - T1) + (T3 - T4)) / 2
 //! ```
-//! The server keeps nothing of its clients but their rate. It answers mode 3 of versions 1 to 4 and nothing else: control
-//! and private messages (modes 6 and 7), which made NTP servers known as amplifiers, least of all. A reply has 48 bytes, as
-//! many as the shortest request.
+//! The server keeps nothing of its clients but their rate. It answers mode 3 of versions 1 to 4 and nothing else:
+//! control and private messages (modes 6 and 7), which made NTP servers known as amplifiers, least of all. A reply has
+//! 48 bytes, as many as the shortest request.
 
 mod clock;
 mod packet;

@@ -9,9 +9,9 @@
 //!  ◂─────── Access-Accept, -Reject, -Challenge ── may this user in?  users.rs, access.rs
 //!  Accounting-Request, Status-Server ───────────▸ answered at once
 //! ```
-//! What a packet may claim is decided by the shared secret alone, so a packet without a valid signature gets no reply. All
-//! digests are MD5, which is broken; RFC 3579's Message-Authenticator (HMAC-MD5) still resists forgery, which is why it is
-//! required in requests and comes first in replies (Blast-RADIUS, CVE-2024-3596).
+//! What a packet may claim is decided by the shared secret alone, so a packet without a valid signature gets no reply.
+//! All digests are MD5, which is broken; RFC 3579's Message-Authenticator (HMAC-MD5) still resists forgery, which is
+//! why it is required in requests and comes first in replies (Blast-RADIUS, CVE-2024-3596).
 
 mod access;
 mod attributes;

@@ -32,7 +32,8 @@ pub struct ProtocolEntry {
     pub start: Option<Start>,
     /// The options of a server made for a load with these options, so that its replies are valid.
     pub server_for: fn(load: &Options) -> Result<Vec<ServerOption>, OptionError>,
-    /// Makes its side of a load. Each run has its own number: replies left over from another run are corrupt, not valid.
+    /// Makes its side of a load. Each run has its own number: replies left over from another run are corrupt, not
+    /// valid.
     pub load: fn(run: u64, options: &Options) -> Load,
 }
 

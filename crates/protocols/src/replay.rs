@@ -4,7 +4,8 @@
 //!   capture.rs   pcap or pcapng ─▸ payloads to one port, in order
 //!   template.rs  flow, seq ─▸ payload, with the number of the transaction where the protocol has its identifier (--id)
 //! ```
-//! Without `--id` nothing in a reply says which request it answers: then each flow waits for a reply before it sends the next.
+//! Without `--id` nothing in a reply says which request it answers: then each flow waits for a reply before it sends
+//! the next.
 
 mod capture;
 mod template;

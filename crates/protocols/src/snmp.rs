@@ -8,8 +8,8 @@
 //!  then:
 //!    GET, GETNEXT or GETBULK of some OIDs, id n ─────▸ Response with id n: the values
 //! ```
-//! The request-id, and in version 3 also the msgID, is the transaction: a part of the sequence number, and a tag of run and
-//! flow. Messages are composed and read without allocation.
+//! The request-id, and in version 3 also the msgID, is the transaction: a part of the sequence number, and a tag of run
+//! and flow. Messages are composed and read without allocation.
 
 mod answers;
 mod ber;
@@ -38,8 +38,9 @@ use udpath_load::plan::{Mode, Transport};
 use crate::registry::any_server;
 use crate::{OptionSpec, ProtocolEntry};
 
-/// Longest message sent or accepted, bytes: what an Ethernet frame carries in one fragment over IPv4. In version 3 agents learn
-/// of it (msgMaxSize) and return fewer variables. Longer: AF_XDP cannot receive the replies; shorter: a GETBULK returns less.
+/// Longest message sent or accepted, bytes: what an Ethernet frame carries in one fragment over IPv4. In version 3
+/// agents learn of it (msgMaxSize) and return fewer variables. Longer: AF_XDP cannot receive the replies; shorter: a
+/// GETBULK returns less.
 pub const MAX_MESSAGE: usize = 1472;
 /// What every agent accepts, bytes (RFC 3417, 3.2): the longest request unless the user allows for more.
 const SMALLEST_MAXIMUM: usize = 484;

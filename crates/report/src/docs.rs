@@ -28,7 +28,8 @@ pub struct DocsFile {
     pub contents: String,
 }
 
-/// The files of a result's pages; `source` is its text, whose digest they carry. Names that are not those of experiments are left out.
+/// The files of a result's pages; `source` is its text, whose digest they carry. Names that are not those of
+/// experiments are left out.
 #[must_use]
 pub fn experiment_docs(result: &ExperimentResult, source: &str) -> Vec<DocsFile> {
     let mark = mark(source);

@@ -40,8 +40,8 @@ fn instead(cause: &io::Error) -> &'static str {
     }
 }
 
-/// Reads a file, or standard input if `path` is `-`, up to `most` bytes: without a limit, a device or an endless pipe given
-/// by mistake would fill the memory. Returns its name in errors, and its bytes.
+/// Reads a file, or standard input if `path` is `-`, up to `most` bytes: without a limit, a device or an endless pipe
+/// given by mistake would fill the memory. Returns its name in errors, and its bytes.
 ///
 /// # Errors
 /// See [`InputError`].

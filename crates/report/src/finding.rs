@@ -41,8 +41,8 @@ fn all_fixes(finding: &Finding, command: fn(&str) -> String) -> Option<String> {
     (!remedies.is_empty()).then(|| format!("Fix: {}", remedies.join("; or ")))
 }
 
-/// A part of a text: words, which may be broken into lines, or a command, which has a line of its own and must not be: what is copied
-/// to a shell would be two commands.
+/// A part of a text: words, which may be broken into lines, or a command, which has a line of its own and must not be:
+/// what is copied to a shell would be two commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Part {
     Words(String),

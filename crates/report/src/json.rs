@@ -123,8 +123,8 @@ pub fn read(path: &Path) -> Result<Document, ReadError> {
     parse(&bytes, &name)
 }
 
-/// Like [`read`]; also returns the text, without the spaces around it: figures in it have all their digits, those of the
-/// document may differ in the last one.
+/// Like [`read`]; also returns the text, without the spaces around it: figures in it have all their digits, those of
+/// the document may differ in the last one.
 ///
 /// # Errors
 /// See [`ReadError`].

@@ -87,8 +87,8 @@ pub fn map_metrics(
 }
 
 /// The same metrics as an OTLP request: a protobuf message `ExportMetricsServiceRequest` (opentelemetry-proto,
-/// collector/metrics/v1), as `POST /v1/metrics` takes it. Names and labels are those of the text, without the suffix `_total` and the
-/// unit, which OTLP has in fields of their own.
+/// collector/metrics/v1), as `POST /v1/metrics` takes it. Names and labels are those of the text, without the suffix
+/// `_total` and the unit, which OTLP has in fields of their own.
 #[must_use]
 pub fn map_metrics_otlp(
     result: &MapResult,

@@ -52,8 +52,8 @@ pub(crate) fn bar(share: f64, width: usize) -> String {
 /// Most CPUs with a line each; more are summarised by their mean and the busiest one.
 const CPU_LINES: usize = 4;
 
-/// Adds lines of CPU time by kind to a table that begins with a title column; with the load of each over time if `lanes`
-/// has lanes of the same CPUs.
+/// Adds lines of CPU time by kind to a table that begins with a title column; with the load of each over time if
+/// `lanes` has lanes of the same CPUs.
 pub(crate) fn cpu_lines(table: &mut Table, title: &str, cpus: &[CpuUse], lanes: &[Lane]) {
     let mut line = |title: &str, name: String, used: &CpuUse, marks: String| {
         let mut cells = vec![Cell::new(title), Cell::right(name)];

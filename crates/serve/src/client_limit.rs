@@ -1,35 +1,37 @@
-//! Limits how often each client is answered: [`ClientLimit`], a table of fixed size that all workers share without locks.
+//! Limits how often each client is answered: [`ClientLimit`], a table of fixed size that all workers share without
+//! locks.
 //!
 //! ```text
 //! client ─▸ keyed hash ─▸ line of 8 clients, one cache line ─▸ its entry, or that of the client idle for longest
 //!           entry: tag (24 bits) | refused in a row (8) | when its next request is on schedule (32, ms)
 //! ```
-//! The generic cell rate algorithm (ITU-T I.371): each request moves the client's schedule one interval ahead, and a request
-//! is refused while the schedule is more than a burst ahead of the clock. That is a token bucket in one number, so an entry
-//! changes with a single compare-and-swap. The hash is keyed, so a sender cannot choose addresses that share a line.
+//! The generic cell rate algorithm (ITU-T I.371): each request moves the client's schedule one interval ahead, and a
+//! request is refused while the schedule is more than a burst ahead of the clock. That is a token bucket in one number,
+//! so an entry changes with a single compare-and-swap. The hash is keyed, so a sender cannot choose addresses that
+//! share a line.
 //!
-//! A flood from more forged addresses than the table has entries makes it forget clients: it then admits too much, never too
-//! little.
+//! A flood from more forged addresses than the table has entries makes it forget clients: it then admits too much,
+//! never too little.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Lines of the table: 65,536 clients in 512 KiB. With fewer, a busy public server forgets clients between their requests;
-/// with more, the table takes cache from the service.
+/// Lines of the table: 65,536 clients in 512 KiB. With fewer, a busy public server forgets clients between their
+/// requests; with more, the table takes cache from the service.
 const LINES: usize = 8192;
 /// Clients per line: 64 bytes, one cache line.
 const WAYS: usize = 8;
 /// Attempts to change an entry that other workers are changing. Only a client that floods several workers at once gets
 /// there; it is then refused. More attempts would let it hold up the workers.
 const ATTEMPTS: usize = 4;
-/// Longest interval times burst, in milliseconds: a quarter of the range of the 32-bit schedule (12 days), so that an idle
-/// entry is not mistaken for a schedule ahead.
+/// Longest interval times burst, in milliseconds: a quarter of the range of the 32-bit schedule (12 days), so that an
+/// idle entry is not mistaken for a schedule ahead.
 const MAX_AHEAD: u128 = 1 << 30;
 
-/// Admits each client at a mean rate, with bursts. IPv6 clients count by their /64 network, within which a host may choose
-/// its addresses.
+/// Admits each client at a mean rate, with bursts. IPv6 clients count by their /64 network, within which a host may
+/// choose its addresses.
 pub struct ClientLimit {
     lines: Box<[Line]>,
     hash: RandomState,
@@ -47,8 +49,8 @@ struct Line([AtomicU64; WAYS]);
 pub enum Admission {
     /// The client is within its rate.
     Admitted,
-    /// It is not. `nth` counts its refused requests since the last one admitted: 1, 2, ... 255, 128, 129, ...; 0 if several
-    /// workers served the client at once and the count was not kept.
+    /// It is not. `nth` counts its refused requests since the last one admitted: 1, 2, ... 255, 128, 129, ...; 0 if
+    /// several workers served the client at once and the count was not kept.
     Refused {
         /// See above.
         nth: u8,
@@ -81,8 +83,8 @@ impl ClientLimit {
         Ok(Self { lines, hash: RandomState::new(), interval, ahead: interval * (burst - 1) })
     }
 
-    /// Decides on a request of `client` at `now`, a time since boot such as [`Request::received`](crate::Request::received).
-    /// Does not allocate or block.
+    /// Decides on a request of `client` at `now`, a time since boot such as
+    /// [`Request::received`](crate::Request::received). Does not allocate or block.
     #[must_use]
     pub fn admit(&self, client: IpAddr, now: Duration) -> Admission {
         self.admit_key(
@@ -95,7 +97,8 @@ impl ClientLimit {
         )
     }
 
-    /// Like [`ClientLimit::admit`], for clients that the service tells apart by another key, such as network and question.
+    /// Like [`ClientLimit::admit`], for clients that the service tells apart by another key, such as network and
+    /// question.
     #[must_use]
     pub fn admit_key(&self, key: impl Hash, now: Duration) -> Admission {
         // The schedule wraps after 49 days, and is only compared with times near it.

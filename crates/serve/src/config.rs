@@ -20,8 +20,8 @@ const MAX_RECEIVE_BUFFER: usize = (1 << 30) - 1;
 /// What to serve on, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Addresses to serve, IPv4 and IPv6. Port 0 takes a free port. Replies of a wildcard bind come from the address the
-    /// request was sent to. `[::]` takes IPv6 only: add `0.0.0.0` for both.
+    /// Addresses to serve, IPv4 and IPv6. Port 0 takes a free port. Replies of a wildcard bind come from the address
+    /// the request was sent to. `[::]` takes IPv6 only: add `0.0.0.0` for both.
     pub binds: Vec<SocketAddr>,
     /// How datagrams move.
     pub io: IoChoice,
@@ -29,8 +29,8 @@ pub struct Config {
     pub workers: Option<usize>,
     /// Maximum datagrams per system call, 1 to [`MAX_BATCH`]. With 1, datagrams are received and sent one by one.
     ///
-    /// Each takes 128 KiB of address space per worker and address. Only pages that traffic touches use memory: a few KiB
-    /// for small datagrams.
+    /// Each takes 128 KiB of address space per worker and address. Only pages that traffic touches use memory: a few
+    /// KiB for small datagrams.
     pub batch: usize,
     /// The call with which kernel sockets receive; `None`: the cheapest for the batch and the address. All but
     /// [`ReceiveCall::Recvmmsg`] need a batch of 1, and every one an Io of kernel sockets.
@@ -43,25 +43,24 @@ pub struct Config {
     pub pin: bool,
     /// The CPUs to use. `None`: all that the process may use.
     pub cpus: Option<CpuSet>,
-    /// Receive buffer to request for each socket, in bytes; `None` leaves the system default
-    /// (`net.core.rmem_default`). [`crate::SocketStatus`] has the size obtained. TCP: of each connection, which then has no
-    /// automatic size.
+    /// Receive buffer to request for each socket, in bytes; `None` leaves the system default (`net.core.rmem_default`).
+    /// [`crate::SocketStatus`] has the size obtained. TCP: of each connection, which then has no automatic size.
     pub receive_buffer: Option<usize>,
     /// Whether requests to a broadcast or multicast address are answered. Every socket of the port receives a copy; one
-    /// worker answers, so each request gets one reply. Off by default: with a forged source address, such a request makes
-    /// every server of a network answer one victim (for the same reason the kernel ignores broadcast pings,
+    /// worker answers, so each request gets one reply. Off by default: with a forged source address, such a request
+    /// makes every server of a network answer one victim (for the same reason the kernel ignores broadcast pings,
     /// `net.ipv4.icmp_echo_ignore_broadcasts`). Unanswered copies are counted as [`DropReason::Broadcast`].
     ///
     /// [`DropReason::Broadcast`]: crate::DropReason::Broadcast
     pub answer_broadcast: bool,
     /// Whether the kernel time-stamps each datagram when it arrives (`SO_TIMESTAMPNS`), for
-    /// [`Request::arrived`](crate::Request::arrived). Off by default: while any socket asks for it, the kernel reads the
-    /// clock for every packet of the machine, and single datagrams are received with `recvmsg` instead of `recvfrom`.
-    /// Datagrams that arrive in the first moments after the start may be stamped when they are read. Frames of `xdp` have no
-    /// time stamp.
+    /// [`Request::arrived`](crate::Request::arrived). Off by default: while any socket asks for it, the kernel reads
+    /// the clock for every packet of the machine, and single datagrams are received with `recvmsg` instead of
+    /// `recvfrom`. Datagrams that arrive in the first moments after the start may be stamped when they are read. Frames
+    /// of `xdp` have no time stamp.
     pub timestamps: bool,
-    /// Whether the server answers nothing until [`Server::release`](crate::Server::release): for a program that gives up its
-    /// privileges once sockets and devices are open. What arrives meanwhile waits in queues. Off by default.
+    /// Whether the server answers nothing until [`Server::release`](crate::Server::release): for a program that gives
+    /// up its privileges once sockets and devices are open. What arrives meanwhile waits in queues. Off by default.
     pub hold: bool,
     /// Limits of TCP connections.
     pub tcp: TcpLimits,
@@ -72,14 +71,16 @@ pub struct Config {
 /// How frames are taken off the network devices.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct XdpConfig {
-    /// The interfaces. Empty: those that have the served addresses; for a wildcard, all that are up, except the loopback.
-    /// A VLAN device is served by the interface below it, with the VLAN's tag.
+    /// The interfaces. Empty: those that have the served addresses; for a wildcard, all that are up, except the
+    /// loopback. A VLAN device is served by the interface below it, with the VLAN's tag.
     pub interfaces: Vec<String>,
-    /// Whether frames are spread over workers by flow hash, or served by the worker of the queue they arrived on. Useful
-    /// for devices with fewer queues than CPUs, and for services that take longer than the hand-over (about 60 ns).
+    /// Whether frames are spread over workers by flow hash, or served by the worker of the queue they arrived on.
+    /// Useful for devices with fewer queues than CPUs, and for services that take longer than the hand-over (about 60
+    /// ns).
     pub steer: Steer,
-    /// Whether frames of a flow that makes up more than half of the recent traffic are dropped while a worker's backlog is
-    /// at least half full, like the kernel's `net.core.flow_limit_cpu_bitmap`. Needs steering: only then are there backlogs.
+    /// Whether frames of a flow that makes up more than half of the recent traffic are dropped while a worker's backlog
+    /// is at least half full, like the kernel's `net.core.flow_limit_cpu_bitmap`. Needs steering: only then are there
+    /// backlogs.
     pub flow_limit: bool,
     /// Whether a reply goes back to the MAC address of its request only if the kernel would send it there.
     pub check_neighbours: CheckNeighbours,
@@ -87,11 +88,11 @@ pub struct XdpConfig {
     pub port: port::Config,
 }
 
-/// Whether a reply over `xdp` goes back to the MAC address of its request only if that is the one of the next hop to the
-/// request's source, by the kernel's routes and neighbour table. Other replies leave through the kernel's socket.
+/// Whether a reply over `xdp` goes back to the MAC address of its request only if that is the one of the next hop to
+/// the request's source, by the kernel's routes and neighbour table. Other replies leave through the kernel's socket.
 ///
-/// Without the check, a neighbour on the link that forges the source address of a request reads the reply. It costs two lookups
-/// per reply.
+/// Without the check, a neighbour on the link that forges the source address of a request reads the reply. It costs two
+/// lookups per reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CheckNeighbours {
     /// If the service's replies prove who asked, or contain what only the client may read
@@ -112,18 +113,18 @@ pub enum Steer {
     Off,
     /// All workers, by flow hash.
     All,
-    /// These worker numbers (counted from 0), by flow hash. The others only hand frames over, for queues whose CPUs have
-    /// no time for more.
+    /// These worker numbers (counted from 0), by flow hash. The others only hand frames over, for queues whose CPUs
+    /// have no time for more.
     To(CpuSet),
 }
 
 impl Config {
-    /// Default batch. Larger batches gain little once a few dozen datagrams share the system call, and delay the first reply
-    /// of a burst; smaller ones cost more per datagram.
+    /// Default batch. Larger batches gain little once a few dozen datagrams share the system call, and delay the first
+    /// reply of a burst; smaller ones cost more per datagram.
     pub const DEFAULT_BATCH: usize = 32;
 
-    /// The same configuration for a service whose replies prove who asked, such as cookies of DNS, or contain what only the
-    /// client may read: [`CheckNeighbours::Auto`] is `On`.
+    /// The same configuration for a service whose replies prove who asked, such as cookies of DNS, or contain what only
+    /// the client may read: [`CheckNeighbours::Auto`] is `On`.
     #[must_use]
     pub fn with_private_replies(&self) -> Self {
         let mut config = self.clone();

@@ -7,9 +7,9 @@
 //! any thread:      Endpoint::counts() adds both up
 //! ```
 //!
-//! `WorkerCounters` has a single writer, so counting needs no locked instruction. There is no second copy of the numbers:
-//! between two datagrams the kernel evicts most of the L1 cache, and every line counts. A reader sees numbers that were each
-//! correct, but not necessarily at the same time. At rest (worker joined) they agree exactly.
+//! `WorkerCounters` has a single writer, so counting needs no locked instruction. There is no second copy of the
+//! numbers: between two datagrams the kernel evicts most of the L1 cache, and every line counts. A reader sees numbers
+//! that were each correct, but not necessarily at the same time. At rest (worker joined) they agree exactly.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

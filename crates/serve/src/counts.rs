@@ -13,8 +13,8 @@ pub struct Counts {
     pub received: u64,
     /// Their payload bytes.
     pub received_bytes: u64,
-    /// Replies the kernel accepted; with `xdp`, replies that left the port. In the counts of a socket, replies are counted
-    /// when the port receives them.
+    /// Replies the kernel accepted; with `xdp`, replies that left the port. In the counts of a socket, replies are
+    /// counted when the port receives them.
     pub answered: u64,
     /// Their payload bytes, including replies in flight.
     pub answered_bytes: u64,
@@ -121,11 +121,11 @@ pub struct TcpCounts {
     pub accepted: u64,
     /// Connections still open.
     pub open: u64,
-    /// Connections closed at once because a worker had its maximum. 0: a new connection takes the place of another one, which
-    /// is counted in `evicted`.
+    /// Connections closed at once because a worker had its maximum. 0: a new connection takes the place of another one,
+    /// which is counted in `evicted`.
     pub refused: u64,
-    /// Connections closed to give their places to new ones, because a worker had its maximum or the process its maximum of
-    /// descriptors.
+    /// Connections closed to give their places to new ones, because a worker had its maximum or the process its maximum
+    /// of descriptors.
     pub evicted: u64,
     /// Connections closed because they asked nothing for too long.
     pub idle: u64,
@@ -182,8 +182,9 @@ impl Counts {
 }
 
 impl Counts {
-    /// Adds a worker's frame counters: frames that did not reach its service, and replies that have not left yet. `settled`:
-    /// its replies that the ports have finished. `invalid`: frames of its port that the kernel rejected as invalid.
+    /// Adds a worker's frame counters: frames that did not reach its service, and replies that have not left yet.
+    /// `settled`: its replies that the ports have finished. `invalid`: frames of its port that the kernel rejected as
+    /// invalid.
     pub(crate) fn add_frames(&mut self, frames: &Snapshot, settled: u64, invalid: u64) {
         let in_flight = frames.replied.saturating_sub(settled).min(self.answered);
         self.answered -= in_flight;

@@ -4,17 +4,18 @@
 //! reload ─▸ new data ─▸ Current: swapped in, generation + 1 ─▸ old data freed once no worker has it
 //! worker ─▸ View::get: one load of the generation per request; if it changed: takes the new data
 //! ```
-//! No request is lost or held up: a worker keeps the data that it works with alive. Another thread frees the old data when the last
-//! worker has left it, so that no worker spends its time on that.
+//! No request is lost or held up: a worker keeps the data that it works with alive. Another thread frees the old data
+//! when the last worker has left it, so that no worker spends its time on that.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-/// Time from a replacement to the first check whether all workers have left the old data. A worker leaves with its next request.
-/// Shorter: CPU time for nothing. Longer: twice the memory for that long.
+/// Time from a replacement to the first check whether all workers have left the old data. A worker leaves with its next
+/// request. Shorter: CPU time for nothing. Longer: twice the memory for that long.
 const FIRST_CHECK: Duration = Duration::from_millis(10);
-/// Longest time between two checks; it doubles until then. Longer: an old copy stays longer after an idle worker has left it.
+/// Longest time between two checks; it doubles until then. Longer: an old copy stays longer after an idle worker has
+/// left it.
 const LAST_CHECKS: Duration = Duration::from_secs(10);
 
 /// The data of all workers.
@@ -58,8 +59,8 @@ impl<T: Send + Sync + 'static> Current<T> {
         Arc::clone(&lock(&self.data))
     }
 
-    /// Replaces the data and returns the new ones. Requests that arrive from now on are answered from them. If no thread can be
-    /// started to free the old data, they stay until the next replacement.
+    /// Replaces the data and returns the new ones. Requests that arrive from now on are answered from them. If no
+    /// thread can be started to free the old data, they stay until the next replacement.
     pub fn replace(self: &Arc<Self>, new: T) -> Arc<T> {
         let new = Arc::new(new);
         let old = std::mem::replace(&mut *lock(&self.data), Arc::clone(&new));

@@ -41,8 +41,8 @@ impl Deferred {
         self.peer.decode()
     }
 
-    /// Sends the answer, from the address the request was sent to. Waits for room in a full send buffer for at most 2 ms, and
-    /// not at all for a neighbour that does not answer.
+    /// Sends the answer, from the address the request was sent to. Waits for room in a full send buffer for at most 2
+    /// ms, and not at all for a neighbour that does not answer.
     pub fn answer(mut self, payload: &[u8]) -> Result<(), DeferredError> {
         let Some(endpoint) = self.endpoint.take() else { return Ok(()) };
         if let Some(control) = &mut self.control {

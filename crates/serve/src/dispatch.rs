@@ -42,8 +42,8 @@ pub(crate) struct Dispatch<S, F> {
     instance: Instance<S, F>,
     /// Whether this worker answers requests to broadcast and multicast addresses.
     answers_broadcast: bool,
-    /// Whether the server is starting: probes are recognised and answered, and nothing else is served. Never becomes true
-    /// again.
+    /// Whether the server is starting: probes are recognised and answered, and nothing else is served. Never becomes
+    /// true again.
     starting: bool,
     context: BurstContext,
     shared: Arc<Shared>,

@@ -14,8 +14,8 @@ use crate::io::kind::Io;
 use crate::io::xdp::error::XdpError;
 use crate::probe::ProbeError;
 
-/// Why a server cannot be started. Messages name the operation, its object and, where there is one, the fix; the cause is the
-/// [source](std::error::Error::source).
+/// Why a server cannot be started. Messages name the operation, its object and, where there is one, the fix; the cause
+/// is the [source](std::error::Error::source).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

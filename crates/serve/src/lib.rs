@@ -53,17 +53,16 @@
 //!
 //! # The life of a datagram
 //!
-//! With one socket, the worker blocks in the receive call and polls nothing else. The datagrams of a burst lie in the worker's
-//! receive arena; the replies are written one after the other into its transmit arena and leave in one system call. Nothing in
-//! between allocates, locks or dispatches dynamically. Then the worker stores its counters, which no other thread writes, and
-//! checks one shared stop flag.
+//! With one socket, the worker blocks in the receive call and polls nothing else. The datagrams of a burst lie in the
+//! worker's receive arena; the replies are written one after the other into its transmit arena and leave in one system
+//! call. Nothing in between allocates, locks or dispatches dynamically. Then the worker stores its counters, which no
+//! other thread writes, and checks one shared stop flag.
 //!
 //! # The identity
 //!
 //! For each worker, `received = answered + dropped (by reason) + deferred + in_flight`; without traffic, nothing is in
-//! flight.
-//! Datagrams the kernel dropped earlier are read from each socket (`kernel_drops`) and, for `xdp`, from the rings' counters.
-//! [`Counts::balance`] checks the identity.
+//! flight. Datagrams the kernel dropped earlier are read from each socket (`kernel_drops`) and, for `xdp`, from the
+//! rings' counters. [`Counts::balance`] checks the identity.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open their own files"))]
 

@@ -37,8 +37,8 @@ pub enum DropReason {
     /// The handle of a deferred request was dropped without an answer.
     Abandoned,
     /// The request was sent to a broadcast or multicast address. Such requests are answered only with
-    /// [`Config::answer_broadcast`](crate::Config::answer_broadcast); then one worker answers, and the others count their
-    /// copies here.
+    /// [`Config::answer_broadcast`](crate::Config::answer_broadcast); then one worker answers, and the others count
+    /// their copies here.
     Broadcast,
     /// The request arrived before the start-up probe had ended: nothing is served yet.
     Starting,
@@ -92,8 +92,8 @@ impl fmt::Display for DropReason {
 pub enum SendError {
     /// The send buffer is full: the device is slower than the service, or the cause is not known.
     BufferFull,
-    /// The send buffer is full, and the next hop to the peer (the peer itself or a router) has not answered ARP or neighbour
-    /// discovery. Replies to it would wait in the buffer for up to 3 s and keep out those to others.
+    /// The send buffer is full, and the next hop to the peer (the peer itself or a router) has not answered ARP or
+    /// neighbour discovery. Replies to it would wait in the buffer for up to 3 s and keep out those to others.
     Neighbour,
     /// Out of buffers below the socket (`ENOBUFS`, `ENOMEM`): the device's queue is full.
     NoBuffers,

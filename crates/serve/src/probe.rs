@@ -2,8 +2,8 @@
 //! sockets they are sent here, from a socket; `io/xdp/probe.rs` has the frames of `xdp`.
 //!
 //! A socket that was opened and bound may still receive nothing: firewalls, a reuseport group that steers elsewhere and
-//! kernels that ignore an option are found only by sending. Probe datagrams carry a random token. They are recognised only
-//! until the probe ends, never reach the service and are not counted as traffic.
+//! kernels that ignore an option are found only by sending. Probe datagrams carry a random token. They are recognised
+//! only until the probe ends, never reach the service and are not counted as traffic.
 //!
 //! ```text
 //! request: magic 16 | token 16        answer: magic 16 | token 16 | worker u32 le
@@ -24,8 +24,8 @@ const REQUEST_LEN: usize = MAGIC.len() + TOKEN_LEN;
 /// Length of an answer, in bytes.
 pub(crate) const ANSWER_LEN: usize = REQUEST_LEN + size_of::<u32>();
 
-/// How long to wait for one answer. A busy host needs milliseconds; a shorter timeout would fail there, a longer one delays
-/// the report of a real failure.
+/// How long to wait for one answer. A busy host needs milliseconds; a shorter timeout would fail there, a longer one
+/// delays the report of a real failure.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 /// Requests sent before giving up: the loopback loses datagrams only when a queue is full.
 const MAX_ATTEMPTS: usize = 4;

@@ -102,8 +102,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// When its burst was handled, as time since boot (`CLOCK_MONOTONIC`). The clock is read once per burst, when the first
-    /// request asks, and never for a service that does not.
+    /// When its burst was handled, as time since boot (`CLOCK_MONOTONIC`). The clock is read once per burst, when the
+    /// first request asks, and never for a service that does not.
     #[must_use]
     pub fn received(&self) -> Duration {
         self.context.clock.get().unwrap_or_else(|| {
@@ -114,8 +114,8 @@ impl<'a> Request<'a> {
     }
 
     /// When it arrived, as time of day since the Unix epoch (`CLOCK_REALTIME`): the kernel's receive time stamp with
-    /// [`Config::timestamps`](crate::Config::timestamps). Without one, and for frames, when its burst was handled: the clock
-    /// is read once per burst, when the first request asks.
+    /// [`Config::timestamps`](crate::Config::timestamps). Without one, and for frames, when its burst was handled: the
+    /// clock is read once per burst, when the first request asks.
     #[must_use]
     pub fn arrived(&self) -> Duration {
         self.control.and_then(Control::arrived).or(self.context.realtime.get()).unwrap_or_else(|| {
@@ -136,7 +136,8 @@ impl<'a> Request<'a> {
     }
 
     /// Takes a handle to answer the request later, from any thread; the service then returns
-    /// [`Outcome::Defer`](crate::Outcome::Defer). Copy what you need of the payload: it is gone when the service returns.
+    /// [`Outcome::Defer`](crate::Outcome::Defer). Copy what you need of the payload: it is gone when the service
+    /// returns.
     #[must_use = "dropping the handle counts the request as abandoned"]
     pub fn defer(self) -> Deferred {
         let peer = match self.peer {

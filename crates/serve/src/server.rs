@@ -32,8 +32,8 @@ use crate::shared::Shared;
 use crate::status::{SpreadMonitor, Status};
 use crate::tcp::TcpCounters;
 
-/// How long a stopping server waits for deferred answers. A shorter timeout abandons answers that wait for a slow back end; a
-/// longer one keeps a service manager waiting for requests that will never be answered.
+/// How long a stopping server waits for deferred answers. A shorter timeout abandons answers that wait for a slow back
+/// end; a longer one keeps a service manager waiting for requests that will never be answered.
 const DEFERRED_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Loads a service's files again while it runs: what it did, in words, or why everything stays as it was.
@@ -75,8 +75,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts serving. Returns once real datagrams to every address have reached the right workers. On an error, nothing is
-    /// left running.
+    /// Starts serving. Returns once real datagrams to every address have reached the right workers. On an error,
+    /// nothing is left running.
     ///
     /// `factory` makes a service for each worker, on the worker's thread, and a new one after a panic.
     pub fn start<S, F>(config: &Config, factory: F) -> Result<Self, Error>
@@ -134,14 +134,15 @@ impl Server {
         self.pinned.then_some(self.cpus.as_slice())
     }
 
-    /// The interfaces from which frames are taken, past the kernel's packet filters; empty unless the Io is [`Io::Xdp`].
+    /// The interfaces from which frames are taken, past the kernel's packet filters; empty unless the Io is
+    /// [`Io::Xdp`].
     #[must_use]
     pub fn interfaces(&self) -> Vec<String> {
         self.fast_path.as_deref().map(FastPath::interfaces).unwrap_or_default()
     }
 
-    /// The same server, whose service can load its files again. The hook may take its time: it is called by another thread than
-    /// the workers.
+    /// The same server, whose service can load its files again. The hook may take its time: it is called by another
+    /// thread than the workers.
     #[must_use]
     pub fn with_reload(mut self, hook: ReloadHook) -> Self {
         self.reload_hook = Some(hook);
@@ -167,8 +168,8 @@ impl Server {
         self.final_drops.is_none() && self.threads.iter().any(|(_, handle)| handle.is_finished())
     }
 
-    /// Stops: answers what is queued in the sockets, waits up to 5 seconds for deferred answers, and returns the last status.
-    /// Datagrams that arrive later are not received.
+    /// Stops: answers what is queued in the sockets, waits up to 5 seconds for deferred answers, and returns the last
+    /// status. Datagrams that arrive later are not received.
     pub fn stop(mut self) -> Result<Status, Error> {
         let lost = self.halt();
         let deadline = Instant::now() + DEFERRED_TIMEOUT;
@@ -183,7 +184,8 @@ impl Server {
         }
     }
 
-    /// Stops receiving and joins all threads. Returns the worker of a thread that failed. Has no effect if called again.
+    /// Stops receiving and joins all threads. Returns the worker of a thread that failed. Has no effect if called
+    /// again.
     fn halt(&mut self) -> Option<usize> {
         if self.final_drops.is_some() {
             return None;

@@ -42,9 +42,9 @@ pub trait StreamService: Send {
         self.serve(input, reply)
     }
 
-    /// The length of the message that `input` begins with, 1 or more; `None` if its end has not arrived. What follows is kept for
-    /// the next message, and a connection whose message has not ended after 32,768 bytes is closed. By default the bytes of
-    /// one read are a message.
+    /// The length of the message that `input` begins with, 1 or more; `None` if its end has not arrived. What follows
+    /// is kept for the next message, and a connection whose message has not ended after 32,768 bytes is closed. By
+    /// default the bytes of one read are a message.
     fn message_len(&self, input: &[u8]) -> Option<usize> {
         Some(input.len())
     }

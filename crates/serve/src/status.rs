@@ -30,13 +30,13 @@ pub struct Status {
     pub gso: bool,
     /// Seconds since the probe passed.
     pub seconds: f64,
-    /// CPU time of the whole process in that time, user and system, seconds. The kernel charges it also with the softirqs that
-    /// interrupt the process, and not with those of `ksoftirqd`.
+    /// CPU time of the whole process in that time, user and system, seconds. The kernel charges it also with the
+    /// softirqs that interrupt the process, and not with those of `ksoftirqd`.
     pub cpu_seconds: f64,
     /// The sum over all workers.
     pub total: Counts,
-    /// Datagrams that arrived and that the kernel dropped at the sockets, including AF_XDP sockets. `xdp.dropped` has the
-    /// reasons for AF_XDP.
+    /// Datagrams that arrived and that the kernel dropped at the sockets, including AF_XDP sockets. `xdp.dropped` has
+    /// the reasons for AF_XDP.
     pub kernel_drops: u64,
     /// One entry per worker, in order.
     pub workers: Vec<WorkerStatus>,
@@ -60,8 +60,8 @@ pub struct WorkerStatus {
     /// Datagrams the kernel dropped at the sockets that only this worker reads, because its AF_XDP rings or its receive
     /// buffers were full.
     pub kernel_drops: u64,
-    /// Its counters over all its sockets. With `xdp` also frames dropped because of their headers or in another worker's
-    /// backlog, which no socket counts.
+    /// Its counters over all its sockets. With `xdp` also frames dropped because of their headers or in another
+    /// worker's backlog, which no socket counts.
     #[serde(flatten)]
     pub counts: Counts,
 }

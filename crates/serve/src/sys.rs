@@ -1,8 +1,8 @@
 //! System calls and memory the kernel writes to, behind safe types. The only unsafe code of the crate.
 //!
 //! Invariant kept here: every pointer handed to the kernel points into memory that its owner (a [`Burst`], a
-//! [`Single`]) keeps mapped and unmoved for as long as the pointer exists. Rust reaches that memory through the same pointers
-//! ([`Slots`](udpath_stack::slots::Slots), [`arena`]), so that no reference of one side ends the other's.
+//! [`Single`]) keeps mapped and unmoved for as long as the pointer exists. Rust reaches that memory through the same
+//! pointers ([`Slots`](udpath_stack::slots::Slots), [`arena`]), so that no reference of one side ends the other's.
 #![allow(unsafe_code, reason = "recvmmsg, sendmmsg and a few socket options have no safe wrapper")]
 
 mod addr;

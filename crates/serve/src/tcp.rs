@@ -1,5 +1,5 @@
-//! The same addresses over TCP: a listener per worker and address, and a separate thread per worker, so that TCP does not
-//! change the UDP path.
+//! The same addresses over TCP: a listener per worker and address, and a separate thread per worker, so that TCP does
+//! not change the UDP path.
 //!
 //! ```text
 //! readable ─▸ read into the worker's buffer ─▸ StreamDispatch: message by message ─▸ write at once
@@ -41,19 +41,20 @@ use table::ConnectionTable;
 const READ_LEN: usize = 32 << 10;
 /// Size of the reply buffer for one read, in bytes.
 const REPLY_LEN: usize = 128 << 10;
-/// Room that a reply to one message finds, in bytes: the longest that a protocol with 16-bit lengths has, but for its length.
+/// Room that a reply to one message finds, in bytes: the longest that a protocol with 16-bit lengths has, but for its
+/// length.
 const MESSAGE_ROOM: usize = 64 << 10;
-/// Connections accepted from a listener before the open ones have their turn. Fewer: more polls while many come; more: clients
-/// that connect all the time hold up those that are connected.
+/// Connections accepted from a listener before the open ones have their turn. Fewer: more polls while many come; more:
+/// clients that connect all the time hold up those that are connected.
 const ACCEPTS_PER_TURN: usize = 64;
 /// How long peers may take to receive unsent replies when the server stops.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
-/// Pause of a worker's listeners after accepting failed for lack of descriptors or memory: connections stay queued. Shorter: more
-/// calls that fail; longer: they wait for longer. Open connections are served meanwhile.
+/// Pause of a worker's listeners after accepting failed for lack of descriptors or memory: connections stay queued.
+/// Shorter: more calls that fail; longer: they wait for longer. Open connections are served meanwhile.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
-/// A connection that has made progress since is not closed for lack of descriptors. Shorter: clients that are being served lose
-/// their connections; longer: new ones wait for longer.
+/// A connection that has made progress since is not closed for lack of descriptors. Shorter: clients that are being
+/// served lose their connections; longer: new ones wait for longer.
 const SPARED: Duration = Duration::from_secs(1);
 
 /// The TCP thread of one worker.

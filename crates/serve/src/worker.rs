@@ -39,8 +39,8 @@ impl<S: Service, F: Fn(WorkerId) -> S> Worker<S, F> {
         Self { runner: ServiceRunner { dispatch: Dispatch::new(id, factory, shared) }, sources }
     }
 
-    /// The same worker with the frames of `parts`. `all`: the endpoints of all workers. `neighbours`: where replies may go, if
-    /// that is checked.
+    /// The same worker with the frames of `parts`. `all`: the endpoints of all workers. `neighbours`: where replies may
+    /// go, if that is checked.
     pub(crate) fn with_frames<P: udpath_stack::port::Port>(
         self,
         all: Endpoints,

@@ -1,13 +1,14 @@
 //! The limit of one core: a worker on a link whose frames come back to it, so that no device and no kernel is involved.
 //!
-//! Each reply is the next request: the service is bound to the same port at every address, so each poll moves a whole burst
-//! through parse, both checksums, the lookup under the epoch, the echo service and the reply's headers and checksums.
-//! `hash` adds Toeplitz and the RPS decision (to the worker itself). The baseline is the same link with nothing done.
+//! Each reply is the next request: the service is bound to the same port at every address, so each poll moves a whole
+//! burst through parse, both checksums, the lookup under the epoch, the echo service and the reply's headers and
+//! checksums. `hash` adds Toeplitz and the RPS decision (to the worker itself). The baseline is the same link with
+//! nothing done.
 //!
-//! To a socket: the same worker puts the burst into a socket's queue, a reader on the same thread answers each datagram in
-//! its frame, and the worker takes the frames back and sends them. The baseline is the echo service run to completion at the
-//! same binding: the difference is what two queues and two hand-overs cost, without the wait for another core's cache
-//! lines. The ratio of the two is the claim.
+//! To a socket: the same worker puts the burst into a socket's queue, a reader on the same thread answers each datagram
+//! in its frame, and the worker takes the frames back and sends them. The baseline is the echo service run to
+//! completion at the same binding: the difference is what two queues and two hand-overs cost, without the wait for
+//! another core's cache lines. The ratio of the two is the claim.
 
 use std::hint::black_box;
 use std::net::SocketAddr;

@@ -24,7 +24,8 @@ pub struct Datagram<'a> {
 pub enum Outcome {
     /// The reply is this many bytes, from the start of the buffer.
     Reply(usize),
-    /// As `Reply`, without a [`NeighbourCheck`](crate::worker::NeighbourCheck): to a request that this host made itself.
+    /// As `Reply`, without a [`NeighbourCheck`](crate::worker::NeighbourCheck): to a request that this host made
+    /// itself.
     Unchecked(usize),
     /// No reply from here: the handler dropped the datagram or kept what it needs of it, and counts that itself.
     Declined,
@@ -35,8 +36,8 @@ pub trait Handler {
     /// Serves one datagram. The reply goes into `buffer`, which is longer than any datagram.
     fn handle(&mut self, datagram: Datagram<'_>, buffer: &mut [u8]) -> Outcome;
 
-    /// Sends a reply that cannot leave as a frame some other way, such as through a kernel socket: it does not fit a frame of the
-    /// link, or must not go back to where its request came from
+    /// Sends a reply that cannot leave as a frame some other way, such as through a kernel socket: it does not fit a
+    /// frame of the link, or must not go back to where its request came from
     /// ([`NeighbourCheck`](crate::worker::NeighbourCheck)). Returns false if it cannot, and the reply is dropped.
     fn send_otherwise(&mut self, _datagram: Datagram<'_>, _reply: &[u8]) -> bool {
         false

@@ -26,8 +26,8 @@ pub enum By {
     /// one that `udpath apply --set port:53:selection=by-cpu` attaches (`SO_ATTACH_REUSEPORT_CBPF`). It overrides
     /// SO_INCOMING_CPU.
     CpuModulo,
-    /// By a program that returns the number of the CPU that received the packet, as it is: by the kernel's hash where there
-    /// is no such socket. It overrides SO_INCOMING_CPU.
+    /// By a program that returns the number of the CPU that received the packet, as it is: by the kernel's hash where
+    /// there is no such socket. It overrides SO_INCOMING_CPU.
     CpuIndex,
     /// By the packet's hash, from a network card or RPS: udpath's own datapath, and programs that read SKF_AD_RXHASH.
     Rxhash,
@@ -35,8 +35,8 @@ pub enum By {
     /// unless others have the receiving CPU as SO_INCOMING_CPU; then the last of those (`udp4_lib_lookup2` of
     /// `net/ipv4/udp.c`).
     Last,
-    /// Unknown: the options of the sockets could not be read, the group is not the one that a program was made for, or the
-    /// program is another one.
+    /// Unknown: the options of the sockets could not be read, the group is not the one that a program was made for, or
+    /// the program is another one.
     Unknown,
 }
 

@@ -17,8 +17,8 @@ const PEOPLE: u32 = 1000;
 /// `nobody` (systemd's uid-range documentation, and Debian's `nogroup`).
 const NOBODY: [u32; 2] = [65_534, 65_535];
 
-/// Maximum length of the list of accounts, bytes: one of 100,000 has some 8 MiB. Lower: names of people stay in a capture, which
-/// a directory of accounts of that length has. Higher: no use.
+/// Maximum length of the list of accounts, bytes: one of 100,000 has some 8 MiB. Lower: names of people stay in a
+/// capture, which a directory of accounts of that length has. Higher: no use.
 const MAX_FILE: u64 = 64 << 20;
 
 impl Identity {

@@ -1,4 +1,5 @@
-//! What differs between two texts of a file, and no more of them: a configuration has secrets beside what udpath changes.
+//! What differs between two texts of a file, and no more of them: a configuration has secrets beside what udpath
+//! changes.
 //!
 //! ```text
 //!  old, new ─▸ pieces ── shown     the changed lines, and of these only the key and value that change; the rest is an ellipsis
@@ -59,8 +60,8 @@ pub(crate) fn shown(old: &str, new: &str) -> String {
     text
 }
 
-/// A shell command that makes the new text of the old one, byte for byte; it fails, and changes nothing, if the file has another
-/// text. Owner, mode and other names of the file stay.
+/// A shell command that makes the new text of the old one, byte for byte; it fails, and changes nothing, if the file
+/// has another text. Owner, mode and other names of the file stay.
 pub(crate) fn spliced(path: &str, old: &str, new: &str) -> String {
     let file = quoted(path);
     let (mut parts, mut from) = (String::new(), 0);
@@ -83,8 +84,8 @@ pub(crate) fn spliced(path: &str, old: &str, new: &str) -> String {
     )
 }
 
-/// A command of the shell that prints exactly this text, whatever is in it. Of control characters only tab and newline stand as
-/// they are, so that showing the command does nothing to a terminal.
+/// A command of the shell that prints exactly this text, whatever is in it. Of control characters only tab and newline
+/// stand as they are, so that showing the command does nothing to a terminal.
 pub(crate) fn printed(text: &str) -> String {
     let plain = |letter: char| !letter.is_control() || matches!(letter, '\n' | '\t');
     if text.chars().all(plain) {
@@ -141,8 +142,8 @@ fn pieces(old: &str, new: &str) -> Vec<Piece> {
     pieces
 }
 
-/// Which lines differ. Without the step of `similar` that moves changes for the eye: the places that it leaves are not always
-/// those of the lines.
+/// Which lines differ. Without the step of `similar` that moves changes for the eye: the places that it leaves are not
+/// always those of the lines.
 fn changes(before: &[&str], after: &[&str]) -> Vec<DiffOp> {
     let mut found = Replace::new(Capture::new());
     let Ok(()) = myers::diff(&mut found, before, 0..before.len(), after, 0..after.len());
@@ -175,11 +176,12 @@ fn removed(old: &str, starts: &[usize], from: Range<usize>, other: usize) -> Opt
     Some(Piece { at, text: String::new(), removed: (from.start, shown), added: (other, Vec::new()) })
 }
 
-/// Most pairs of lines that are compared. Lower: in a large change, lines may be taken for others. Higher: it takes longer.
+/// Most pairs of lines that are compared. Lower: in a large change, lines may be taken for others. Higher: it takes
+/// longer.
 const COMPARED: usize = 1 << 14;
 
-/// Which lines stand for each other, in order: as many as the shorter side has, and those that have most in common. What is
-/// left over on the longer side is new, or gone.
+/// Which lines stand for each other, in order: as many as the shorter side has, and those that have most in common.
+/// What is left over on the longer side is new, or gone.
 fn paired(old: &[&str], new: &[&str]) -> Vec<(usize, usize)> {
     if old.len() > new.len() {
         return paired(new, old).into_iter().map(|(one, other)| (other, one)).collect();
@@ -217,7 +219,8 @@ fn common(one: &str, other: &str) -> usize {
     head + same(&mut one.bytes().rev().zip(other.bytes().rev())).min(rest)
 }
 
-/// What differs between two lines that stand for each other, a piece for each place: what stands between two is not shown.
+/// What differs between two lines that stand for each other, a piece for each place: what stands between two is not
+/// shown.
 fn within_each(start: usize, (number, old): (usize, &str), (other, new): (usize, &str)) -> Vec<Piece> {
     let one = |(at, text): (Range<usize>, &str)| {
         let alone = [&old[..at.start], text, &old[at.end..]].concat();
@@ -226,8 +229,8 @@ fn within_each(start: usize, (number, old): (usize, &str), (other, new): (usize,
     places(old, new).into_iter().map(one).collect()
 }
 
-/// Where two lines differ: bytes of the old one, and what is there in the new one. Words are the same as a whole or not at all, and places
-/// with no word between them are one.
+/// Where two lines differ: bytes of the old one, and what is there in the new one. Words are the same as a whole or not
+/// at all, and places with no word between them are one.
 fn places<'n>(old: &str, new: &'n str) -> Vec<(Range<usize>, &'n str)> {
     let (before, after) = (words(old), words(new));
     let at = |words: &[&str], index: usize| words[..index].iter().map(|word| word.len()).sum::<usize>();

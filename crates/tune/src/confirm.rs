@@ -99,7 +99,8 @@ pub fn attended_by_this(journal: &Journal, id: u64) -> Result<Attending, UndoErr
 }
 
 /// Waits for the outcome of an apply in progress, and undoes what it can if it is not confirmed in time. `None` if
-/// there was nothing to undo. `begins` is called before anything is undone: a signal may end the wait, but not the undo.
+/// there was nothing to undo. `begins` is called before anything is undone: a signal may end the wait, but not the
+/// undo.
 ///
 /// # Errors
 /// The journal, the undo or `begins` failed.

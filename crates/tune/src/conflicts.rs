@@ -37,7 +37,8 @@ pub fn irqbalance(source: &dyn Source) -> Option<u32> {
     actors::running(source, &["irqbalance"]).into_values().next()
 }
 
-/// Whether a running irqbalance balances this IRQ: it may move it at any time, and a value written by others does not last.
+/// Whether a running irqbalance balances this IRQ: it may move it at any time, and a value written by others does not
+/// last.
 pub(crate) fn is_balanced(machine: &dyn Machine, setting: &Setting) -> bool {
     if setting.phase() != Phase::Irqs || irqbalance(machine.source()).is_none() {
         return false;

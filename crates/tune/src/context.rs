@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use udpath_files::kernel;
 use udpath_host::namespace::{NAMED, Place, inside};
 
-/// Largest list of accounts, bytes. Lower: the user of a machine with many is only a number in the journal. Higher: more
-/// memory for a file that is something else.
+/// Largest list of accounts, bytes. Lower: the user of a machine with many is only a number in the journal. Higher:
+/// more memory for a file that is something else.
 const MAX_ACCOUNTS: u64 = 16 << 20;
 
 /// A network namespace, by its file and its cookie, since a later namespace may reuse the inode.

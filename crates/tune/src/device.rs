@@ -1,5 +1,5 @@
-//! Changes settings of a device, over netlink or ioctl. Nothing is read back: the caller compares, because drivers round,
-//! and some accept a value and ignore it. All functions need CAP_NET_ADMIN over the namespace.
+//! Changes settings of a device, over netlink or ioctl. Nothing is read back: the caller compares, because drivers
+//! round, and some accept a value and ignore it. All functions need CAP_NET_ADMIN over the namespace.
 //!
 //! Cost: with most drivers, channels and rings restart the device (the link goes down briefly, queues and interrupts
 //! are recreated, and some drivers, such as vmxnet3, reset the RSS table to their default, so set RSS after them);

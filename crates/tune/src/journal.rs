@@ -28,9 +28,9 @@
 //! | `undone` | as before |
 //! | `closed` | unknown; left as it was when the entry was closed |
 //!
-//! The folder is recognised before anything in it is read or changed: it holds a journal's files and is changed by root,
-//! or the calling user, alone; so is each entry ([`udpath_files::Private`]). What other users could have written is
-//! never carried out.
+//! The folder is recognised before anything in it is read or changed: it holds a journal's files and is changed by
+//! root, or the calling user, alone; so is each entry ([`udpath_files::Private`]). What other users could have written
+//! is never carried out.
 //!
 //! A line cut short by a crash is ignored, and the change it announces did not happen. Any other checksum mismatch
 //! means the file was edited, and no change is based on it. An unreadable entry blocks only itself: all others can be

@@ -24,7 +24,8 @@
 //! the setting that they read or write. So the table, its families, and the types they are made of (settings, rows,
 //! values, forms, and the [`machine::Refusal`] that words an errno by the setting's row) refer to each other.
 //!
-//! The crash rule: the journal is written and synced before each change, so at any instruction `undo` finds what it needs.
+//! The crash rule: the journal is written and synced before each change, so at any instruction `undo` finds what it
+//! needs.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open their own files"))]
 

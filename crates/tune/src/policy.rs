@@ -5,8 +5,8 @@
 //!                                                        │ udpath_bpf::Policies, at /sys/fs/bpf/udpath/policy
 //! status ── effect.rs: is it so? ◂── sockets, limits ────┘
 //! ```
-//! A policy has no process and no file: it is an element of a map in the kernel, and gone with a boot. Only `spread` is a
-//! drop-in of the unit: `spread.rs`.
+//! A policy has no process and no file: it is an element of a map in the kernel, and gone with a boot. Only `spread` is
+//! a drop-in of the unit: `spread.rs`.
 
 mod effect;
 mod process;

@@ -1,4 +1,5 @@
-//! Restores what a journal entry has changed, the last change first and restarts of servers at the end, and verifies it.
+//! Restores what a journal entry has changed, the last change first and restarts of servers at the end, and verifies
+//! it.
 //!
 //! If a change was read back when it was made and has a different value now, another program has changed it since: it
 //! is left alone and reported, unless forced. A change that was never read back is always restored.
@@ -240,8 +241,8 @@ fn back(
         found => found.map_err(failed)?,
     };
     if found.is(old) {
-        // A write that was cut short leaves its temporary file, programs that serve no policy, or a unit that has not been
-        // restarted. The same write completes it.
+        // A write that was cut short leaves its temporary file, programs that serve no policy, or a unit that has not
+        // been restarted. The same write completes it.
         let in_steps = matches!(setting, Setting::Policy { .. } | Setting::Instances { .. });
         if in_steps || made.is_none() && setting.phase() == Phase::Files {
             let _ = machine.write(setting, old);

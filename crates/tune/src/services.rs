@@ -9,13 +9,13 @@
 //! What is known about each server is data, in `crates/tune/services`: a file per server. The code knows formats
 //! ([`format`](self)), not servers.
 //!
-//! A file is changed by replacing or inserting a few bytes, or by a drop-in where the server reads a folder. The journal
-//! has its old text before it is written. The restart is a change of its own, made last, in an apply as in an undo, and
-//! it fails unless the server answers afterwards: so a server that does not come back is rolled back like any failed
-//! change.
+//! A file is changed by replacing or inserting a few bytes, or by a drop-in where the server reads a folder. The
+//! journal has its old text before it is written. The restart is a change of its own, made last, in an apply as in an
+//! undo, and it fails unless the server answers afterwards: so a server that does not come back is rolled back like any
+//! failed change.
 //!
-//! A server that reads with one thread can be restarted in several instances (`multiplied.rs`); what must differ between those
-//! is in `instances.rs`.
+//! A server that reads with one thread can be restarted in several instances (`multiplied.rs`); what must differ
+//! between those is in `instances.rs`.
 
 mod advisory;
 mod arguments;
@@ -99,8 +99,8 @@ pub struct Service {
     drop_in: Option<String>,
     /// Whose rights it has.
     rights: Credentials,
-    /// What its paths begin with here: empty, the folder that is its root, or `/proc/PID/root` if its files are others than
-    /// this machine's ([`view`]).
+    /// What its paths begin with here: empty, the folder that is its root, or `/proc/PID/root` if its files are others
+    /// than this machine's ([`view`]).
     view: String,
     /// Its root is another one since it has read them ([`view::changed_root`]).
     changed_root: bool,
@@ -327,7 +327,8 @@ pub fn recognise(pid: u32) -> Result<Service, ServiceError> {
     })
 }
 
-/// The main configuration file of a process with these arguments, as it sees it. `start`: the folder that it was started in.
+/// The main configuration file of a process with these arguments, as it sees it. `start`: the folder that it was
+/// started in.
 fn config_path(
     pid: u32,
     profile: &Profile,
@@ -358,8 +359,8 @@ fn file_name(path: &str) -> &str {
 }
 
 impl Service {
-    /// A server with this profile, as if it ran with `text` as its only configuration file: what the text means, and what would
-    /// be proposed for it. No file and no process is looked at.
+    /// A server with this profile, as if it ran with `text` as its only configuration file: what the text means, and
+    /// what would be proposed for it. No file and no process is looked at.
     #[must_use]
     pub fn of_text(profile: &'static Profile, text: &str) -> Self {
         Self {
@@ -383,8 +384,8 @@ impl Service {
     }
 }
 
-/// Recognises the servers on a port, as [`recognise`] does. Another program may have the same port at another address, such as
-/// systemd-resolved at 127.0.0.53:53: one that is not recognised is named, and left alone, beside one that is.
+/// Recognises the servers on a port, as [`recognise`] does. Another program may have the same port at another address,
+/// such as systemd-resolved at 127.0.0.53:53: one that is not recognised is named, and left alone, beside one that is.
 ///
 /// # Errors
 /// No server is there, or none is recognised.

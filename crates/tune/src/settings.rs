@@ -47,8 +47,8 @@
 //! `docs/settings`; CONTRIBUTING.md has every step.
 //!
 //! - `row.rs`: the fields of a row. `name.rs`: names to and from text. `value.rs`: values to and from text. `form.rs`:
-//!   values as the kernel formats them in files. `fits.rs`: which values a request may have. `shell.rs`: changes as shell commands. `driver.rs`: shared by driver
-//!   rows.
+//!   values as the kernel formats them in files. `fits.rs`: which values a request may have. `shell.rs`: changes as
+//!   shell commands. `driver.rs`: shared by driver rows.
 //! - Families: `channels.rs`, `coalesce.rs`, `feature.rs`, `rss.rs`, `irq.rs`, `steering.rs`, `napi.rs`, `qdisc.rs`,
 //!   `sysctl.rs`, `socket.rs`, `policy.rs`, `unit.rs`, `thread.rs`, `file.rs`, `service.rs`.
 

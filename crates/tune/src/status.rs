@@ -21,13 +21,13 @@ use udpath_host::namespace::Place;
 /// Version of the JSON form. Incremented when a field is removed or changes meaning, but not when a field is added.
 pub const SCHEMA: &str = "udpath.status/1";
 
-/// How long after its deadline an apply may still be awaiting its revert, milliseconds. Undo takes seconds where a driver
-/// resets its link, and waits for another udpath. Lower: an alarm about a revert that is running. Higher: one that hangs
-/// is reported later.
+/// How long after its deadline an apply may still be awaiting its revert, milliseconds. Undo takes seconds where a
+/// driver resets its link, and waits for another udpath. Lower: an alarm about a revert that is running. Higher: one
+/// that hangs is reported later.
 const LATE: u64 = 60_000;
 
-/// How long to wait for another udpath that is changing settings before its unfinished change is reported. Shorter: an undo that resets
-/// a link, which takes seconds, raises an alarm. Longer: a stuck udpath delays every look by as much.
+/// How long to wait for another udpath that is changing settings before its unfinished change is reported. Shorter: an
+/// undo that resets a link, which takes seconds, raises an alarm. Longer: a stuck udpath delays every look by as much.
 const SETTLES: Duration = Duration::from_secs(3);
 /// Pause between two looks meanwhile. Shorter: CPU time. Longer: the outcome is told later.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -200,8 +200,8 @@ impl Status {
         Ok(Self { schema: SCHEMA, applies, reverted, unreadable, persisted: persisted(machine, &entries) })
     }
 
-    /// Like [`Status::of`], but not in the middle of another udpath's apply, undo or revert: if anything is amiss, waits up to 3 s for the
-    /// end of that. Not for a caller that holds the journal's lock itself.
+    /// Like [`Status::of`], but not in the middle of another udpath's apply, undo or revert: if anything is amiss, waits
+    /// up to 3 s for the end of that. Not for a caller that holds the journal's lock itself.
     ///
     /// # Errors
     /// The journal cannot be read.

@@ -5,14 +5,14 @@
 //!                       │ the first time that a setting differs: its value as found is journaled and synced, then written
 //!                       └ after that it is written alone: what undo needs is on disk
 //! ```
-//! Killed at any instruction, the entry stays in the journal as an unfinished apply: `udpath undo` restores what was found,
-//! and so does [`recover`], at the next start of a program that makes temporary changes.
+//! Killed at any instruction, the entry stays in the journal as an unfinished apply: `udpath undo` restores what was
+//! found, and so does [`recover`], at the next start of a program that makes temporary changes.
 //!
-//! A change that resets the link may lose others (`reset.rs`): their values are journaled before the first reset, and written again
-//! after each.
+//! A change that resets the link may lose others (`reset.rs`): their values are journaled before the first reset, and
+//! written again after each.
 //!
-//! What undo could not restore is never changed temporarily: a value that the kernel does not report, a reuseport program of
-//! the server's own.
+//! What undo could not restore is never changed temporarily: a value that the kernel does not report, a reuseport
+//! program of the server's own.
 
 mod reset;
 
@@ -112,8 +112,9 @@ impl<'a> Temporary<'a> {
         Ok(())
     }
 
-    /// Makes exactly these values effective: every other setting that was ever changed is as found. Values are written in
-    /// the order given, after those that go back. A server is restarted last, and whenever a file of a configuration changed.
+    /// Makes exactly these values effective: every other setting that was ever changed is as found. Values are written
+    /// in the order given, after those that go back. A server is restarted last, and whenever a file of a configuration
+    /// changed.
     ///
     /// # Errors
     /// What could not be set; some of the values may be set then. [`Self::end`] restores all of them.
@@ -202,8 +203,8 @@ impl<'a> Temporary<'a> {
         self.now.retain(|setting, _| !ended(setting));
     }
 
-    /// Restores everything, and removes the entry. What could not be restored is in the result, and its entry stays in the
-    /// journal, for another `udpath undo`.
+    /// Restores everything, and removes the entry. What could not be restored is in the result, and its entry stays in
+    /// the journal, for another `udpath undo`.
     ///
     /// # Errors
     /// Nothing was restored: the entry cannot be read.

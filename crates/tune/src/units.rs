@@ -9,8 +9,8 @@
 //!             └─▸ /run/systemd/system/udpath-ntp@1.service, ...       original.rs: all of [Service], one CPU, and a
 //!                                                                     configuration where instances must differ
 //! ```
-//! The unit keeps its name, dependencies and place in the boot; its user, sandbox, limits and kind of start are those of each
-//! instance. `file.rs` reads files of units. `manager.rs` asks systemd.
+//! The unit keeps its name, dependencies and place in the boot; its user, sandbox, limits and kind of start are those
+//! of each instance. `file.rs` reads files of units. `manager.rs` asks systemd.
 
 mod file;
 pub(crate) mod manager;

@@ -60,7 +60,8 @@ pub fn capture(data: &[u8]) {
     }
 }
 
-/// The same file, of any link type: what is found in its frames is not longer than the file, and what is left out can be said.
+/// The same file, of any link type: what is found in its frames is not longer than the file, and what is left out can
+/// be said.
 fn looked_at(data: &[u8]) {
     let mut frames = match Frames::new("it", io::Cursor::new(data.to_vec())) {
         Ok(frames) => frames,

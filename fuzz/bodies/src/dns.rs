@@ -13,8 +13,8 @@ static DNS: LazyLock<Dns> = LazyLock::new(|| {
         .expect("the zones are right")
 });
 
-/// Datagrams to a DNS server: a reply has the identifier of its query and the response bit, repeats the question if it has one, and is
-/// no longer than the client takes: 512 bytes, or with EDNS at most 1232.
+/// Datagrams to a DNS server: a reply has the identifier of its query and the response bit, repeats the question if it
+/// has one, and is no longer than the client takes: 512 bytes, or with EDNS at most 1232.
 pub fn dns_query(data: &[u8]) {
     let [peer, local] = [1000, 53].map(|port| SocketAddr::from(([192, 0, 2, 1], port)));
     let (outcome, reply) = serve_once(&mut DNS.clone(), data, peer, local);

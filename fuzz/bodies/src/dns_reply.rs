@@ -25,8 +25,9 @@ fn load(given: &[(&str, &str)]) -> DnsLoad {
     DnsLoad::from_options(5, &options).expect("valid options")
 }
 
-/// Replies to queries. The first 4 bytes give a flow and a sequence number, the rest is the reply: if it is valid, it has the
-/// identifier and the question of that query, and says that it is a reply. Walking the records only rejects more.
+/// Replies to queries. The first 4 bytes give a flow and a sequence number, the rest is the reply: if it is valid, it
+/// has the identifier and the question of that query, and says that it is a reply. Walking the records only rejects
+/// more.
 pub fn dns_reply(data: &[u8]) {
     let Some(([f0, f1, s0, s1], reply)) = data.split_first_chunk() else { return };
     let (flow, seq) = (u16::from_be_bytes([*f0, *f1]).into(), u16::from_be_bytes([*s0, *s1]).into());

@@ -5,7 +5,8 @@ use udpath_fleet::{Limits, announced, delivered};
 use udpath_load::result::LoadResult;
 use udpath_report::{Render, Style};
 
-/// JSON of `show` in a fleet's report: a machine does not differ from itself, and nothing of the file drives a terminal or a page.
+/// JSON of `show` in a fleet's report: a machine does not differ from itself, and nothing of the file drives a terminal
+/// or a page.
 pub fn fleet_json(data: &[u8]) {
     let Some(report) = of_json(&[("a", data), ("b", data)]) else { return };
     assert_eq!((report.machines.len(), report.alike), (2, 2));
@@ -20,8 +21,8 @@ pub fn fleet_json(data: &[u8]) {
     assert!(!page.contains("<script"), "a tag of the file reached the page");
 }
 
-/// A message of the network at either end of a fleet. An agent's limits hold for whatever they accept, and a refusal is a sentence; results
-/// of agents are merged or refused, and what is merged is the sum.
+/// A message of the network at either end of a fleet. An agent's limits hold for whatever they accept, and a refusal is
+/// a sentence; results of agents are merged or refused, and what is merged is the sum.
 pub fn fleet_message(data: &[u8]) {
     if let Some(order) = announced(data) {
         let (flows, time) = (100, Duration::from_secs(10));

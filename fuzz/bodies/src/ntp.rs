@@ -4,8 +4,8 @@ use udpath_load::template::{Judgement, Protocol};
 use udpath_protocols::ntp::{Header, Ntp, NtpConfig, NtpLoad, Query, Timestamp};
 use udpath_serve::{Outcome, serve_once};
 
-/// Datagrams to an NTP server: only a client's request is answered, with its origin and 48 bytes, never with more than it
-/// has. The header survives decoding and encoding.
+/// Datagrams to an NTP server: only a client's request is answered, with its origin and 48 bytes, never with more than
+/// it has. The header survives decoding and encoding.
 pub fn ntp_request(data: &[u8]) {
     if let Some(header) = Header::decode(data) {
         assert_eq!(header.encode(), data[..Header::LEN]);
@@ -27,8 +27,8 @@ pub fn ntp_request(data: &[u8]) {
     }
 }
 
-/// Replies to the load. The first 20 bytes give a run, a flow and a sequence number, the rest is the reply: if it is valid,
-/// its origin is the transmit time of that request, and its sender a server.
+/// Replies to the load. The first 20 bytes give a run, a flow and a sequence number, the rest is the reply: if it is
+/// valid, its origin is the transmit time of that request, and its sender a server.
 pub fn ntp_reply(data: &[u8]) {
     let Some((run, rest)) = data.split_first_chunk() else { return };
     let Some((flow, rest)) = rest.split_first_chunk() else { return };

@@ -14,8 +14,8 @@ use crate::presentable;
 static SECRET: LazyLock<Secret> = LazyLock::new(|| Secret::new(b"testing123"));
 const ZERO: [u8; 16] = [0; 16];
 
-/// Datagrams to a RADIUS server, as they are and signed: without a signature there is no reply; a reply is signed, has the
-/// Proxy-States of its request, and is not longer than it unless the user was let in.
+/// Datagrams to a RADIUS server, as they are and signed: without a signature there is no reply; a reply is signed, has
+/// the Proxy-States of its request, and is not longer than it unless the user was let in.
 pub fn radius_request(data: &[u8]) {
     assert!(asked(data).is_none_or(|_| Packet::decode(data).is_ok_and(|packet| is_signed(&packet))));
     let Ok(packet) = Packet::decode(data) else { return };
@@ -69,8 +69,8 @@ fn is_signed(request: &Packet<'_>) -> bool {
     })
 }
 
-/// Replies to the load. The first 20 bytes give a run, a flow and a sequence number, the rest is the reply: it is valid only
-/// if the server's secret has signed it for a request of this run and flow.
+/// Replies to the load. The first 20 bytes give a run, a flow and a sequence number, the rest is the reply: it is valid
+/// only if the server's secret has signed it for a request of this run and flow.
 pub fn radius_reply(data: &[u8]) {
     let Some((run, rest)) = data.split_first_chunk() else { return };
     let Some((flow, rest)) = rest.split_first_chunk() else { return };

@@ -5,8 +5,8 @@ use udpath_report::{Document, Render, Style, parse};
 
 use crate::presentable;
 
-/// A result of `boost`, one of `load` and one of `experiment` with every field, but no list of more than two: a whole one
-/// takes a tenth of a second.
+/// A result of `boost`, one of `load` and one of `experiment` with every field, but no list of more than two: a whole
+/// one takes a tenth of a second.
 const RESULTS: [&str; 3] = [
     include_str!("../../seeds/report_json/made-up-boost.json"),
     include_str!("../../seeds/report_json/made-up-load.json"),
@@ -17,7 +17,8 @@ const RESULTS: [&str; 3] = [
 pub fn report_json(data: &[u8]) {
     match parse(data, "input") {
         Ok(document) => {
-            // All forms take a hundred times as long as one text: while fuzzing, the input chooses one, a page one time in 64.
+            // All forms take a hundred times as long as one text: while fuzzing, the input chooses one, a page one time
+            // in 64.
             let sum =
                 data.iter().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(*byte)));
             let page = sum.is_multiple_of(64);
@@ -80,8 +81,8 @@ fn collect(value: &Value, at: String, places: &mut Vec<String>) {
     places.push(at);
 }
 
-/// Most values in a list that is doubled; a larger one is only reversed. Lower: no table gets long. Higher: doubled lists of
-/// doubled lists take nearly all of the time.
+/// Most values in a list that is doubled; a larger one is only reversed. Lower: no table gets long. Higher: doubled
+/// lists of doubled lists take nearly all of the time.
 const DOUBLED: usize = 256;
 
 /// Mostly of the same type, since the parser rejects everything else.

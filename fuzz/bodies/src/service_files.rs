@@ -7,8 +7,8 @@ use crate::presentable;
 /// CPUs that the guides' values are for.
 const CPUS: usize = 4;
 
-/// A configuration file; the first byte selects the server. What is proposed for it, alone and together, makes a text for which it
-/// is not proposed any more.
+/// A configuration file; the first byte selects the server. What is proposed for it, alone and together, makes a text
+/// for which it is not proposed any more.
 pub fn service_files(data: &[u8]) {
     let Some((which, text)) = data.split_first() else { return };
     let Ok(text) = str::from_utf8(text) else { return };
@@ -37,7 +37,8 @@ fn changed(service: &Service, proposals: &[udpath_tune::services::Proposal]) {
         Err(error) => return presentable(&error, 4096),
     };
     let [change] = changes.as_slice() else { panic!("one file became {}", changes.len()) };
-    // At the end of a text that stops in the middle of a statement, new lines are a part of that: no server runs with it.
+    // At the end of a text that stops in the middle of a statement, new lines are a part of that: no server runs with
+    // it.
     if change.old.as_ref().is_some_and(|old| change.new.starts_with(old.as_str())) {
         return;
     }

@@ -18,8 +18,8 @@ static LOADS: LazyLock<Vec<SnmpLoad>> = LazyLock::new(|| {
     askers.iter().flat_map(|asker| OPERATIONS.map(|operation| of(asker, operation))).collect()
 });
 
-/// Replies to the load. The first byte selects the version and the operation, the next four the flow, and the rest is the
-/// reply: a valid one has the id of the request that it names, and every other flow's reply is another one's.
+/// Replies to the load. The first byte selects the version and the operation, the next four the flow, and the rest is
+/// the reply: a valid one has the id of the request that it names, and every other flow's reply is another one's.
 pub fn snmp_reply(data: &[u8]) {
     let Some((which, rest)) = data.split_first() else { return };
     let Some((flow, reply)) = rest.split_first_chunk() else { return };

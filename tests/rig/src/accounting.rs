@@ -1,4 +1,5 @@
-//! Programs of a control group that look at each packet of its sockets, as systemd's for IPAccounting= and IPAddressDeny=.
+//! Programs of a control group that look at each packet of its sockets, as systemd's for IPAccounting= and
+//! IPAddressDeny=.
 
 use std::error::Error;
 use std::fs::File;

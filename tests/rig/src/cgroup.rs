@@ -99,8 +99,8 @@ impl Cgroup {
         self.root.join(&self.name).join(child)
     }
 
-    /// Sends a signal to each process of the group `child` and of those below it, as a service manager does first when a service is
-    /// stopped.
+    /// Sends a signal to each process of the group `child` and of those below it, as a service manager does first when
+    /// a service is stopped.
     ///
     /// # Panics
     /// There is no such group.

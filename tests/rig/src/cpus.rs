@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-/// True if the calling test must return immediately, as this process may use fewer than `cpus` CPUs. If so, prints the test's
-/// name and the reason, bypassing the harness's output capture. For [`needs_cpus!`](crate::needs_cpus!).
+/// True if the calling test must return immediately, as this process may use fewer than `cpus` CPUs. If so, prints the
+/// test's name and the reason, bypassing the harness's output capture. For [`needs_cpus!`](crate::needs_cpus!).
 ///
 /// # Panics
 /// There are too few, and `UDPATH_REQUIRE_ALL` forbids skipping.
@@ -26,8 +26,8 @@ pub fn skipped_without_cpus(file: &str, cpus: usize) -> bool {
     true
 }
 
-/// Skips the calling test on fewer CPUs: returns from it, with a line on stderr. With `UDPATH_REQUIRE_ALL=1` the test fails
-/// instead. Must precede everything that the test does.
+/// Skips the calling test on fewer CPUs: returns from it, with a line on stderr. With `UDPATH_REQUIRE_ALL=1` the test
+/// fails instead. Must precede everything that the test does.
 #[macro_export]
 macro_rules! needs_cpus {
     ($cpus:expr) => {

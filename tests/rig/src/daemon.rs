@@ -78,8 +78,8 @@ impl DaemonProgram {
     /// Writes its configuration into `folder`, the only place that it writes to. Returns the command line that runs it
     /// in the foreground.
     ///
-    /// A DNS server has the names `h0` to `h(names - 1)` of `example.test`. FreeRADIUS has the user of the file `users`,
-    /// and the secret of the file `secret`.
+    /// A DNS server has the names `h0` to `h(names - 1)` of `example.test`. FreeRADIUS has the user of the file
+    /// `users`, and the secret of the file `secret`.
     ///
     /// # Errors
     /// A file cannot be written.

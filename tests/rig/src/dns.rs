@@ -44,8 +44,8 @@ pub struct DnsSpec<'a> {
     pub machine: &'a str,
     /// The machine that queries it until it answers.
     pub asker: &'a str,
-    /// Each zone's name, without the final dot, and its text in the format of master files. It is ready when it answers for the
-    /// first.
+    /// Each zone's name, without the final dot, and its text in the format of master files. It is ready when it answers
+    /// for the first.
     pub zones: &'a [(&'a str, &'a str)],
     /// Workers for UDP: threads, or processes.
     pub workers: usize,

@@ -9,10 +9,11 @@ const ROOT: &str = "/var/cache/udpath/freeradius";
 /// It logs this line once its sockets are open.
 pub const FREERADIUS_READY: &str = "Ready to process requests";
 
-/// Writes the configuration of a server into `folder`, with one secret for all clients and the users of the file `users`.
-/// Returns its command line; it logs to stderr and stays in the foreground.
+/// Writes the configuration of a server into `folder`, with one secret for all clients and the users of the file
+/// `users`. Returns its command line; it logs to stderr and stays in the foreground.
 ///
-/// It answers access at port 1812 and accounting at 1813, over both families, with two threads. Rejects are not delayed.
+/// It answers access at port 1812 and accounting at 1813, over both families, with two threads. Rejects are not
+/// delayed.
 ///
 /// # Errors
 /// The file cannot be written.

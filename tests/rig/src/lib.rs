@@ -116,8 +116,8 @@ pub fn awaited<T>(what: &str, within: Duration, mut look: impl FnMut() -> Option
     }
 }
 
-/// Copies a program that is then run. By cp: if this process wrote the copy, a child that another test is starting would inherit
-/// the descriptor and hold it until its exec, and running the copy could fail with ETXTBSY.
+/// Copies a program that is then run. By cp: if this process wrote the copy, a child that another test is starting
+/// would inherit the descriptor and hold it until its exec, and running the copy could fail with ETXTBSY.
 ///
 /// # Panics
 /// It cannot be copied.

@@ -1,5 +1,5 @@
-//! What a NATS server, callers and agents of a fleet have in production: TLS, and credentials that an operator signs. The
-//! permissions of both users are those of docs/commands/agent.md.
+//! What a NATS server, callers and agents of a fleet have in production: TLS, and credentials that an operator signs.
+//! The permissions of both users are those of docs/commands/agent.md.
 //!
 //! ```text
 //! operator ── signs ─▸ account ── signs ─▸ caller, agent: a JWT and the seed of its key, in one file (NATS, decentralised JWT)

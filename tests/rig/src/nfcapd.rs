@@ -28,8 +28,8 @@ pub fn nfcapd() -> String {
     path
 }
 
-/// A datagram of version 5 with one record, of `bytes` bytes in one packet. With other bytes in each, their sum shows a record
-/// that is missing or there twice.
+/// A datagram of version 5 with one record, of `bytes` bytes in one packet. With other bytes in each, their sum shows a
+/// record that is missing or there twice.
 #[must_use]
 pub fn netflow(bytes: u32) -> [u8; LEN] {
     let mut datagram = [0; LEN];

@@ -174,8 +174,8 @@ impl Running {
         kill_process(Pid::from_child(&self.child), signal).expect("a child of ours can be signalled");
     }
 
-    /// Asks it to end by SIGTERM. Returns once it has ended, or has taken the signal for so long that the next one is another request
-    /// (`crates/cli/src/signals/requests.rs`).
+    /// Asks it to end by SIGTERM. Returns once it has ended, or has taken the signal for so long that the next one is
+    /// another request (`crates/cli/src/signals/requests.rs`).
     ///
     /// # Panics
     /// The kernel refuses, or it does not take the signal.

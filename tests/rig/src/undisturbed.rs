@@ -21,13 +21,14 @@ use std::time::Duration;
 
 use crate::campaign;
 
-/// Most rounds. Fewer: a compiler beside the tests fails them. More: a real failure on a busy machine takes longer to be seen.
+/// Most rounds. Fewer: a compiler beside the tests fails them. More: a real failure on a busy machine takes longer to
+/// be seen.
 const ROUNDS: u32 = 5;
-/// Share of the CPUs' time from which on a wrong outcome may be others' doing. Lower: the error of the accounts, a few ticks per
-/// CPU, excuses a failure once more. Higher: a test fails because of others.
+/// Share of the CPUs' time from which on a wrong outcome may be others' doing. Lower: the error of the accounts, a few
+/// ticks per CPU, excuses a failure once more. Higher: a test fails because of others.
 const DISTURBED: f64 = 0.05;
-/// Share from which on, in every round, nothing can be said. Lower: a machine that is only shared judges nothing. Higher: a
-/// starved one fails tests that have no fault.
+/// Share from which on, in every round, nothing can be said. Lower: a machine that is only shared judges nothing.
+/// Higher: a starved one fails tests that have no fault.
 const TAKEN: f64 = 0.15;
 /// Wait before the second round; doubled before each other.
 const PAUSE: Duration = Duration::from_secs(1);

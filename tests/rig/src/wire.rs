@@ -1,4 +1,5 @@
-//! How long a server holds each request, by the kernel's clock at its end of the link: what a generator's latencies are compared with.
+//! How long a server holds each request, by the kernel's clock at its end of the link: what a generator's latencies are
+//! compared with.
 
 use std::error::Error;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,8 +24,8 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Attaches to `interface`, the server's, in the calling thread's network namespace: native XDP for what arrives for `port`, tc for
-    /// what leaves from it.
+    /// Attaches to `interface`, the server's, in the calling thread's network namespace: native XDP for what arrives
+    /// for `port`, tc for what leaves from it.
     ///
     /// # Errors
     /// No such interface, no native XDP, another program attached, no permission, or a kernel before 6.6.

@@ -1,4 +1,5 @@
-//! The packet path allocates nothing: every built-in service over every Io, under load, in this process, whose allocator counts.
+//! The packet path allocates nothing: every built-in service over every Io, under load, in this process, whose
+//! allocator counts.
 //!
 //! ```text
 //! udpath load (another process) ══ veth ══▸ Server in this process: its workers' calls of malloc are counted once

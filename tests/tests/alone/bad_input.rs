@@ -1,5 +1,5 @@
-//! Bad input to any verb: one sentence, the right exit code, nothing left behind. Needs root. These tests measure nothing,
-//! and what they compare excludes other processes' labs and programs: they run at the same time.
+//! Bad input to any verb: one sentence, the right exit code, nothing left behind. Needs root. These tests measure
+//! nothing, and what they compare excludes other processes' labs and programs: they run at the same time.
 
 mod arguments;
 mod load;

@@ -114,8 +114,8 @@ fn the_first_and_the_best_rung_are_profiled() {
         assert_eq!(profile["schema"], "udpath.profile/2");
         let seconds = profile["seconds"].as_f64().unwrap();
         assert!(seconds >= 2.4, "{name} was sampled for {seconds} s");
-        // Two CPUs kept busy by the load give 199 samples a second each. A machine that other programs or its hypervisor use gives
-        // fewer, and less than a tenth only if it cannot be used at all.
+        // Two CPUs kept busy by the load give 199 samples a second each. A machine that other programs or its
+        // hypervisor use gives fewer, and less than a tenth only if it cannot be used at all.
         assert!(profile["samples"]["taken"].as_u64().unwrap() > 100, "{}", profile["samples"]);
         // Focused on the server; its replies are counted by the load, even where they bypass the kernel's UDP.
         let focus = &profile["facts"]["focus"];
@@ -127,8 +127,8 @@ fn the_first_and_the_best_rung_are_profiled() {
         assert_eq!(received, sent);
         let rung = result["rungs"].as_array().unwrap().iter().find(|rung| rung["name"] == *name).unwrap();
         let rate = received.as_f64().unwrap() / seconds / rung["tps"].as_f64().unwrap();
-        // Both per second of the same load. Its trials are short, and other programs may slow either of the two, by as much as they
-        // take of the CPUs.
+        // Both per second of the same load. Its trials are short, and other programs may slow either of the two, by as
+        // much as they take of the CPUs.
         assert!((0.02..50.0).contains(&rate), "{name}: {rate} times the rate of its trials");
         let sentence = profile["sentence"].as_str().unwrap();
         assert!(sentence.contains(" % of ") && sentence.ends_with('.'), "{sentence}");
@@ -166,7 +166,8 @@ fn dns_and_radius_climb() {
     let _alone = alone();
     let host = Host::now();
     let mut pids = Vec::new();
-    // With xdp for one, the shortest ladder for the other. A request of generated names is shorter than a buffer for it.
+    // With xdp for one, the shortest ladder for the other. A request of generated names is shorter than a buffer for
+    // it.
     let services: [(&[&str], &[&str], std::ops::Range<u64>); 2] = [
         (&["dns", "--name", "h{}.example.org", "--names", "1000"], &["--queues", "1", "--io", "xdp"], 20..60),
         (&["radius"], &["--queues", "1", "--io", "shared"], 40..200),
@@ -241,7 +242,8 @@ fn the_page_renders_in_a_browser_without_a_network() {
     // A blank page of that size takes 14 KB.
     assert!(png.len() > 60_000, "{} bytes are an empty page", png.len());
 
-    // No table is cut: a copy of the page, whose policy allows the test's script, says which are wider than their place.
+    // No table is cut: a copy of the page, whose policy allows the test's script, says which are wider than their
+    // place.
     let measured = folder.path().join("measured.html");
     let page = fs::read_to_string(page_file).unwrap();
     let page = page.replace("Content-Security-Policy", "x").replace("</body>", &format!("{MEASURES}</body>"));
@@ -312,8 +314,8 @@ fn seed() -> u64 {
     seed
 }
 
-/// However early or late it is killed, the next start removes all leftovers: after each kill, the machine is compared as
-/// soon as the next climb runs.
+/// However early or late it is killed, the next start removes all leftovers: after each kill, the machine is compared
+/// as soon as the next climb runs.
 #[test]
 fn killed_at_any_moment_the_next_run_finds_the_machine_as_it_was() {
     udpath_lab::needs_root!();

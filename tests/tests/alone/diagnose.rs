@@ -24,15 +24,16 @@ use udpath_rig::{Accounting, Bed, Ended, Running, campaign, judged, not_judged, 
 use causes::{CAUSES, Cause, Load, SATURATED, Served};
 
 const PORT: u16 = 7000;
-/// Arguments of `nice`: other programs on its CPU take a hundredth of the time from such a server. In real time, one that never sleeps would
-/// not let its generator end.
+/// Arguments of `nice`: other programs on its CPU take a hundredth of the time from such a server. In real time, one
+/// that never sleeps would not let its generator end.
 const HARDLY_HELD_UP: [&str; 2] = ["-n", "-20"];
 /// A file of this folder.
 fn file(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/alone/diagnose").join(name).display().to_string()
 }
 
-/// The diagnosis of a server on its port under a load, which another machine of the lab or its own runs; ends all of them.
+/// The diagnosis of a server on its port under a load, which another machine of the lab or its own runs; ends all of
+/// them.
 fn diagnosed_under(bed: Bed, server: Running, machine: &str, load: &[&str]) -> Value {
     let load = bed.start(machine, program(), load);
     std::thread::sleep(Duration::from_secs(1));

@@ -1,4 +1,5 @@
-//! `udpath experiment`: each experiment with the least effort in its own labs, and every way it can be refused. Needs root.
+//! `udpath experiment`: each experiment with the least effort in its own labs, and every way it can be refused. Needs
+//! root.
 
 use std::fs;
 use std::time::Duration;

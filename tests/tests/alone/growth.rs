@@ -1,5 +1,5 @@
-//! Memory of `serve --io xdp` and of `load` under a steady load: nothing grows. A few seconds in `make test`, ten minutes in
-//! `make soak`. Needs root.
+//! Memory of `serve --io xdp` and of `load` under a steady load: nothing grows. A few seconds in `make test`, ten
+//! minutes in `make soak`. Needs root.
 
 use std::fs;
 use std::thread;

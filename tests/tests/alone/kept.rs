@@ -1,4 +1,5 @@
-//! `boost --keep` ends in a policy, and `diagnose` begins with one: what helps holds at the server's next start as well.
+//! `boost --keep` ends in a policy, and `diagnose` begins with one: what helps holds at the server's next start as
+//! well.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -8,8 +9,8 @@ use udpath_lab::Lab;
 use udpath_rig::{Cgroup, Run, Said, TIMEOUT, client_and_server, program};
 
 const PORT: u16 = 7000;
-/// An echo server that answers what is queued, 32 at most, every 5 ms, and has room for a datagram or two: what else comes
-/// meanwhile is lost. It prints its buffer once it is bound.
+/// An echo server that answers what is queued, 32 at most, every 5 ms, and has room for a datagram or two: what else
+/// comes meanwhile is lost. It prints its buffer once it is bound.
 const SERVER: &str = r#"
 import socket, time
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

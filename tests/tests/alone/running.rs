@@ -1,5 +1,5 @@
-//! `boost` of a server that runs already finds what helps, and keeps it on request. A program that takes the CPUs makes trials differ
-//! by more than that.
+//! `boost` of a server that runs already finds what helps, and keeps it on request. A program that takes the CPUs makes
+//! trials differ by more than that.
 
 use std::path::Path;
 use std::process::Command;

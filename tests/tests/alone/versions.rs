@@ -1,4 +1,5 @@
-//! What earlier versions wrote is read: every folder of tests/fixtures, whose README says what is in it. All verbs work on copies.
+//! What earlier versions wrote is read: every folder of tests/fixtures, whose README says what is in it. All verbs work
+//! on copies.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -6,9 +6,9 @@
 //!   stand-in exporter B ◀─────────────┤ prometheus ◀── HTTP API ── this test
 //!                                     └─ a copy of the rules, with less time
 //! ```
-//! A serves what `udpath export` prints here; only the metrics that the rules name are replaced by those of [`METRICS`]. B does not answer
-//! while something is wrong. The phases end when Prometheus shows what the next one needs: a history longer than a day, then every
-//! alert, then none.
+//! A serves what `udpath export` prints here; only the metrics that the rules name are replaced by those of
+//! [`METRICS`]. B does not answer while something is wrong. The phases end when Prometheus shows what the next one
+//! needs: a history longer than a day, then every alert, then none.
 //!
 //! The rules are those that are delivered, but for their times: see [`scaled`].
 
@@ -42,8 +42,8 @@ const GAP: f64 = 1.5;
 const WELL: u8 = 0;
 const WRONG: u8 = 1;
 
-/// A sample that the rules look at: the series; its value, or its rate if it is a counter, while all is well and while something is
-/// wrong. A gauge that is not a number is absent.
+/// A sample that the rules look at: the series; its value, or its rate if it is a counter, while all is well and while
+/// something is wrong. A gauge that is not a number is absent.
 type Sample = (&'static str, f64, f64);
 const METRICS: &[Sample] = &[
     ("udpath_socket_drops_total{address=\"0.0.0.0\",port=\"53\",process=\"nsd\"}", 0.0, 20.0),
@@ -68,8 +68,8 @@ const METRICS: &[Sample] = &[
     ("udpath_journal_readable", 1.0, 0.0),
 ];
 
-/// The rules with less time: the windows of rates are 5 s instead of 5 min, a minute of waiting (`for`) is 200 ms, a day 15 s. Windows
-/// are shortened least, so that a late scrape leaves them enough samples.
+/// The rules with less time: the windows of rates are 5 s instead of 5 min, a minute of waiting (`for`) is 200 ms, a
+/// day 15 s. Windows are shortened least, so that a late scrape leaves them enough samples.
 fn scaled(rules: &str) -> String {
     let line = |line: &str| {
         let line = line.replace("[5m]", "[5s]").replace("offset 1d", "offset 15s");

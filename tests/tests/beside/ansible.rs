@@ -1,4 +1,5 @@
-//! The Ansible collection in `deploy/ansible`, installed and run as users do, on hosts that are network namespaces with an sshd each.
+//! The Ansible collection in `deploy/ansible`, installed and run as users do, on hosts that are network namespaces with
+//! an sshd each.
 
 mod fleet;
 mod modules;

@@ -1,5 +1,5 @@
-//! Loads by a fleet, with a real nats-server: agents on the client of a lab, the caller beside them, the server of the load and
-//! of NATS on the server. Sums are compared with the results that each agent keeps in a file.
+//! Loads by a fleet, with a real nats-server: agents on the client of a lab, the caller beside them, the server of the
+//! load and of NATS on the server. Sums are compared with the results that each agent keeps in a file.
 
 mod access;
 mod callers;
@@ -237,7 +237,8 @@ fn the_dead_of_sixty_four_are_named_and_the_others_count() {
         let agent = agents.get_mut(victim).unwrap();
         agent.says("segment ");
     }
-    // Some seconds into the load. Where other programs have the CPUs, orders arrive late: it has seconds left then, too.
+    // Some seconds into the load. Where other programs have the CPUs, orders arrive late: it has seconds left then,
+    // too.
     std::thread::sleep(Duration::from_secs(11));
     assert!(!load.has_ended(), "in the middle of the load");
     for victim in &victims {

@@ -1,5 +1,5 @@
-//! `udpath multiply` as its users run it: instances of unmodified servers share a port, each datagram is answered exactly once,
-//! and nothing is left of them. Each test has the /run and the BPF file system of its own binary's root
+//! `udpath multiply` as its users run it: instances of unmodified servers share a port, each datagram is answered
+//! exactly once, and nothing is left of them. Each test has the /run and the BPF file system of its own binary's root
 //! (`scripts/fresh-root.sh`). Traffic is on loopback. Needs root and two CPUs.
 
 mod bad;

@@ -86,8 +86,8 @@ fn effects(target: &str) -> Vec<(String, String)> {
     options.iter().map(|option| (text(&option["state"]), text(&option["note"]))).collect()
 }
 
-/// A cgroup with one `srv.service`, a journal of its own, and a free port; no other test runs while it exists. A test that passes
-/// leaves no policy.
+/// A cgroup with one `srv.service`, a journal of its own, and a free port; no other test runs while it exists. A test
+/// that passes leaves no policy.
 struct Scene {
     cgroup: Cgroup,
     state: tempfile::TempDir,

@@ -120,8 +120,8 @@ pub(crate) enum Says {
     Either(&'static str, &'static str),
 }
 
-/// Ends runs of `udpath ARGUMENTS` in every way, at moments over the span: `few` of each, fifty in `make soak`. Nothing is
-/// left, and the last words, if it got so far, contain `says`.
+/// Ends runs of `udpath ARGUMENTS` in every way, at moments over the span: `few` of each, fifty in `make soak`. Nothing
+/// is left, and the last words, if it got so far, contain `says`.
 fn leaves_nothing(name: &str, arguments: &[&str], few: u32, says: Says) {
     leaves_nothing_and(name, arguments, few, says, |_ended| ());
 }
@@ -156,8 +156,8 @@ pub(crate) fn leaves_nothing_and(
                 Says::Err(words) => ended.err.contains(words),
                 Says::Either(out, err) => ended.out.contains(out) || ended.err.contains(err),
             };
-            // Before it watches for signals it has made nothing, and one ends it without a word. In a pipeline, the reader of its
-            // stdout has got the signal as well.
+            // Before it watches for signals it has made nothing, and one ends it without a word. In a pipeline, the
+            // reader of its stdout has got the signal as well.
             let silent = ended.out.is_empty() && ended.err.lines().count() == 1;
             let unread = way == Way::Pipeline && !matches!(says, Says::Err(_));
             assert!(spoken || silent || unread, "{case}");
@@ -209,7 +209,8 @@ fn a_server_and_an_exporter() {
     leaves_nothing("profile", &["profile", "--duration", "60s"], 1, Says::Out("CPU time"));
 }
 
-/// Most rounds of one way until a signal has come in time. Each halves what is between too early and too late, some milliseconds.
+/// Most rounds of one way until a signal has come in time. Each halves what is between too early and too late, some
+/// milliseconds.
 const SEARCH: u32 = 40;
 
 /// Moments around the one at which a program does its work, which takes a few milliseconds of its whole run.

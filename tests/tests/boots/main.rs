@@ -23,8 +23,8 @@ use udpath_rig::VmSpec;
 use udpath_rig::campaign::{record, rounds};
 use udpath_rig::{check_documents, program};
 
-/// Time limit for one boot with its steps. On an idle host of two CPUs the first takes 275 s; beside other tests, three times
-/// that. Too short fails on a busy host; too long delays the report of a machine that hangs.
+/// Time limit for one boot with its steps. On an idle host of two CPUs the first takes 275 s; beside other tests, three
+/// times that. Too short fails on a busy host; too long delays the report of a machine that hangs.
 const WITHIN: Duration = Duration::from_secs(1800);
 
 /// Programs and files of systemd in the machine, and a server, each at its path on the host.

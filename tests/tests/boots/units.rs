@@ -104,7 +104,8 @@ fn one_flow_is_spread_over_the_sockets_of_a_unit_after_a_boot() {
     ended(boot, "spread-none", 0, "no policy");
 }
 
-/// Under the unit of udpath's own package, in its sandbox: one process reads with three capabilities, the other answers with none.
+/// Under the unit of udpath's own package, in its sandbox: one process reads with three capabilities, the other answers
+/// with none.
 #[test]
 fn the_exporter_is_started_by_systemd_and_may_do_little() {
     udpath_lab::needs_root!();

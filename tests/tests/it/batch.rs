@@ -1,6 +1,6 @@
-//! Loads of several machines that a batch system starts: GNU parallel and Slurm by the lines of the docs, Kubernetes by the manifests
-//! in `deploy/kubernetes`, which are also checked against the models of Kubernetes' own client, which are generated from its OpenAPI
-//! schemas.
+//! Loads of several machines that a batch system starts: GNU parallel and Slurm by the lines of the docs, Kubernetes by
+//! the manifests in `deploy/kubernetes`, which are also checked against the models of Kubernetes' own client, which are
+//! generated from its OpenAPI schemas.
 
 mod slurm;
 
@@ -17,8 +17,8 @@ use udpath_rig::{Run, Running, Said, SecuredNats, client_and_server, program};
 
 /// Where `scripts/setup.sh` puts it.
 const KUBECTL: &str = "/var/cache/udpath/kubectl";
-/// Reads YAML, and writes its documents as JSON if they are the same after the client has read them: it drops unknown fields, and
-/// converts what has another type.
+/// Reads YAML, and writes its documents as JSON if they are the same after the client has read them: it drops unknown
+/// fields, and converts what has another type.
 const CHECK: &str = r#"
 import json, sys, yaml
 from kubernetes import client

@@ -1,5 +1,5 @@
-//! `boost` of a server that runs already: whatever happens to the program or the server, every setting is as it was. What it finds
-//! depends on the CPUs, so `alone running` tests that.
+//! `boost` of a server that runs already: whatever happens to the program or the server, every setting is as it was.
+//! What it finds depends on the CPUs, so `alone running` tests that.
 
 mod configuration;
 mod link_reset;

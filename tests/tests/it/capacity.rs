@@ -1,4 +1,5 @@
-//! `udpath capacity` as its users run it: descriptions, sweeps, captures, JSON, bad input. Calibration has a test in `alone`.
+//! `udpath capacity` as its users run it: descriptions, sweeps, captures, JSON, bad input. Calibration has a test in
+//! `alone`.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! DNS: dig, kdig, dnsperf and kxdpgun accept the service over every Io, also truncated and over TCP; it reloads its zones without
-//! losing a query. Needs root.
+//! DNS: dig, kdig, dnsperf and kxdpgun accept the service over every Io, also truncated and over TCP; it reloads its
+//! zones without losing a query. Needs root.
 
 use std::fs;
 use std::net::IpAddr;
@@ -264,8 +264,8 @@ fn a_wrong_file_is_named_and_the_old_zone_is_served_on() {
     lab.down().unwrap();
 }
 
-/// A flood from one network: 10 replies a second of each kind, and truncated ones, never more bytes than came in; a client of
-/// that network is served over TCP all the same.
+/// A flood from one network: 10 replies a second of each kind, and truncated ones, never more bytes than came in; a
+/// client of that network is served over TCP all the same.
 #[test]
 fn a_flood_gets_less_than_it_sends_over_every_io() {
     udpath_lab::needs_root!();
@@ -344,7 +344,8 @@ fn a_flood_is_amplified_as_the_docs_say() {
             assert!(counts["total"]["received"].as_u64().unwrap() > 2000, "{kind}: {counts}");
             measured.push(bytes("answered_bytes") / bytes("received_bytes"));
             if limit.is_empty() {
-                // A burst of 200, and 200 per second, of the longest replies; the others are not longer than their queries.
+                // A burst of 200, and 200 per second, of the longest replies; the others are not longer than their
+                // queries.
                 let whole = 200.0 * (1.0 + counts["seconds"].as_f64().unwrap());
                 let most = whole * 1232.0 + bytes("received_bytes");
                 assert!(bytes("answered_bytes") < most, "{kind}: {counts}");
@@ -359,8 +360,8 @@ fn a_flood_is_amplified_as_the_docs_say() {
             ),
         );
         assert_eq!(printed.len(), 3, "{row}");
-        // The default limits bytes per second: a slow machine's flood is smaller, and its factor higher, but never above that of no
-        // limit; the bytes are asserted below.
+        // The default limits bytes per second: a slow machine's flood is smaller, and its factor higher, but never
+        // above that of no limit; the bytes are asserted below.
         assert!(measured[2] >= printed[2] - 0.3 && measured[2] <= measured[0] + 0.01, "{kind}: {measured:?}");
         for (printed, measured) in printed.iter().zip(measured).take(2) {
             // Printed with one digit; a slow machine's flood is shorter, and its first replies weigh more.

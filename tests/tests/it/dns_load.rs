@@ -1,5 +1,5 @@
-//! The load of DNS against knotd and nsd: every reply of theirs is valid, over every engine, and what they refuse counts as
-//! refused. Needs root.
+//! The load of DNS against knotd and nsd: every reply of theirs is valid, over every engine, and what they refuse
+//! counts as refused. Needs root.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -13,8 +13,8 @@ const ENGINES: [&str; 3] = ["socket", "xdp", "xdp-rings"];
 /// Names `h0` to `h999` of the zone.
 const NAMES: usize = 1000;
 
-/// A zone with addresses of [`NAMES`] names, a wildcard, an alias, a delegation with glue, and records longer than a reply
-/// without EDNS.
+/// A zone with addresses of [`NAMES`] names, a wildcard, an alias, a delegation with glue, and records longer than a
+/// reply without EDNS.
 fn zone() -> String {
     let mut zone = String::from(
         "$ORIGIN example.test.\n$TTL 60\n@ SOA ns host 1 60 60 60 60\n@ NS ns\nns A 192.0.2.53\n@ MX 10 h1\n\
@@ -219,7 +219,8 @@ fn another_zone_is_refused() {
     }
 }
 
-/// More requests than identifiers in flight: the newest request of an identifier is meant, and none is mistaken for another.
+/// More requests than identifiers in flight: the newest request of an identifier is meant, and none is mistaken for
+/// another.
 #[test]
 fn identifiers_are_used_again_and_again() {
     udpath_lab::needs_root!();

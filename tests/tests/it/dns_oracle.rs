@@ -1,11 +1,12 @@
-//! The answers of `serve dns` are those of NSD and Knot, to 60,000 questions for the names in and around those of a random zone and
-//! of others below it, and to as many for the same zones signed ([`signed`]), with all that proves them. `UDPATH_SEED` makes other zones;
-//! `make soak` takes several. Needs root.
+//! The answers of `serve dns` are those of NSD and Knot, to 60,000 questions for the names in and around those of a
+//! random zone and of others below it, and to as many for the same zones signed ([`signed`]), with all that proves
+//! them. `UDPATH_SEED` makes other zones; `make soak` takes several. Needs root.
 //!
-//! Where those two differ, either is right. An alias that leads to another zone ends their answers; `serve dns` goes on there
-//! (RFC 1034, 4.3.2: to step 1), so its answer is compared with theirs to the question for the target, too. The authority section is compared
-//! where there is no answer, and what it says of names that do not exist always: NSD fills it otherwise, too. Of a
-//! chain that goes through a DNAME record, `serve dns` says what comes up to there (docs/protocols/dns.md).
+//! Where those two differ, either is right. An alias that leads to another zone ends their answers; `serve dns` goes on
+//! there (RFC 1034, 4.3.2: to step 1), so its answer is compared with theirs to the question for the target, too. The
+//! authority section is compared where there is no answer, and what it says of names that do not exist always: NSD
+//! fills it otherwise, too. Of a chain that goes through a DNAME record, `serve dns` says what comes up to there
+//! (docs/protocols/dns.md).
 
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 
@@ -116,16 +117,17 @@ fn compare(
             if theirs.iter().any(agrees) {
                 continue;
             }
-            // A question for a name that begins with `*` and does not exist, but another wildcard above stands for it: NSD says that it does
-            // not exist, or leaves out the closest encloser; Knot proves less (RFC 4035, 3.1.3.3; RFC 4592, 2.2.1; RFC 5155, 7.2.5).
+            // A question for a name that begins with `*` and does not exist, but another wildcard above stands for it:
+            // NSD says that it does not exist, or leaves out the closest encloser; Knot proves less (RFC 4035, 3.1.3.3;
+            // RFC 4592, 2.2.1; RFC 5155, 7.2.5).
             let denied = theirs[1].is_no_name() && !own.is_no_name();
             let denied = denied || theirs.iter().any(|other| own.proves_more_than(other));
             let denied = name.starts_with("*.") && denied;
-            // The signatures and NSEC records of a wildcard: NSD says that there are none, and Knot leaves some out or does not prove the
-            // name's absence (RFC 4592, 4.7: they are answers as others).
+            // The signatures and NSEC records of a wildcard: NSD says that there are none, and Knot leaves some out or
+            // does not prove the name's absence (RFC 4592, 4.7: they are answers as others).
             let explicit = own.has_answer() && [46, 47].contains(number);
-            // A name below one that is there for delegations that opt-out leaves out: Knot fails, and NSD proves it from a closest encloser of
-            // which there is no record (RFC 5155, 7.2.1).
+            // A name below one that is there for delegations that opt-out leaves out: Knot fails, and NSD proves it
+            // from a closest encloser of which there is no record (RFC 5155, 7.2.1).
             let left_out = theirs[0].has_failed() && own.is_no_name();
             if secure && own.proves() && (denied || explicit || left_out) {
                 compared.alone += 1;

@@ -1,4 +1,5 @@
-//! Text of somebody else on a terminal: names of processes, paths, arguments, settings and labels that hold what a terminal obeys.
+//! Text of somebody else on a terminal: names of processes, paths, arguments, settings and labels that hold what a
+//! terminal obeys.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -1,4 +1,5 @@
-//! The examples of the library crates run as they say: the datapath's answers the load's, over a lab's link. Needs root.
+//! The examples of the library crates run as they say: the datapath's answers the load's, over a lab's link. Needs
+//! root.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

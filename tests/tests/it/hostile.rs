@@ -1,5 +1,5 @@
-//! What root does with folders, links and files that another user has made: an unprivileged one (65534) attacks, root runs
-//! a verb. In a mount namespace with a /tmp of its own, so that nothing of the machine is at stake. Needs root.
+//! What root does with folders, links and files that another user has made: an unprivileged one (65534) attacks, root
+//! runs a verb. In a mount namespace with a /tmp of its own, so that nothing of the machine is at stake. Needs root.
 
 mod journal;
 mod output;

@@ -1,5 +1,5 @@
-//! What only looks does only that, and what changes a running server touches only its sockets of that port: by the system calls that
-//! they make (strace). Needs root for the lab.
+//! What only looks does only that, and what changes a running server touches only its sockets of that port: by the
+//! system calls that they make (strace). Needs root for the lab.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -29,7 +29,8 @@ fn calls(lab: &Lab, arguments: &[&str]) -> Vec<String> {
     log.lines().map(str::to_owned).collect()
 }
 
-/// A process in the namespace of the server with two sockets of one port, one of another, and a file. The descriptors of the sockets.
+/// A process in the namespace of the server with two sockets of one port, one of another, and a file. The descriptors
+/// of the sockets.
 fn held(lab: &Lab) -> (Running, [u32; 3]) {
     let serves = "import socket, select, sys\ndef bound(family, *to): s = socket.socket(family, socket.SOCK_DGRAM); s.bind(to); return s\n\
                   all = [bound(socket.AF_INET, '127.0.0.1', 5353), bound(socket.AF_INET, '127.0.0.2', 5353), bound(socket.AF_INET6, '::1', 5354)]\n\

@@ -106,8 +106,8 @@ fn a_running_chronyd_selects_it() {
     lab.down().unwrap();
 }
 
-/// Control and private messages, other modes, authenticated and broken requests get nothing; a request with extension fields
-/// gets 48 bytes. The order of replies shows that nothing else was sent.
+/// Control and private messages, other modes, authenticated and broken requests get nothing; a request with extension
+/// fields gets 48 bytes. The order of replies shows that nothing else was sent.
 #[test]
 fn nothing_is_amplified_over_any_io() {
     udpath_lab::needs_root!();
@@ -214,7 +214,8 @@ fn load(lab: &Lab, target: SocketAddr, io: &str, engine: &str) -> Value {
         "500ms",
         "--json",
     ];
-    // A service on the server's interface accepts the frames of the kernel engine; without one, the interface needs NAPI.
+    // A service on the server's interface accepts the frames of the kernel engine; without one, the interface needs
+    // NAPI.
     let towards_client = lab.machine("server").unwrap().towards("client").unwrap();
     let _napi =
         (engine == "kernel" && !["xdp", "auto"].contains(&io)).then(|| towards_client.ensure_napi().unwrap());

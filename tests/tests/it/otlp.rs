@@ -1,4 +1,5 @@
-//! `udpath export --otlp`: a stand-in for a collector decodes what is pushed, and compares it with the text of the same machine.
+//! `udpath export --otlp`: a stand-in for a collector decodes what is pushed, and compares it with the text of the same
+//! machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};

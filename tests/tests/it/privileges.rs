@@ -234,7 +234,8 @@ fn of_an_exporter_one_process_answers_and_the_other_keeps_what_reading_takes() {
     }
 }
 
-/// Requests come all the time while the server starts: none is answered with root's privileges, and no connection accepted.
+/// Requests come all the time while the server starts: none is answered with root's privileges, and no connection
+/// accepted.
 #[test]
 fn nothing_is_answered_before_privileges_are_given_up() {
     udpath_lab::needs_root!();

@@ -1,5 +1,5 @@
-//! RADIUS: radclient accepts the service over every Io, a real FreeRADIUS answers the load, and both use the same file of
-//! users. Needs root.
+//! RADIUS: radclient accepts the service over every Io, a real FreeRADIUS answers the load, and both use the same file
+//! of users. Needs root.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -166,8 +166,8 @@ fn request(secret: Option<&str>, identifier: u8, name: &str) -> Vec<u8> {
     request.to_vec()
 }
 
-/// What is not signed with the client's secret gets nothing; what is sent again gets the same again, also a challenge, whose
-/// State would be another a second later.
+/// What is not signed with the client's secret gets nothing; what is sent again gets the same again, also a challenge,
+/// whose State would be another a second later.
 #[test]
 fn unsigned_requests_get_nothing_and_repeated_ones_the_same_over_every_io() {
     udpath_lab::needs_root!();

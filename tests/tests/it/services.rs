@@ -122,8 +122,8 @@ impl Nsd {
 
 /// A script that starts a server in place of the one whose process is in the folder's file `pid`.
 fn restarts(here: &str, command: &str) -> String {
-    // One restart at a time: that of a killed apply goes on while the undo begins its own. An nsd that is ended while it
-    // starts leaves processes behind, which a unit's control group would end too.
+    // One restart at a time: that of a killed apply goes on while the undo begins its own. An nsd that is ended while
+    // it starts leaves processes behind, which a unit's control group would end too.
     format!(
         "cd {here}\nexec 9>lock; flock 9\n\
          pid=$(cat pid 2>/dev/null) && kill $pid\n\

@@ -1,5 +1,5 @@
-//! `serve` under clients that take what they can and give nothing back, and with files and limits that are not what they should
-//! be: others are served on. Needs root.
+//! `serve` under clients that take what they can and give nothing back, and with files and limits that are not what
+//! they should be: others are served on. Needs root.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -144,7 +144,8 @@ fn a_thousand_slow_connections_keep_nobody_out() {
     assert!(tcp["accepted"].as_u64().unwrap() >= CONNECTIONS as u64, "{tcp}");
 }
 
-/// The soft limit of open files is raised; where the hard one is low, there are fewer connections, and files can still be opened.
+/// The soft limit of open files is raised; where the hard one is low, there are fewer connections, and files can still
+/// be opened.
 #[test]
 fn descriptors_last_for_connections_and_reloads() {
     udpath_lab::needs_root!();

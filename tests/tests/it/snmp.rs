@@ -1,5 +1,5 @@
-//! SNMP: Debian's snmpd answers every version, level and operation of the load, over every engine; what it refuses is counted,
-//! and a user that it does not accept is named before the run. Needs root.
+//! SNMP: Debian's snmpd answers every version, level and operation of the load, over every engine; what it refuses is
+//! counted, and a user that it does not accept is named before the run. Needs root.
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
@@ -18,7 +18,8 @@ const PORT: u16 = 161;
 /// The password of every authentication, and of every encryption.
 const AUTH_PASSWORD: &str = "maplesyrup";
 const PRIV_PASSWORD: &str = "honeydew";
-/// Users of the agent: name, hash as net-snmp and as udpath call it. Each has an encrypted sibling, its name followed by p.
+/// Users of the agent: name, hash as net-snmp and as udpath call it. Each has an encrypted sibling, its name followed
+/// by p.
 const USERS: [(&str, &str, &str); 5] = [
     ("u1", "SHA", "sha"),
     ("u224", "SHA-224", "sha224"),

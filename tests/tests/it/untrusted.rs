@@ -1,5 +1,5 @@
-//! What other users' processes, control groups and files do to a root's run of udpath: nothing. Servers are copies of perl,
-//! named as the server that they pretend to be, and run as user nobody. Needs root.
+//! What other users' processes, control groups and files do to a root's run of udpath: nothing. Servers are copies of
+//! perl, named as the server that they pretend to be, and run as user nobody. Needs root.
 
 mod groups;
 
@@ -25,7 +25,8 @@ const BIND: &str = "use Socket; my ($ip, $port) = splice @ARGV, 0, 2; socket(S, 
                     bind(S, pack_sockaddr_in($port, inet_aton($ip))) or die $!;";
 /// Says that it is ready, and runs until its input ends.
 const WAIT: &str = "print 'x'; close STDOUT; <STDIN>";
-/// Makes 64 GiB of empty memory the command line (`struct prctl_mm_map` of linux/prctl.h), for which no privilege is needed.
+/// Makes 64 GiB of empty memory the command line (`struct prctl_mm_map` of linux/prctl.h), for which no privilege is
+/// needed.
 const HUGE: &str = r#"
 open(F, '<', '/proc/self/stat'); my $line = <F>; $line =~ s/^.*\) //; my @s = split / /, $line;
 open(F, '<', '/proc/self/maps'); my $brk; while (<F>) { $brk = hex $1 if /^[0-9a-f]+-([0-9a-f]+).*\[heap\]/ }
@@ -45,8 +46,8 @@ struct Pretended {
 }
 
 impl Pretended {
-    /// An nsd that runs these lines; its arguments after the address are the folder, which is its root-to-be, and `-c config`.
-    /// `files`: what is in the folder.
+    /// An nsd that runs these lines; its arguments after the address are the folder, which is its root-to-be, and
+    /// `-c config`. `files`: what is in the folder.
     fn nsd(name: &str, lines: &str, files: &[(&str, &str)], config: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         for (path, text) in files {

@@ -1,5 +1,6 @@
-//! Two published experiments on a machine of the published shape, 20 CPUs in two nodes and 16 queues: their settings are applied, and
-//! packets are counted by CPU, queue and socket. Timings of an emulated machine mean nothing and are not shown.
+//! Two published experiments on a machine of the published shape, 20 CPUs in two nodes and 16 queues: their settings
+//! are applied, and packets are counted by CPU, queue and socket. Timings of an emulated machine mean nothing and are
+//! not shown.
 //!
 //! ```text
 //!  machine (experiment.sh)                          this test
@@ -28,8 +29,9 @@ use crate::machine::EXPERIMENT;
 
 /// Port of the server.
 const PORT: u16 = 7400;
-/// Flows. The kernel picks their ports and the hash key, so chance spreads them. A CPU that shares a queue with another gets 24 on
-/// average, and fewer than four once in ten million rounds; with 256 flows it got one or none once in three hundred.
+/// Flows. The kernel picks their ports and the hash key, so chance spreads them. A CPU that shares a queue with another
+/// gets 24 on average, and fewer than four once in ten million rounds; with 256 flows it got one or none once in three
+/// hundred.
 const FLOWS: usize = 768;
 /// Packets of each flow in a round, and before it.
 const PACKETS: usize = 4;
@@ -40,7 +42,8 @@ const NODE: usize = 10;
 const QUEUES: usize = 16;
 /// Packets on their way at a time: a queue's ring has 256 entries. Fewer: more waits; more: a ring overflows.
 const BATCH: usize = 64;
-/// How long an answer is waited for. Shorter: a busy machine gets more than it can take; longer: each loss costs so much.
+/// How long an answer is waited for. Shorter: a busy machine gets more than it can take; longer: each loss costs so
+/// much.
 const ANSWER: Duration = Duration::from_secs(1);
 
 /// A state of the machine.
@@ -90,8 +93,8 @@ impl Round {
     }
 }
 
-/// Sends a packet from every flow, so many times, as fast as the machine answers: emulated CPUs that interrupt each other for each
-/// packet are slow, and slower beside other programs.
+/// Sends a packet from every flow, so many times, as fast as the machine answers: emulated CPUs that interrupt each
+/// other for each packet are slow, and slower beside other programs.
 fn send(sockets: &[UdpSocket], packets: usize) {
     sockets.iter().for_each(|socket| socket.set_read_timeout(Some(ANSWER)).unwrap());
     for batch in (0..packets).flat_map(|_| sockets.chunks(BATCH)) {
@@ -106,7 +109,8 @@ fn send(sockets: &[UdpSocket], packets: usize) {
 
 /// What one round counted.
 struct Counts {
-    /// By CPU: packets that the protocols saw, interrupts by which RPS woke it, NET_RX softirqs, function-call interrupts.
+    /// By CPU: packets that the protocols saw, interrupts by which RPS woke it, NET_RX softirqs, function-call
+    /// interrupts.
     packets: Vec<i64>,
     rps: Vec<i64>,
     softirqs: Vec<i64>,

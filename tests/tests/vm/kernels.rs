@@ -7,8 +7,8 @@
 //!       (shared: also profiled)       ◂───── IO-sent
 //!  load --engine E ────────────────────────▸ serve echo and ntp on this end
 //! ```
-//! `make test` boots each kernel once, with few CPUs; `make soak` also with 48 CPUs in 6 nodes, and climbs the ladder there.
-//! docs/kernels.md has the results: a cell that says "tested" is a line here.
+//! `make test` boots each kernel once, with few CPUs; `make soak` also with 48 CPUs in 6 nodes, and climbs the ladder
+//! there. docs/kernels.md has the results: a cell that says "tested" is a line here.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,14 +24,14 @@ use udpath_rig::{Run, Running, Vm, VmSpec, awaited, program};
 
 use crate::{Recorded, StopOnPanic, steps};
 
-/// Time limit of a machine. Four CPUs took three to six minutes on a host of two CPUs that ran many builds; 48 take several
-/// times as long.
+/// Time limit of a machine. Four CPUs took three to six minutes on a host of two CPUs that ran many builds; 48 take
+/// several times as long.
 const WITHIN: Duration = Duration::from_secs(3000);
 /// Time limit of a load on this side, for a machine that emulates 48 CPUs on one.
 const LOAD: Duration = Duration::from_secs(300);
-/// How often a load is sent at most. A machine that gets no CPU for longer than the timeout of a load (its host runs several
-/// beside each other) loses all that is in flight: 8 of 14 once in some 150 loads. One attempt would fail for that; with many,
-/// a server that answers now and then would pass.
+/// How often a load is sent at most. A machine that gets no CPU for longer than the timeout of a load (its host runs
+/// several beside each other) loses all that is in flight: 8 of 14 once in some 150 loads. One attempt would fail for
+/// that; with many, a server that answers now and then would pass.
 const ATTEMPTS: usize = 3;
 /// The service's port.
 const PORT: u16 = 7;
@@ -170,7 +170,8 @@ fn send_to_each(folder: &Path, host: &Machine, ended: impl Fn(&str)) -> Vec<(Str
         for (link, card) in (0..).zip(CARDS) {
             loads.push((format!("{io} {card}"), load(link, "4", "2")));
         }
-        // Until the server has ended, for the profile of it. A closed loop would leave the emulated CPUs no time to sample.
+        // Until the server has ended, for the profile of it. A closed loop would leave the emulated CPUs no time to
+        // sample.
         let to = format!("{}:{PORT}", Vm::address(0));
         let until = ["load", "echo", &to, "--flows", "4", "--rate", "1000", "-d", "1000s"];
         let _running = (io == "shared").then(|| host_run(host, &until, WITHIN).start());
@@ -344,7 +345,8 @@ fn profiled(recorded: &Recorded, kernel: &DebianKernel) {
     };
     assert!(share("unclassified") < 0.05, "{classes:?}");
     let seen: BTreeSet<&str> = classes.iter().filter_map(|class| class["of"].as_str()).collect();
-    // Where a datagram comes in, is read, and leaves; a few hundred samples of thousands of datagrams have some of each.
+    // Where a datagram comes in, is read, and leaves; a few hundred samples of thousands of datagrams have some of
+    // each.
     for part in [
         ["udp-receive", "ip", "napi-gro"],
         ["socket-read", "copy", "skb"],

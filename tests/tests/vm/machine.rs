@@ -18,7 +18,8 @@ use crate::{Recorded, Step, StopOnPanic, experiment, packets, settings, steps};
 /// Time limit. An idle machine with two CPUs takes a minute at most; one that also runs builds and other machines, ten
 /// times as long.
 const WITHIN: Duration = Duration::from_secs(1200);
-/// More for each round of a campaign: two minutes at most, of which a flood until its server's memory is full takes one.
+/// More for each round of a campaign: two minutes at most, of which a flood until its server's memory is full takes
+/// one.
 const ROUND: Duration = Duration::from_secs(120);
 
 /// Rounds with each of the causes that need a machine, and as many of their twins: one boot of it carries out all.
@@ -38,7 +39,8 @@ pub(crate) static MACHINE: LazyLock<Recorded> = LazyLock::new(|| {
     Recorded { steps: steps(&folder.join("steps")), captured: folder.join("captured") }
 });
 
-/// The same machine in the state of its boot, for the experiments alone: what the steps of the other one leave would steer packets.
+/// The same machine in the state of its boot, for the experiments alone: what the steps of the other one leave would
+/// steer packets.
 pub(crate) static EXPERIMENT: LazyLock<Recorded> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("experiment-20-cpus-16-queues");
     boot(&folder, &["experiment".into()]);
@@ -191,8 +193,8 @@ fn silent(cause: &str, step: &str, finding: &str) {
     assert_eq!(wrong, 0);
 }
 
-/// The same load, with a clock of the board and with the CPU's. It limits nothing here, so that it is a note among those about the
-/// card.
+/// The same load, with a clock of the board and with the CPU's. It limits nothing here, so that it is a note among
+/// those about the card.
 #[test]
 fn a_clock_of_the_board_is_diagnosed_and_that_of_the_cpu_is_not() {
     udpath_lab::needs_root!();
@@ -263,8 +265,8 @@ fn limits_of_the_machine_that_datagrams_reach_are_diagnosed() {
     }
 }
 
-/// A program that selects by CPU modulo eight among four sockets: CPUs that receive packets have no socket, until the fix that the
-/// finding names counts four.
+/// A program that selects by CPU modulo eight among four sockets: CPUs that receive packets have no socket, until the
+/// fix that the finding names counts four.
 #[test]
 fn cpus_without_a_socket_are_found_and_the_fix_gives_them_one() {
     udpath_lab::needs_root!();

@@ -1,5 +1,5 @@
-//! From trials to costs: what the trials measured stays as it is; a few factors are found so that the model carries what the
-//! rungs carried.
+//! From trials to costs: what the trials measured stays as it is; a few factors are found so that the model carries
+//! what the rungs carried.
 //!
 //! ```text
 //!   reuseport              k   all work of a transaction, in the profile's proportions
@@ -9,8 +9,8 @@
 //!   rps+reuseport          v   interrupts between CPUs
 //!   reuseport, one CPU         is predicted: the error
 //! ```
-//! Each factor has one rung, so the fit has no freedom to hide a wrong term: what the model has wrong, the rungs that were
-//! not used for it show.
+//! Each factor has one rung, so the fit has no freedom to hide a wrong term: what the model has wrong, the rungs that
+//! were not used for it show.
 
 use udpath_model::costs::{COSTS_SCHEMA, Range, Terms};
 use udpath_model::{Costs, Effort, predict};
@@ -31,7 +31,8 @@ const MOVES: (f64, f64) = (0.1, 10.0);
 const INTERRUPTS: (f64, f64) = (0.02, 10.0);
 /// Least error of costs: half of what trials of one rung differ by on a quiet machine.
 const LEAST_ERROR: f64 = 0.02;
-/// A hard interrupt, in calls; an interrupt sent on hardware, in calls; and its way, in lines. See [`udpath_model::costs::TERMS`].
+/// A hard interrupt, in calls; an interrupt sent on hardware, in calls; and its way, in lines. See
+/// [`udpath_model::costs::TERMS`].
 const INTERRUPT: f64 = 8.0;
 const IPI: f64 = 2.0;
 const IPI_DELAY: f64 = 10.0;

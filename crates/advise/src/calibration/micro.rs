@@ -7,8 +7,8 @@
 //!   loopback.rs  round trips of a byte over loopback, UDP and TCP; a datagram that a full socket refuses
 //! ```
 //! Each figure is the lower quartile of [`ROUNDS`] rounds: whatever else runs on the machine only adds time, so the
-//! quickest rounds are the nearest to the operation, and the very quickest may be an accident of the clock. Everything is in
-//! this process and on loopback, and is gone when the trial ends.
+//! quickest rounds are the nearest to the operation, and the very quickest may be an accident of the clock. Everything
+//! is in this process and on loopback, and is gone when the trial ends.
 
 mod loopback;
 mod memory;
@@ -22,8 +22,9 @@ use udpath_steer::CpuSet;
 /// Rounds of each trial. Fewer: one pause by another program decides. More: calibration takes longer than a second.
 const ROUNDS: usize = 15;
 
-/// A wake-up's share of a wake-up and a switch on one CPU. They cannot be told apart from outside, because the woken thread
-/// may run before the waking call returns; by a profile, `try_to_wake_up` takes a third of what it and `schedule` take.
+/// A wake-up's share of a wake-up and a switch on one CPU. They cannot be told apart from outside, because the woken
+/// thread may run before the waking call returns; by a profile, `try_to_wake_up` takes a third of what it and
+/// `schedule` take.
 const WAKE_SHARE: f64 = 0.33;
 
 /// What the trials measured, nanoseconds. `None`: it needs two CPUs, and there is one.

@@ -4,11 +4,12 @@ use udpath_profile::Profile;
 use udpath_profile::classes::Class;
 use udpath_profile::context::Context;
 
-/// Functions of a veth's end that runs the load's program: packets that arrive as skbs become frames, and frames are sent
-/// back. The server's end has none of them (`drivers/net/veth.c`).
+/// Functions of a veth's end that runs the load's program: packets that arrive as skbs become frames, and frames are
+/// sent back. The server's end has none of them (`drivers/net/veth.c`).
 const LAB: [&str; 4] = ["veth_xdp_rcv_skb", "veth_convert_skb_to_xdp_buff", "veth_xdp_tx", "veth_xdp_flush"];
 
-/// Functions of softirqs and NAPI whose own time is that of a poll, not of its packets (`kernel/softirq.c`, `net/core/dev.c`).
+/// Functions of softirqs and NAPI whose own time is that of a poll, not of its packets (`kernel/softirq.c`,
+/// `net/core/dev.c`).
 const POLLING: [&str; 15] = [
     "____napi_schedule",
     "__do_softirq",

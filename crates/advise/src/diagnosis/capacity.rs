@@ -16,8 +16,8 @@
 //! - On loopback and veth, the sender's CPU does the receiving, so any CPU may.
 //! - With a selection, other programs keep what they use now.
 //!
-//! Past the kernel's sockets, over AF_XDP, a transaction costs what the classes cost that remain there (the device, the program itself), and
-//! the rings and headers of its frames.
+//! Past the kernel's sockets, over AF_XDP, a transaction costs what the classes cost that remain there (the device, the
+//! program itself), and the rings and headers of its frames.
 //!
 //! It is unknown where the server's threads did not run, and where the result is less than what is carried.
 
@@ -37,13 +37,14 @@ const FEWEST: u64 = 1000;
 /// Lower: helper threads count as readers. Higher: readers of a light load do not.
 const READS: f64 = 0.01;
 
-/// Part of the rate now that the rate to expect must reach: what is carried can be carried, and less says that the costs are not of
-/// these datagrams. Lower: such a figure is printed. Higher: contention at the limit, which makes each of them dearer, hides the figure.
+/// Part of the rate now that the rate to expect must reach: what is carried can be carried, and less says that the
+/// costs are not of these datagrams. Lower: such a figure is printed. Higher: contention at the limit, which makes each
+/// of them dearer, hides the figure.
 const BELOW: f64 = 0.7;
 
-/// What AF_XDP's rings and the headers of its frames cost a transaction beyond the driver, nanoseconds of a program's CPU time: `serve echo
-/// --io xdp --no-live-frames` at its limit in a lab, 90 in the program and 110 in the kernel (2-core Xeon, 2026-11-29). Lower: programs whose
-/// own work is small are promised too much. Higher: too little.
+/// What AF_XDP's rings and the headers of its frames cost a transaction beyond the driver, nanoseconds of a program's
+/// CPU time: `serve echo --io xdp --no-live-frames` at its limit in a lab, 90 in the program and 110 in the kernel
+/// (2-core Xeon, 2026-11-29). Lower: programs whose own work is small are promised too much. Higher: too little.
 const FRAMES: f64 = 200.0;
 
 /// What bounds the rate.
@@ -97,13 +98,14 @@ pub struct Capacity {
     /// CPUs that the tightest limit of its control groups allows, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_cpus: Option<f64>,
-    /// What one would cost past the kernel's sockets. Absent in documents of earlier builds, and where it goes past them now.
+    /// What one would cost past the kernel's sockets. Absent in documents of earlier builds, and where it goes past
+    /// them now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub past_sockets: Option<PastSockets>,
 }
 
-/// Cost of a transaction whose frames a program takes from the device over AF_XDP, and gives back to it, by a driver that does not copy
-/// them.
+/// Cost of a transaction whose frames a program takes from the device over AF_XDP, and gives back to it, by a driver
+/// that does not copy them.
 #[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct PastSockets {
     /// Nanoseconds of CPU time in softirqs and interrupts.
@@ -127,8 +129,8 @@ impl Capacity {
         (rate.is_finite() && rate > 0.0).then_some(rate)
     }
 
-    /// The rate that the same program would carry past the kernel's sockets, with a thread for each CPU that receives packets. `None`:
-    /// the figures do not tell.
+    /// The rate that the same program would carry past the kernel's sockets, with a thread for each CPU that receives
+    /// packets. `None`: the figures do not tell.
     #[must_use]
     pub fn past_sockets(&self) -> Option<f64> {
         let PastSockets { softirq_ns, program_ns } = self.past_sockets?;
@@ -206,7 +208,8 @@ pub(super) fn of(map: &Map, profile: Result<&Profile, &str>) -> Result<Capacity,
     })
 }
 
-/// What remains of the cost of one transaction, of so many, past the kernel's sockets; `None` where they are passed already.
+/// What remains of the cost of one transaction, of so many, past the kernel's sockets; `None` where they are passed
+/// already.
 fn past_sockets(map: &Map, profile: &Profile, transactions: f64) -> Option<PastSockets> {
     let passed = map.interfaces.iter().any(|interface| interface.queues.iter().any(|queue| queue.xsk));
     let charged = || profile.stacks.iter().filter(|stack| profile.charges(stack));
@@ -217,13 +220,14 @@ fn past_sockets(map: &Map, profile: &Profile, transactions: f64) -> Option<PastS
     (!passed).then(|| PastSockets { softirq_ns: remains(false), program_ns: remains(true) + FRAMES })
 }
 
-/// Whether time in a context is the program's, rather than that of softirqs, interrupts, and threads that poll in their place.
+/// Whether time in a context is the program's, rather than that of softirqs, interrupts, and threads that poll in their
+/// place.
 const fn is_of_program(context: Context) -> bool {
     matches!(context, Context::User | Context::Syscall)
 }
 
-/// Whether there is such work without the kernel's protocols, sockets and packet buffers, and without system calls and wake-ups for each
-/// datagram.
+/// Whether there is such work without the kernel's protocols, sockets and packet buffers, and without system calls and
+/// wake-ups for each datagram.
 const fn remains(stack: &Stack) -> bool {
     use Class::{Interrupt, NapiGro, NicDriver, Timers, Tracing, Transmit, Unclassified, User, XdpBpf};
     matches!(
@@ -232,7 +236,8 @@ const fn remains(stack: &Stack) -> bool {
     )
 }
 
-/// Whether a thread of the server that was asked for ran; of one over AF_XDP, a thread of its own does. Without a focus, something did.
+/// Whether a thread of the server that was asked for ran; of one over AF_XDP, a thread of its own does. Without a
+/// focus, something did.
 fn served(profile: &Profile) -> bool {
     let focus = &profile.facts.focus.pids;
     let ran =

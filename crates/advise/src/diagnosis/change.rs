@@ -19,8 +19,8 @@ pub enum Change<'a> {
 /// Growth that is reported. Lower: every second of a varying load is news. Higher: a loss may triple unnoticed.
 const TWOFOLD: f64 = 2.0;
 
-/// What changed from `then` to `now`; without `then`, everything is new. A headline is another one if another link is the
-/// first saturated one.
+/// What changed from `then` to `now`; without `then`, everything is new. A headline is another one if another link is
+/// the first saturated one.
 #[must_use]
 pub fn changes<'a>(then: Option<&'a Diagnosis>, now: &'a Diagnosis) -> Vec<Change<'a>> {
     let first = |diagnosis: &Diagnosis| {

@@ -5,8 +5,8 @@
 //!     ▴                                                                  │
 //!     └──── offer(socket, want, levers) ◂── knobs, instances, policies, I/O ◂──┘
 //! ```
-//! The caller looks: this crate's diagnosis only gets data. A lever comes before what a rule advises, and has the rate that the capacity
-//! says is carried when datagrams are read like that.
+//! The caller looks: this crate's diagnosis only gets data. A lever comes before what a rule advises, and has the rate
+//! that the capacity says is carried when datagrams are read like that.
 
 use super::{Capacity, Diagnosis};
 use crate::finding::{Finding, Location, Netns, Remedy, Severity};
@@ -61,7 +61,8 @@ impl Diagnosis {
         }
     }
 
-    /// What the sockets, by their inodes, want of who reads them. What only follows from something else is not among it.
+    /// What the sockets, by their inodes, want of who reads them. What only follows from something else is not among
+    /// it.
     #[must_use]
     pub fn wants(&self) -> Vec<(u32, Want)> {
         let own =

@@ -18,16 +18,16 @@ use crate::rule::{number, percent};
 const SATURATED: f64 = 0.95;
 /// The same of softirqs on a CPU: the rest goes to entering and leaving them.
 const SATURATED_SOFTIRQ: f64 = 0.9;
-/// How busy a link that works is from which on capacity is short: what costs CPU time then costs rate. Lower: a machine with
-/// time left has findings about costs that do not limit it. Higher: a service shortly before its limit has none.
+/// How busy a link that works is from which on capacity is short: what costs CPU time then costs rate. Lower: a machine
+/// with time left has findings about costs that do not limit it. Higher: a service shortly before its limit has none.
 const SHORT: f64 = 0.8;
 /// Share of time taken by the hypervisor from which on it is what limits. Lower: every shared machine is limited by it.
 const SATURATED_STEAL: f64 = 0.2;
 /// Share of periods in which a control group is throttled from which on its limit is what limits. A single burst may be
 /// throttled in one of twenty.
 const THROTTLED: f64 = 0.05;
-/// Share of a CPU that a thread must run for the CPU's softirqs to be counted with it. Lower: a thread that wakes up now
-/// and then on a CPU full of softirqs is called busy.
+/// Share of a CPU that a thread must run for the CPU's softirqs to be counted with it. Lower: a thread that wakes up
+/// now and then on a CPU full of softirqs is called busy.
 const OWN: f64 = 0.25;
 
 /// A link's kind, in the order of a datagram's way.
@@ -254,8 +254,8 @@ fn queue(map: &Map, socket: &SocketMap, seconds: f64) -> Link {
     Link::new(Stage::SocketQueue, place, fill, evidence)
 }
 
-/// A thread is as busy as it does not sleep. Softirqs on its CPU take its time as well; where the kernel charges them to
-/// the thread they are counted twice, but never beyond what the CPU did.
+/// A thread is as busy as it does not sleep. Softirqs on its CPU take its time as well; where the kernel charges them
+/// to the thread they are counted twice, but never beyond what the CPU did.
 pub(crate) fn busy_of(map: &Map, thread: &ThreadMap) -> f64 {
     let cpu = thread.cpu.and_then(|cpu| map.cpus.iter().find(|known| known.cpu == cpu));
     let time = cpu.and_then(|cpu| cpu.time).filter(|_| thread.ran >= OWN);

@@ -1,8 +1,8 @@
 //! The order of findings, and which explain which.
 //!
-//! What falsifies a measurement comes first. Then loss, where it is lost first on the way in. Then how sockets are split,
-//! before how packets are spread: spreading them over a socket that all threads share makes it slower. Then RSS before
-//! RPS, and last what each packet costs.
+//! What falsifies a measurement comes first. Then loss, where it is lost first on the way in. Then how sockets are
+//! split, before how packets are spread: spreading them over a socket that all threads share makes it slower. Then RSS
+//! before RPS, and last what each packet costs.
 
 use std::cmp::Ordering;
 
@@ -216,12 +216,12 @@ const EXPLAINS: &[(&str, &[&str])] = &[
     ("rps-one-cpu", &["backlog-full"]),
 ];
 
-/// Share of what arrives below which a loss comes after what limits. Lower: a handful of packets lost on a full link comes
-/// before its cause; higher: the loss that a user asks about is not the first thing named.
+/// Share of what arrives below which a loss comes after what limits. Lower: a handful of packets lost on a full link
+/// comes before its cause; higher: the loss that a user asks about is not the first thing named.
 const STRAY: f64 = 0.001;
 
-/// Share of the CPU time below which a cost comes after what limits more. Lower: a hundredth of the CPU time is mended before a thread
-/// that alone uses one of many CPUs. Higher: what each datagram costs is found only after that.
+/// Share of the CPU time below which a cost comes after what limits more. Lower: a hundredth of the CPU time is mended
+/// before a thread that alone uses one of many CPUs. Higher: what each datagram costs is found only after that.
 const SMALL: f64 = 0.05;
 
 /// The findings by weight, each symptom with what explains it. `arriving`: packets per second, if known.

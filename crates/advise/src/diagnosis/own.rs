@@ -1,5 +1,5 @@
-//! The part of a profile that is charged to the service: a compiler beside it must not make what its datagrams cost look
-//! small.
+//! The part of a profile that is charged to the service: a compiler beside it must not make what its datagrams cost
+//! look small.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Whose datagrams these are. The kernel counts them by network namespace: a client on the same machine makes its server's rate twice
-//! what it is, and another server there adds its own.
+//! Whose datagrams these are. The kernel counts them by network namespace: a client on the same machine makes its
+//! server's rate twice what it is, and another server there adds its own.
 //!
 //! ```text
 //! sockets' own counts ──yes──▸ their share of the namespace's is the server's
@@ -17,8 +17,8 @@ use udpath_profile::Profile;
 use udpath_profile::profile::Datagrams;
 use udpath_profile::trace::Sample;
 
-/// Part of the datagrams received that packets of the loopback interface may be where nobody counted by socket. Lower: a resolver's
-/// look-ups on the same machine hide the rate. Higher: the rate is wrong by more than it is good for.
+/// Part of the datagrams received that packets of the loopback interface may be where nobody counted by socket. Lower:
+/// a resolver's look-ups on the same machine hide the rate. Higher: the rate is wrong by more than it is good for.
 const LOCAL: f64 = 0.05;
 
 /// A sample of what the sockets of a port received and sent in an interval, or why that was not counted.

@@ -177,8 +177,8 @@ fn the_rate_that_one_reader_should_carry() {
     assert!(close(capacity.should_carry, 0.2e9 / 3000.0), "{capacity:?}");
 }
 
-/// Of 2 us in softirqs and 3 us in the program, the protocols, the socket and the calls go; what an interface has AF_XDP sockets on is
-/// past them already.
+/// Of 2 us in softirqs and 3 us in the program, the protocols, the socket and the calls go; what an interface has
+/// AF_XDP sockets on is past them already.
 #[test]
 fn the_rate_past_the_kernels_sockets() {
     let mut profile = of(&[

@@ -1,7 +1,7 @@
 //! The ladder in the order of what the model expects of each rung.
 //!
-//! The most promising rungs come first, so that later ones are tried on top of what is likely to win, and a climb that is
-//! interrupted has seen the most. Every rung is still measured: the model decides nothing.
+//! The most promising rungs come first, so that later ones are tried on top of what is likely to win, and a climb that
+//! is interrupted has seen the most. Every rung is still measured: the model decides nothing.
 
 use udpath_model::{Costs, Effort, predict};
 
@@ -24,8 +24,8 @@ pub struct Place {
     pub inflight: u32,
 }
 
-/// The same rungs: up to the base as they are, then those that the model knows, the highest predicted rate first. The others,
-/// with AF_XDP, keep their places among all.
+/// The same rungs: up to the base as they are, then those that the model knows, the highest predicted rate first. The
+/// others, with AF_XDP, keep their places among all.
 #[must_use]
 pub fn ordered(ladder: Vec<Rung>, costs: &Costs, place: Place) -> Vec<Rung> {
     ordered_by(ladder, |step| {

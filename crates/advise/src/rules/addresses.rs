@@ -1,5 +1,5 @@
-//! Datagrams for which there is no socket, and answers that leave with another address than was asked: what one end does is seen at
-//! the other.
+//! Datagrams for which there is no socket, and answers that leave with another address than was asked: what one end
+//! does is seen at the other.
 //!
 //! ```text
 //!  client, connected to A ── request to A ──▸ server, bound to any address
@@ -57,13 +57,14 @@ const NO_SOCKET: &str = "NO_SOCKET";
 const FEWEST: u64 = 10;
 /// Part of the datagrams without a listener that matters: scans of a busy server stay below.
 const UNHEARD: f64 = 0.01;
-/// Part of them that a trace must explain. Lower: a cause of a few is called that of all. Higher: one of two causes is not found.
+/// Part of them that a trace must explain. Lower: a cause of a few is called that of all. Higher: one of two causes is
+/// not found.
 const MOST: f64 = 0.5;
-/// Part of its requests that an address answers from which on it does answer. Lower: two routes, one of them right, are a finding.
-/// Higher: a packet of another kind hides it.
+/// Part of its requests that an address answers from which on it does answer. Lower: two routes, one of them right, are
+/// a finding. Higher: a packet of another kind hides it.
 const ANSWERS: f64 = 0.1;
-/// Part of the missing answers that must have left from other addresses. Lower: a server that sends on its own is blamed for requests
-/// that it does not answer. Higher: one that does not answer them all is not found.
+/// Part of the missing answers that must have left from other addresses. Lower: a server that sends on its own is
+/// blamed for requests that it does not answer. Higher: one that does not answer them all is not found.
 const ELSEWHERE: f64 = 0.5;
 
 fn no_listener(on: Observed<'_>) -> Vec<Found> {
@@ -91,7 +92,8 @@ pub(crate) fn is_open(finding: &Finding, map: &Map) -> bool {
     finding.id == UNHEARD_ID && finding.cause == OPEN && map.sockets.iter().any(suggests)
 }
 
-/// Says of the datagrams for which there is no socket which ports they came for, where drops were traced, and what has those ports.
+/// Says of the datagrams for which there is no socket which ports they came for, where drops were traced, and what has
+/// those ports.
 pub(crate) fn named(found: &mut [Finding], snapshot: &Snapshot, map: &Map, profile: &Profile) {
     let Some(drops) = &profile.traces.drops else { return };
     let mut ports: BTreeMap<u16, u64> = BTreeMap::new();
@@ -107,8 +109,8 @@ pub(crate) fn named(found: &mut [Finding], snapshot: &Snapshot, map: &Map, profi
     }
 }
 
-/// The same of one family and its count. The trace is of all network namespaces: what it explains must be of this one's sockets, or
-/// fit the count.
+/// The same of one family and its count. The trace is of all network namespaces: what it explains must be of this one's
+/// sockets, or fit the count.
 fn explain(
     finding: &mut Finding,
     sockets: &[Socket],

@@ -1,5 +1,5 @@
-//! Datagrams that arrive but reach no reader: wrong checksums, fragments; and neighbours without an entry. Those for which there is no
-//! socket are in `addresses.rs`.
+//! Datagrams that arrive but reach no reader: wrong checksums, fragments; and neighbours without an entry. Those for
+//! which there is no socket are in `addresses.rs`.
 
 use udpath_host::ip::IpCounters;
 use udpath_host::neighbours::NeighbourCounters;

@@ -1,7 +1,7 @@
 //! Bulk transfers, such as QUIC, RTP and tunnels: large datagrams that cross the kernel one by one.
 //!
-//! UDP counts a call that sends or reads several segments once (`udp_send_skb()`, `skb_consume_udp()` of net/ipv4/udp.c); the
-//! device counts them all. As many calls as packets: neither GSO nor GRO is used.
+//! UDP counts a call that sends or reads several segments once (`udp_send_skb()`, `skb_consume_udp()` of
+//! net/ipv4/udp.c); the device counts them all. As many calls as packets: neither GSO nor GRO is used.
 
 use udpath_host::map::InterfaceMap;
 use udpath_host::udp::UdpCounters;
@@ -32,11 +32,11 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// Mean bytes of a packet from which on they are bulk, and packets per second that are worth it: 80 Mbit/s. Lower: queries and
-/// answers count as bulk. Higher: a tunnel of a busy office does not.
+/// Mean bytes of a packet from which on they are bulk, and packets per second that are worth it: 80 Mbit/s. Lower:
+/// queries and answers count as bulk. Higher: a tunnel of a busy office does not.
 const BULK: (f64, f64) = (1000.0, 10_000.0);
-/// Calls of UDP for each packet of the device between which they are the same datagrams. Wider: other protocols' packets, or a
-/// few messages of several segments, pass.
+/// Calls of UDP for each packet of the device between which they are the same datagrams. Wider: other protocols'
+/// packets, or a few messages of several segments, pass.
 const SINGLY: (f64, f64) = (0.9, 1.1);
 
 /// The interface with most packets, how many bulk packets per second it had, if `udp` counts as many.

@@ -19,7 +19,8 @@ const DROPPED: f64 = 0.01;
 /// Fewest packets that are worth a word.
 const FEWEST: u64 = 10;
 
-/// Reasons that are known: what drops, why, and what to do. Names: `enum skb_drop_reason`, include/net/dropreason-core.h.
+/// Reasons that are known: what drops, why, and what to do. Names: `enum skb_drop_reason`,
+/// include/net/dropreason-core.h.
 const KNOWN: [(&str, &str, &str); 6] = [
     (
         "NETFILTER_DROP",

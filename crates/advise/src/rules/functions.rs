@@ -187,8 +187,8 @@ const CALLS: f64 = 0.1;
 /// Nanoseconds per datagram that entering and leaving the kernel costs at most: 50 to 1,000, with all mitigations and
 /// audit. Lower: a slow CPU's calls seem to move nothing; higher: a program that polls seems to receive one by one.
 const ENTRY_NS: f64 = 5_000.0;
-/// Where a log goes: a file of these file systems, a pipe or terminal, a socket of syslog or the journal. Not any write: a
-/// tunnel writes packets.
+/// Where a log goes: a file of these file systems, a pipe or terminal, a socket of syslog or the journal. Not any
+/// write: a tunnel writes packets.
 const WRITES: [&str; 9] = [
     "ext4_file_write_iter",
     "xfs_file_write_iter",

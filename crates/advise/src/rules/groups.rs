@@ -5,8 +5,8 @@
 //!                                            [A]  [D]  [C]  [B]
 //!                                 read on CPU 0    3    2    1       B was restarted: D took its index, B came last
 //! ```
-//! The program and the order are the kernel's, read as root. Which CPU reads a socket is known only if all threads that can
-//! read it are bound to that CPU, or if the socket has it as SO_INCOMING_CPU.
+//! The program and the order are the kernel's, read as root. Which CPU reads a socket is known only if all threads that
+//! can read it are bound to that CPU, or if the socket has it as SO_INCOMING_CPU.
 
 use std::collections::BTreeSet;
 
@@ -177,8 +177,8 @@ fn beyond(on: Observed<'_>) -> Vec<Found> {
         .collect()
 }
 
-/// CPUs on which packets reach the sockets: those of RPS, else of the queues' interrupts; where neither is known, all that
-/// are online.
+/// CPUs on which packets reach the sockets: those of RPS, else of the queues' interrupts; where neither is known, all
+/// that are online.
 fn receiving(on: Observed<'_>) -> CpuSet {
     let mut cpus = CpuSet::default();
     for interface in &on.map.interfaces {

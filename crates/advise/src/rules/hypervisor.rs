@@ -23,8 +23,8 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 const OWN: &str = "get dedicated CPUs from the hypervisor";
-/// Share of time taken by the hypervisor from which on figures are somebody else's. Lower: every virtual machine has the
-/// finding. Higher: a starved one has not.
+/// Share of time taken by the hypervisor from which on figures are somebody else's. Lower: every virtual machine has
+/// the finding. Higher: a starved one has not.
 const STEAL: f64 = 0.02;
 /// The same during a profile: from here on every other figure is uncertain.
 const STEAL_SAMPLED: f64 = 0.03;

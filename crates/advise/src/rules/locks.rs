@@ -1,9 +1,9 @@
 //! Locks: which ones cost time, whether that is waiting, and what they protect; for a socket's locks also which socket,
 //! and who reads it.
 //!
-//! A lock limits only those that compete for it: with one busy CPU, or one thread that reads the socket, nobody does, and what it
-//! costs to take is the price of the path. While the hypervisor takes CPU time, a holder that it stopped makes others wait: as much
-//! as it took is no finding.
+//! A lock limits only those that compete for it: with one busy CPU, or one thread that reads the socket, nobody does,
+//! and what it costs to take is the price of the path. While the hypervisor takes CPU time, a holder that it stopped
+//! makes others wait: as much as it took is no finding.
 
 use udpath_profile::Profile;
 use udpath_profile::profile::ProcessShare;
@@ -29,11 +29,11 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// A lock's share. Taking locks without contention costs 2 to 4 % of a loaded UDP path, and the receive queue's up to 5 % of
-/// one that two CPUs read and still get by with.
+/// A lock's share. Taking locks without contention costs 2 to 4 % of a loaded UDP path, and the receive queue's up to 5
+/// % of one that two CPUs read and still get by with.
 const LOCK: f64 = 0.06;
-/// Busy time from which on a CPU may compete for a lock. Lower: a CPU that only looks after itself counts; higher: one that a
-/// light load leaves mostly idle does not.
+/// Busy time from which on a CPU may compete for a lock. Lower: a CPU that only looks after itself counts; higher: one
+/// that a light load leaves mostly idle does not.
 const BUSY_CPU: f64 = 0.1;
 /// Locks of a socket, by their names in the class rules.
 const RECEIVE_QUEUE: &str = "socket-receive-queue";
@@ -93,7 +93,8 @@ fn others(profile: &Profile) -> Vec<Found> {
         .filter(|lock| match lock.name {
             RECEIVE_QUEUE => false,
             WAIT_QUEUE => !one_reader(profile),
-            // Interrupts are off while the next thread is chosen: a timer finds all of that where the lock is given back.
+            // Interrupts are off while the next thread is chosen: a timer finds all of that where the lock is given
+            // back.
             RUN_QUEUE => lock.waits || profile.clock.blind().is_none(),
             _ => true,
         })
@@ -119,9 +120,9 @@ fn other(profile: &Profile, lock: &Held<'_>) -> Found {
     Found::cpu_time(lock.share, &format!("{} {whose}", lock.does())).at(Location::Machine).advice(fix)
 }
 
-/// Is most of a lock's time spent waiting, by the innermost functions? A long wait is in a function made for it. A wait for
-/// the lock's memory alone, which another CPU wrote last, is where the lock is taken: without that, taking it costs no more
-/// than giving it back.
+/// Is most of a lock's time spent waiting, by the innermost functions? A long wait is in a function made for it. A wait
+/// for the lock's memory alone, which another CPU wrote last, is where the lock is taken: without that, taking it costs
+/// no more than giving it back.
 fn waits(profile: &Profile, lock: &str) -> bool {
     const WAITING: [&str; 5] = ["slowpath", "osq_lock", "spin_on_owner", "pv_wait", "lock_wait"];
     let (mut waiting, mut taking, mut giving, mut all) = (0, 0, 0, 0);

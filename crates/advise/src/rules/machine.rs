@@ -1,4 +1,5 @@
-//! The machine's own settings that cost time: frequency and idle states, isolated CPUs, generic XDP, receive offloads, budgets.
+//! The machine's own settings that cost time: frequency and idle states, isolated CPUs, generic XDP, receive offloads,
+//! budgets.
 
 use udpath_host::map::InterfaceMap;
 use udpath_steer::CpuSet;

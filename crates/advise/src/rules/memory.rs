@@ -1,4 +1,5 @@
-//! The memory limit of a server's control group: what waits in its sockets counts, too. And receive buffers that such a limit allows.
+//! The memory limit of a server's control group: what waits in its sockets counts, too. And receive buffers that such a
+//! limit allows.
 //!
 //! ```text
 //! used, without files' caches ─┬─ nearly the limit, and sockets drop or processes are killed ─▸ memory-limit
@@ -23,11 +24,12 @@ pub(super) const RULES: &[Rule] = &[Rule {
     ],
 }];
 
-/// Part of the limit in use, without what can be taken back, from which on a burst reaches it. Lower: a server that is given just the
-/// memory it needs is at its limit. Higher: a limit that is reached and left again within milliseconds is missed.
+/// Part of the limit in use, without what can be taken back, from which on a burst reaches it. Lower: a server that is
+/// given just the memory it needs is at its limit. Higher: a limit that is reached and left again within milliseconds
+/// is missed.
 const NEARLY: f64 = 0.9;
-/// A larger buffer is worth a change from this on. Lower: a remedy that changes nothing. Higher: a buffer that could be half as large
-/// again is left as it is.
+/// A larger buffer is worth a change from this on. Lower: a remedy that changes nothing. Higher: a buffer that could be
+/// half as large again is left as it is.
 const WORTH: f64 = 1.25;
 
 /// Bytes that cannot be taken back.
@@ -90,7 +92,8 @@ fn limited(on: Observed<'_>) -> Vec<Found> {
         .collect()
 }
 
-/// Adds to a finding the change to a receive buffer that is larger by a factor, as far as the memory limits of its processes allow.
+/// Adds to a finding the change to a receive buffer that is larger by a factor, as far as the memory limits of its
+/// processes allow.
 pub(super) fn enlarged(on: Observed<'_>, socket: &SocketMap, factor: u64, what: &str, found: Found) -> Found {
     let Some((pid, buffer)) = socket.pids.first().zip(socket.buffer) else { return found };
     let (wanted, buffer) = (u64::from(buffer) * factor, u64::from(buffer));

@@ -48,11 +48,11 @@ const UNMODERATED: (f64, f64) = (1.5, 10_000.0);
 const SLOW_USECS: u32 = 100;
 /// Queues from which on there may be too many.
 const MANY_QUEUES: usize = 4;
-/// Interrupts per second that are worth sharing: at a microsecond or two each, a tenth of a CPU. Lower: a quiet machine has
-/// findings. Higher: the cost goes unnoticed.
+/// Interrupts per second that are worth sharing: at a microsecond or two each, a tenth of a CPU. Lower: a quiet machine
+/// has findings. Higher: the cost goes unnoticed.
 const MANY_INTERRUPTS: f64 = 50_000.0;
-/// Packets per interrupt below which they are hardly shared, and the share of softirq time of the queues' CPUs below which half
-/// as many CPUs would do.
+/// Packets per interrupt below which they are hardly shared, and the share of softirq time of the queues' CPUs below
+/// which half as many CPUs would do.
 const BARELY_SHARED: (f64, f64) = (4.0, 0.25);
 
 /// Nanoseconds that a remedy sets: what the kernel's documentation uses with deferred interrupts (napi.rst). Less: the

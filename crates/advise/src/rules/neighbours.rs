@@ -1,8 +1,8 @@
 //! Neighbours that do not answer ARP or IPv6 neighbour discovery, and what waits for them.
 //!
-//! The kernel keeps packets for a neighbour while it waits for its answer, up to 3 s, and charges them to the socket that sent
-//! them: replies to addresses where nobody answers, forged ones for example, fill its send buffer, and the server waits in its
-//! send call.
+//! The kernel keeps packets for a neighbour while it waits for its answer, up to 3 s, and charges them to the socket
+//! that sent them: replies to addresses where nobody answers, forged ones for example, fill its send buffer, and the
+//! server waits in its send call.
 
 use udpath_host::map::SocketMap;
 use udpath_host::sockets::Socket;
@@ -26,8 +26,8 @@ pub(super) const RULES: &[Rule] = &[Rule {
     ],
 }];
 
-/// Share of the looks that find no room in a send buffer from which on its server waits for it. Lower: one that sends bursts. Higher: one
-/// whose neighbours fail together, and that sends on until its buffer is full again.
+/// Share of the looks that find no room in a send buffer from which on its server waits for it. Lower: one that sends
+/// bursts. Higher: one whose neighbours fail together, and that sends on until its buffer is full again.
 const MOST: f64 = 0.5;
 
 fn unresolved(on: Observed<'_>) -> Vec<Found> {
@@ -81,8 +81,8 @@ enum Full {
     AtLooks { full: u32, looks: u32 },
 }
 
-/// Whether a socket's send buffer has no room. An interval is judged by its looks: when the neighbours fail, the buffer is empty for a
-/// moment, and that may be its end.
+/// Whether a socket's send buffer has no room. An interval is judged by its looks: when the neighbours fail, the buffer
+/// is empty for a moment, and that may be its end.
 fn full(on: Observed<'_>, socket: &SocketMap) -> Option<Full> {
     if let Some((looks, full)) = looks(socket).and_then(|seen| Some((seen.looks, seen.no_room?))) {
         return (f64::from(full) >= MOST * f64::from(looks)).then_some(Full::AtLooks { full, looks });

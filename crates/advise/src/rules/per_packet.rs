@@ -74,13 +74,14 @@ const NARROW: &str = "stop it, or give it a narrow capture filter";
 const ALL: u16 = 3;
 /// Packet sockets: each clones every packet.
 const PACKET_SOCKETS: f64 = 0.02;
-/// Looking for packets to merge: 60 to 80 ns for each, 2 % of the time of an echo server. It helps nothing where none are
-/// merged, and goes away by one command; 1 % of five seconds of two CPUs is known to half a point.
+/// Looking for packets to merge: 60 to 80 ns for each, 2 % of the time of an echo server. It helps nothing where none
+/// are merged, and goes away by one command; 1 % of five seconds of two CPUs is known to half a point.
 const GRO: f64 = 0.01;
 /// Of the time spent looking: merging, where it happens, takes more than this.
 const GRO_MERGES: f64 = 0.02;
-/// Of the same: the protocols' part, 40 to 50 % where packets are inspected. With GRO off they only pass through its entry, which takes
-/// up to 1 % of the time as well. Lower: a second interface with a little traffic and GRO on is enough. Higher: short profiles miss it.
+/// Of the same: the protocols' part, 40 to 50 % where packets are inspected. With GRO off they only pass through its
+/// entry, which takes up to 1 % of the time as well. Lower: a second interface with a little traffic and GRO on is
+/// enough. Higher: short profiles miss it.
 const GRO_INSPECTS: f64 = 0.1;
 /// Mitigations: thunks and barriers that show as functions of their own.
 const MITIGATIONS: f64 = 0.05;

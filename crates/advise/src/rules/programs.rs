@@ -46,8 +46,8 @@ const USER: f64 = 0.4;
 const FUNCTION: f64 = 0.2;
 /// Programs beside those asked for: from here on they take CPUs from the service rather than fill its pauses.
 const BESIDE: f64 = 0.25;
-/// Programs that carry a container's datagrams in user space: of Docker, of rootless Docker and Podman, of Podman (whose
-/// second name is that of its build for AVX2).
+/// Programs that carry a container's datagrams in user space: of Docker, of rootless Docker and Podman, of Podman
+/// (whose second name is that of its build for AVX2).
 const PROXIES: [&str; 6] =
     ["docker-proxy", "rootlessport", "rootlesskit", "slirp4netns", "pasta", "pasta.avx2"];
 /// Share of the interval that such a program runs for it to matter.

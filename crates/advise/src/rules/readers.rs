@@ -9,9 +9,9 @@
 //!                 ├─ its threads slept, and its queue was empty in between  ─▸ receive-buffer-small
 //!                 └─ its threads were not seen (no interval, not root)      ─▸ socket-drops, of loss.rs
 //! ```
-//! Whether a queue stayed full is decided by looks within the interval (`udpath diagnose`), else by its two ends, which may be
-//! chance: then most datagrams must have arrived for a burst to be named.
-//! The kernel does not say which thread reads which socket: a process's threads count for all of its sockets.
+//! Whether a queue stayed full is decided by looks within the interval (`udpath diagnose`), else by its two ends, which
+//! may be chance: then most datagrams must have arrived for a burst to be named. The kernel does not say which thread
+//! reads which socket: a process's threads count for all of its sockets.
 
 mod bound;
 mod cause;

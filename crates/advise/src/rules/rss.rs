@@ -33,8 +33,8 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// Packets of one queue, as a multiple of an even share, from which on it is hot, and their least share. Lower: a dozen flows
-/// may hash so. Higher: two heavy flows on two queues pass.
+/// Packets of one queue, as a multiple of an even share, from which on it is hot, and their least share. Lower: a dozen
+/// flows may hash so. Higher: two heavy flows on two queues pass.
 const HOT: (f64, f64) = (2.5, 0.5);
 /// Packets per second that are worth spreading: a tenth of a CPU.
 const BUSY: f64 = 50_000.0;

@@ -31,8 +31,8 @@ pub(super) const RULES: &[Rule] = &[Rule {
     ],
 }];
 
-/// Ports whose datagrams are multicast or broadcast: every socket gets a copy, and several programs are as it should be. DHCP, PTP,
-/// SSDP, WS-Discovery, mDNS, LLMNR.
+/// Ports whose datagrams are multicast or broadcast: every socket gets a copy, and several programs are as it should
+/// be. DHCP, PTP, SSDP, WS-Discovery, mDNS, LLMNR.
 const FOR_ALL: [u16; 8] = [67, 68, 319, 320, 1900, 3702, 5353, 5355];
 /// Programs that run others' files: the file is what tells two of them apart.
 const INTERPRETERS: [&str; 8] = ["python", "perl", "ruby", "node", "java", "php", "bash", "sh"];

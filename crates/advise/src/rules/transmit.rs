@@ -142,7 +142,8 @@ fn not_sent(on: Observed<'_>) -> Option<Found> {
     on.matters(lost, sent).then(|| Found::new(evidence).at(Location::Udp).rate(on.rate(lost)))
 }
 
-/// Share of the packets sent at which a stop matters. Lower: a burst now and then. Higher: each stop delays a whole ring.
+/// Share of the packets sent at which a stop matters. Lower: a burst now and then. Higher: each stop delays a whole
+/// ring.
 const STOPS: f64 = 0.001;
 
 fn stops(on: Observed<'_>) -> Vec<Found> {
@@ -214,9 +215,9 @@ fn spread(on: Observed<'_>, interface: &str, queues: usize) -> Vec<String> {
     of_queue.iter().enumerate().map(|(queue, cpus)| format!("{interface}:xps/tx-{queue}={cpus}")).collect()
 }
 
-/// Connected sockets that poll a queue of the interface, of processes with threads that may move. Others do not remember the
-/// queue that they receive on, which `xps_rxqs` needs (`sk_mark_napi_id_once` of net/ipv4/udp.c); AF_XDP sockets send on
-/// their own.
+/// Connected sockets that poll a queue of the interface, of processes with threads that may move. Others do not
+/// remember the queue that they receive on, which `xps_rxqs` needs (`sk_mark_napi_id_once` of net/ipv4/udp.c); AF_XDP
+/// sockets send on their own.
 fn polling<'a>(on: Observed<'a>, napis: &[Napi]) -> Vec<&'a SocketMap> {
     let all = on.snapshot.sysctls.iter().find(|sysctl| sysctl.name == "net.core.busy_poll");
     let all = all.is_some_and(|sysctl| sysctl.value.parse::<u32>().is_ok_and(|us| us > 0));

@@ -38,11 +38,11 @@ pub(super) const RULES: &[Rule] = &[
 
 /// The id of a generator that is the limit.
 pub(crate) const GENERATOR: &str = "generator-limit";
-/// A CPU that is busy for this share of the time has none left. Higher: a sender at its limit is missed, because the kernel's own work
-/// interrupts it. Lower: one that could send a little more is blamed.
+/// A CPU that is busy for this share of the time has none left. Higher: a sender at its limit is missed, because the
+/// kernel's own work interrupts it. Lower: one that could send a little more is blamed.
 const FULL: f64 = 0.9;
-/// A thread that has at least this share of a full CPU is what fills it, with the softirqs of its own packets. Lower: other
-/// programs' work on that CPU is blamed on it.
+/// A thread that has at least this share of a full CPU is what fills it, with the softirqs of its own packets. Lower:
+/// other programs' work on that CPU is blamed on it.
 const MOST: f64 = 0.5;
 /// Share of one CPU that the busiest reader uses below which the server has time left.
 const SPARE: f64 = 0.6;

@@ -24,8 +24,8 @@ use crate::search::{Bed, Candidate, Purpose, Race, Trouble, Under};
 use crate::statistics::{Bound, Comparison};
 use crate::trial::Trials;
 
-/// Trials in a row that may be refused because the places do not agree. Fewer: one burst of somebody's traffic ends a race.
-/// More: a path that loses keeps a race going for long.
+/// Trials in a row that may be refused because the places do not agree. Fewer: one burst of somebody's traffic ends a
+/// race. More: a path that loses keeps a race going for long.
 const UNTRUE: usize = 3;
 /// What the rung without any change is called.
 pub(super) const AS_FOUND: &str = "as found";

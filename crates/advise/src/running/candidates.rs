@@ -19,11 +19,12 @@ use crate::finding::{Finding, Remedy, Severity};
 const DEFER: u32 = 2;
 /// Entries of the flow table, and of each queue's: more than the flows of a trial. Fewer: flows share entries.
 const FLOWS: u32 = 32_768;
-/// Busy polling of a socket, microseconds: net.core.busy_poll's documented value. Longer: CPUs spin where they could work.
+/// Busy polling of a socket, microseconds: net.core.busy_poll's documented value. Longer: CPUs spin where they could
+/// work.
 const BUSY_POLL: u32 = 50;
 
-/// Receive buffer of a socket, bytes: ten thousand small datagrams, 10 ms of a million a second. More: a reader that falls behind answers
-/// requests that nobody waits for any more.
+/// Receive buffer of a socket, bytes: ten thousand small datagrams, 10 ms of a million a second. More: a reader that
+/// falls behind answers requests that nobody waits for any more.
 const RECEIVE_BUFFER: u32 = 8 << 20;
 
 /// The remedies of findings, in their order; those of notes are not worth a race.

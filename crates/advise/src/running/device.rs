@@ -4,8 +4,8 @@ use udpath_host::interfaces::Interface;
 
 use super::group::{Group, TIMERS};
 
-/// Descriptors of a receive ring that stays in a core's cache, with 2 KiB of each buffer: 1 MiB. Fewer: bursts are lost while the CPU does
-/// something else. More: each packet's buffer comes from memory.
+/// Descriptors of a receive ring that stays in a core's cache, with 2 KiB of each buffer: 1 MiB. Fewer: bursts are lost
+/// while the CPU does something else. More: each packet's buffer comes from memory.
 const CACHED_RING: u32 = 512;
 
 /// The groups of one interface.

@@ -25,8 +25,8 @@ use crate::finding::Finding;
 use crate::judged::ProfileResult;
 use crate::rules;
 
-/// Sampled time, whatever a trial's length. On two CPUs at 199 samples a second it gives 995 samples, and a class of 10 % is
-/// known to ±1.9 points. Shorter: small classes are noise. Longer: every kept change waits for it.
+/// Sampled time, whatever a trial's length. On two CPUs at 199 samples a second it gives 995 samples, and a class of 10
+/// % is known to ±1.9 points. Shorter: small classes are noise. Longer: every kept change waits for it.
 const LENGTH: Duration = Duration::from_millis(2500);
 
 /// What was seen.

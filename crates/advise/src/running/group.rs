@@ -1,7 +1,8 @@
 //! Settings that are tried together.
 
-/// Times between deferred polls, or between interrupts, that are tried, microseconds, the likelier first. 75: what 10 Gbit/s cards wait under load. 20: the
-/// kernel's documented example, two or three datagrams more per poll at 100,000/s. Longer: the timer dominates latency.
+/// Times between deferred polls, or between interrupts, that are tried, microseconds, the likelier first. 75: what 10
+/// Gbit/s cards wait under load. 20: the kernel's documented example, two or three datagrams more per poll at
+/// 100,000/s. Longer: the timer dominates latency.
 pub(super) const TIMERS: [u32; 2] = [75, 20];
 
 /// A group of settings.

@@ -1,7 +1,7 @@
 //! The groups that can be tried, resolved against the machine: which values each sets.
 //!
-//! A restart gives the server new processes, sockets and threads, so groups that name them by port are resolved again after
-//! it. A configuration is a group of whole files; later ones are made of earlier ones, never beside them.
+//! A restart gives the server new processes, sockets and threads, so groups that name them by port are resolved again
+//! after it. A configuration is a group of whole files; later ones are made of earlier ones, never beside them.
 
 use std::collections::BTreeSet;
 
@@ -66,8 +66,8 @@ impl Groups {
         Some(self.all.len() - 1)
     }
 
-    /// Adds what the server's own configuration offers: all that its guide recommends, then that with each change that is
-    /// worth a trial.
+    /// Adds what the server's own configuration offers: all that its guide recommends, then that with each change that
+    /// is worth a trial.
     pub(super) fn configure(
         &mut self,
         target: &Target,
@@ -116,8 +116,8 @@ impl Groups {
         }
     }
 
-    /// Adds the server in an instance for each CPU, if it reads one socket and can share its port. Those that cannot have
-    /// threads or processes of their own, which their configuration offers.
+    /// Adds the server in an instance for each CPU, if it reads one socket and can share its port. Those that cannot
+    /// have threads or processes of their own, which their configuration offers.
     fn multiply(&mut self, target: &Target, service: &Service, config: &RunningConfig) {
         let count = service.cpus.len();
         let is_one = target.servers.len() == 1 && target.group() == 1;
@@ -212,7 +212,8 @@ fn resolve(group: &Group, config: &RunningConfig, machine: &Live) -> Result<Vec<
     Ok(values)
 }
 
-/// The files of a changed configuration and the restart, checked by the server's own checker; or the restart in instances.
+/// The files of a changed configuration and the restart, checked by the server's own checker; or the restart in
+/// instances.
 fn reconfigured(
     pid: u32,
     proposals: Vec<Proposal>,

@@ -1,5 +1,5 @@
-//! Applies what helps, as `udpath apply` does, so that it stays: the server's configuration first, as an apply of its own,
-//! since the restart gives the server new sockets and threads. Then everything else in one apply:
+//! Applies what helps, as `udpath apply` does, so that it stays: the server's configuration first, as an apply of its
+//! own, since the restart gives the server new sockets and threads. Then everything else in one apply:
 //!
 //! ```text
 //!                         until the server restarts        until the next boot       for good

@@ -7,9 +7,9 @@
 //!
 //!  figure = datagrams delivered / seconds of CPU time: what one CPU could carry
 //! ```
-//! Nothing is sent. The rate is the clients', so a trial is comparable only with one at a similar rate: after a jump it is
-//! repeated. A change under which the machine drops more than before, or under which datagrams take longer, is refused,
-//! whatever it saves ([`SideEffects`]).
+//! Nothing is sent. The rate is the clients', so a trial is comparable only with one at a similar rate: after a jump it
+//! is repeated. A change under which the machine drops more than before, or under which datagrams take longer, is
+//! refused, whatever it saves ([`SideEffects`]).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,17 +21,18 @@ use udpath_load::cpu::{CpuTimes, CpuUse};
 use udpath_load::result::Latency;
 use udpath_profile::trace::Times;
 
-/// Largest change of the rate from one trial to the next, as a share of the larger one. Smaller: ordinary traffic is never
-/// comparable. Larger: the cost of a datagram, which falls as the rate grows, passes for a gain.
+/// Largest change of the rate from one trial to the next, as a share of the larger one. Smaller: ordinary traffic is
+/// never comparable. Larger: the cost of a datagram, which falls as the rate grows, passes for a gain.
 const JUMP: f64 = 0.25;
-/// How much more of the datagrams than as found may be dropped, as a share. Smaller: one burst refuses a change. Larger: what
-/// saves CPU time by losing datagrams passes for a gain.
+/// How much more of the datagrams than as found may be dropped, as a share. Smaller: one burst refuses a change.
+/// Larger: what saves CPU time by losing datagrams passes for a gain.
 const MORE_LOSS: f64 = 0.001;
 /// Dropped datagrams that are too few to judge.
 const FEW: u64 = 16;
-/// How much longer than as found datagrams may take, by their 90th percentile: as a share, and by nanoseconds on top. Smaller:
-/// noise of a shared machine refuses changes. Larger: what saves CPU time by letting datagrams wait passes for a gain. Not
-/// the 99th percentile: of the some thousand datagrams that are followed it moves by half from trial to trial.
+/// How much longer than as found datagrams may take, by their 90th percentile: as a share, and by nanoseconds on top.
+/// Smaller: noise of a shared machine refuses changes. Larger: what saves CPU time by letting datagrams wait passes for
+/// a gain. Not the 99th percentile: of the some thousand datagrams that are followed it moves by half from trial to
+/// trial.
 const MORE_DELAY: (f64, f64) = (0.25, 20_000.0);
 /// Trials after which delays are judged. Fewer: one disturbed trial refuses a change. More: clients wait longer.
 const DELAY_TRIALS: u32 = 4;
@@ -102,8 +103,8 @@ fn ran(pids: &[u32]) -> BTreeMap<u32, u64> {
     pids.iter().flat_map(threads).collect()
 }
 
-/// Nanoseconds that the threads of `now` ran since `before`. What one ran that has ended since is not known: without it the sum is too
-/// small by that, but not by what it had run before.
+/// Nanoseconds that the threads of `now` ran since `before`. What one ran that has ended since is not known: without it
+/// the sum is too small by that, but not by what it had run before.
 fn ran_since(now: &BTreeMap<u32, u64>, before: &BTreeMap<u32, u64>) -> u64 {
     // A number that begins anew is another thread's.
     now.iter().map(|(tid, ran)| ran.checked_sub(*before.get(tid).unwrap_or(&0)).unwrap_or(*ran)).sum()

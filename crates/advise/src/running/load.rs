@@ -14,20 +14,20 @@ use super::truth::{Counters, Packets, Places};
 use super::{LoadConfig, RunningError};
 use crate::search::Under;
 
-/// Load before a trial that follows a change, as a share of the trial's length, and its bounds. Shorter: the trial measures the
-/// change itself. Longer: time that could go into more trials.
+/// Load before a trial that follows a change, as a share of the trial's length, and its bounds. Shorter: the trial
+/// measures the change itself. Longer: time that could go into more trials.
 pub(super) const WARMUP_SHARE: f64 = 0.2;
 pub(super) const WARMUP: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// A request of a trial is lost after so many times the 99.9th percentile of what answers took as found, but not before the shortest
-/// and not after the load's own timeout. A trial of a server that loses waits for it at its end, and each lost request holds back the next one
-/// of its slot: with the usual second, a trial of 0.3 s took 2.5. Fewer: answers that a change delays count as lost. More: the budget goes into
-/// waiting.
+/// A request of a trial is lost after so many times the 99.9th percentile of what answers took as found, but not before
+/// the shortest and not after the load's own timeout. A trial of a server that loses waits for it at its end, and each
+/// lost request holds back the next one of its slot: with the usual second, a trial of 0.3 s took 2.5. Fewer: answers
+/// that a change delays count as lost. More: the budget goes into waiting.
 const TIMEOUT_FACTOR: u32 = 10;
 const TIMEOUT: Duration = Duration::from_millis(20);
 /// Answers from which on a percentile of theirs says something.
 const ENOUGH: u64 = 200;
-/// Limit of the load during which evidence is collected; it normally ends with the sampling. Shorter: on a large machine
-/// reading the kernel's symbols takes seconds.
+/// Limit of the load during which evidence is collected; it normally ends with the sampling. Shorter: on a large
+/// machine reading the kernel's symbols takes seconds.
 const EVIDENCE: Duration = Duration::from_secs(30);
 
 /// The load, run where it is sent from.
@@ -41,8 +41,8 @@ pub(super) struct Load<'a> {
     pub(super) stop: &'a AtomicBool,
 }
 
-/// See [`Load::other`]. Half as many requests in flight, from half as many clients: batches and queues are shorter, and what
-/// waits for more datagrams waits longer. Fewer: a server that idles looks slow. Rates stay.
+/// See [`Load::other`]. Half as many requests in flight, from half as many clients: batches and queues are shorter, and
+/// what waits for more datagrams waits longer. Fewer: a server that idles looks slow. Rates stay.
 pub(super) fn other(plan: &Plan) -> Plan {
     let half = plan.flows / 2;
     // Every target has a flow.
@@ -81,8 +81,8 @@ impl Load<'_> {
         self.run_until(&Plan { duration, ..self.plan.clone() }, &mut |_| (), self.stop)
     }
 
-    /// The interfaces that it leaves by and arrives on; `None` if it arrives nowhere. What answers take here is what later ones
-    /// are waited for.
+    /// The interfaces that it leaves by and arrives on; `None` if it arrives nowhere. What answers take here is what
+    /// later ones are waited for.
     pub(super) fn interfaces(&mut self) -> Result<Option<(String, String)>, RunningError> {
         let (there, here) = (Counters::read(), inside(&self.from, Counters::read)?);
         let seen = self.warm()?;

@@ -1,7 +1,7 @@
 //! The server: which processes serve the port, with which sockets and threads.
 //!
-//! A server is its sockets, not a number: systemd-resolved has port 53 of 127.0.0.53 beside nsd's of 127.0.0.1, and is neither
-//! measured nor changed with it.
+//! A server is its sockets, not a number: systemd-resolved has port 53 of 127.0.0.53 beside nsd's of 127.0.0.1, and is
+//! neither measured nor changed with it.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -84,8 +84,8 @@ impl Target {
         Ok(Self { port, addresses, is_one_of_several, servers })
     }
 
-    /// A group whose requests mean this server alone: `port:53:` becomes `port:127.0.0.1:53:` where other programs have the port at
-    /// other addresses.
+    /// A group whose requests mean this server alone: `port:53:` becomes `port:127.0.0.1:53:` where other programs have
+    /// the port at other addresses.
     pub(super) fn narrowed(&self, group: Group) -> Group {
         if !self.is_one_of_several {
             return group;

@@ -4,8 +4,9 @@
 //!  generator ── sent ──▸ its interface: tx ══▸ rx :the server's interface:  tx ══▸  generator ── received
 //!                        sender's egress       server's ingress   server's egress
 //! ```
-//! A generator that counts wrongly, a path that loses, or somebody else's traffic makes a trial worthless, and the ratio of
-//! two such trials can look like a gain. So a trial in which the places differ is refused, and the place named.
+//! A generator that counts wrongly, a path that loses, or somebody else's traffic makes a trial worthless, and the
+//! ratio of two such trials can look like a gain. So a trial in which the places differ is refused, and the place
+//! named.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -44,8 +44,8 @@ const CALM: Noise =
 /// A neighbour that stays for the length of a block, at any point of it: a hypervisor that takes the CPU.
 const BURSTS: Noise =
     Noise { name: "with neighbours that stay", per_trial: 0.02, drift: 0.0, disturbed: 0.01, stays: 4 };
-/// So much noise that the smallest effect worth a verdict has no influence. Trials of 50 ms of a shared socket without a
-/// transmit mapping had this much.
+/// So much noise that the smallest effect worth a verdict has no influence. Trials of 50 ms of a shared socket without
+/// a transmit mapping had this much.
 const WILD: Noise = Noise { name: "log-normal 10 %", per_trial: 0.1, drift: 0.0, disturbed: 0.0, stays: 1 };
 const MODELS: [Noise; 4] = [QUIET, DRIFT, SHARED, CALM];
 /// Under all of these, equal rungs must not get a verdict.
@@ -121,7 +121,8 @@ fn of_forty_comparisons_of_equals_thirty_eight_show_nothing() {
     }
 }
 
-/// What ARCHITECTURE.md says of a ladder: a dozen equal rungs, one after the other, err in less than one climb of twenty.
+/// What ARCHITECTURE.md says of a ladder: a dozen equal rungs, one after the other, err in less than one climb of
+/// twenty.
 #[test]
 fn of_twenty_climbs_fewer_than_one_keeps_or_rejects_an_equal_rung() {
     const CLIMBS: usize = 500;

@@ -1,6 +1,6 @@
-//! The verdicts with real traffic: rungs that change nothing are compared with the first, and hardly ever get a verdict.
-//! The error rates are proven by simulation (`src/statistics/tests.rs`); this run checks that real trials behave like the
-//! simulated ones. Needs root, and the built program beside this test's own folder.
+//! The verdicts with real traffic: rungs that change nothing are compared with the first, and hardly ever get a
+//! verdict. The error rates are proven by simulation (`src/statistics/tests.rs`); this run checks that real trials
+//! behave like the simulated ones. Needs root, and the built program beside this test's own folder.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -16,8 +16,8 @@ use udpath_rig::campaign;
 
 /// Rungs of a climb that are equal to the first.
 const RUNGS: u32 = 4;
-/// Climbs, and the most verdicts allowed: fewer than 5 %. If under 1 % of comparisons get one, as in simulations, more than three of 80
-/// do in 1 % of runs.
+/// Climbs, and the most verdicts allowed: fewer than 5 %. If under 1 % of comparisons get one, as in simulations, more
+/// than three of 80 do in 1 % of runs.
 const CLIMBS: u32 = 20;
 const MOST: usize = 3;
 /// Blocks per rung. Fewer: no verdict is possible, and its absence shows nothing. More: minutes.
@@ -87,7 +87,7 @@ fn equal_rungs_get_no_verdict() {
         &format!("{} of {rungs}, in climbs of {RUNGS}; at most {MOST} allowed", decided.len()),
     );
     assert!(decided.len() <= MOST, "of {rungs} equal rungs: {decided:#?}");
-    // Nor does the order of the trials favour either side, which wide intervals would hide: by chance alone, fewer than 23 or more than
-    // 57 of 80 lie above 1 once in 10,000 runs.
+    // Nor does the order of the trials favour either side, which wide intervals would hide: by chance alone, fewer than
+    // 23 or more than 57 of 80 lie above 1 once in 10,000 runs.
     assert!((23..=57).contains(&above), "{above} of {rungs} equal rungs seem faster than the first");
 }

@@ -1,5 +1,5 @@
-//! Trials at once, with real traffic: on two CPUs each side has one. Needs root, and the built program beside this test's own
-//! folder.
+//! Trials at once, with real traffic: on two CPUs each side has one. Needs root, and the built program beside this
+//! test's own folder.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -18,8 +18,8 @@ use udpath_load::Engine;
 use udpath_protocols::echo::EchoLoad;
 use udpath_serve::Io;
 
-/// Each server runs once on each side and nowhere else, and each counts on both. RFS, which one side alone cannot have, is
-/// compared in turn, on both.
+/// Each server runs once on each side and nowhere else, and each counts on both. RFS, which one side alone cannot have,
+/// is compared in turn, on both.
 #[test]
 fn each_rung_runs_on_both_sides() {
     udpath_lab::needs_root!();

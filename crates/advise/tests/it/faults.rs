@@ -19,7 +19,8 @@ use udpath_serve::Io;
 fn a_server_that_dies_fails_its_rung_alone() {
     udpath_lab::needs_root!();
     let _turn = udpath_rig::alone();
-    // While another program keeps a CPU busy, the flows at home there send too little, and rungs are refused as drifted.
+    // While another program keeps a CPU busy, the flows at home there send too little, and rungs are refused as
+    // drifted.
     udpath_rig::judged("a climb beside a server that dies", dying);
 }
 

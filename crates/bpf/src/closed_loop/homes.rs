@@ -1,9 +1,10 @@
 //! The queues by which the CPU that received a reply hands the next request to the flow's home: `send_from_home` of
 //! `bpf/closed_loop.h` puts it there, `bpf/forward.bpf.c` sends it.
 //!
-//! Each queue is the kernel's: it has a thread of its own on that CPU, which ends with the map. A server sends its replies one by
-//! one, and each would wake that thread, which takes the CPU from the server's: two thirds of the rate were left. As a batch thread
-//! (sched(7)) it waits until that one sleeps or has had its time, and then sends all that has come in.
+//! Each queue is the kernel's: it has a thread of its own on that CPU, which ends with the map. A server sends its
+//! replies one by one, and each would wake that thread, which takes the CPU from the server's: two thirds of the rate
+//! were left. As a batch thread (sched(7)) it waits until that one sleeps or has had its time, and then sends all that
+//! has come in.
 
 use aya::maps::{CpuMap, IterableMap};
 use aya::programs::Xdp;
@@ -15,8 +16,8 @@ use crate::{Error, sys};
 
 const PROGRAM: &str = "forward";
 
-/// Fewest and most frames in a queue: all requests in flight may wait in one. Fewer than a burst of the driver (64): requests are
-/// dropped. More: the kernel refuses it.
+/// Fewest and most frames in a queue: all requests in flight may wait in one. Fewer than a burst of the driver (64):
+/// requests are dropped. More: the kernel refuses it.
 const QUEUE_LEN: (u32, u32) = (64, 16_384);
 
 /// Opens the queues of the loop's homes in its loaded `object`.
@@ -46,8 +47,8 @@ pub(super) fn open(object: &mut Ebpf, layout: &Layout<'_>) -> Result<(), Error> 
     Ok(())
 }
 
-/// Makes the threads of the map's queues batch threads. Where they cannot be found, as in a PID namespace, requests are sent all the
-/// same, at a higher cost.
+/// Makes the threads of the map's queues batch threads. Where they cannot be found, as in a PID namespace, requests are
+/// sent all the same, at a higher cost.
 fn send_in_batches(map: u32, cpus: &[usize]) {
     // kthreadd, which starts the kernel's threads.
     let children = udpath_files::kernel::text("/proc/2/task/2/children").unwrap_or_default();

@@ -1,12 +1,13 @@
-//! Requests of any protocol, prepared before the run: what `bpf/prebuilt_loop.bpf.c` sends, and how it judges the replies.
+//! Requests of any protocol, prepared before the run: what `bpf/prebuilt_loop.bpf.c` sends, and how it judges the
+//! replies.
 //!
 //! ```text
 //!   requests ──▶ [ length, sum | payload with zeros for the identifier ] ... blocks of 64 bytes
 //!   Id, flows, requests in flight ──▶ IdCode: number, flow and place of a transaction ⇄ the bits of its identifier
 //!   ReplyRules ──▶ a few comparisons per reply
 //! ```
-//! Either all slots send the same requests in turn, and the program writes each identifier; or each slot has requests of its
-//! own, which are signed and must not be changed: they are written with the identifiers of their transactions.
+//! Either all slots send the same requests in turn, and the program writes each identifier; or each slot has requests
+//! of its own, which are signed and must not be changed: they are written with the identifiers of their transactions.
 
 mod code;
 mod declared;
@@ -116,8 +117,8 @@ pub struct RequestTable {
 }
 
 impl RequestTable {
-    /// A table for `flows` flows with `inflight` requests in flight each, which all send `requests` in turn. `key`: random for
-    /// each run, so that replies to an earlier one are not counted.
+    /// A table for `flows` flows with `inflight` requests in flight each, which all send `requests` in turn. `key`:
+    /// random for each run, so that replies to an earlier one are not counted.
     ///
     /// # Errors
     /// A declaration that the program cannot carry out, or too few identifiers.
@@ -144,9 +145,9 @@ impl RequestTable {
         Ok(Self { requests, own_ids, id, reply, code, key: key & id.mask(), inflight, order })
     }
 
-    /// A table in which each slot has requests of its own: those that `write` returns for a flow and a seq whose low `id.bits`
-    /// bits are the request's identifier. At least `per_id` different requests of a slot have the same identifier, and are sent
-    /// in turn.
+    /// A table in which each slot has requests of its own: those that `write` returns for a flow and a seq whose low
+    /// `id.bits` bits are the request's identifier. At least `per_id` different requests of a slot have the same
+    /// identifier, and are sent in turn.
     ///
     /// # Errors
     /// As [`RequestTable::new`]; too many slots.
@@ -187,7 +188,8 @@ impl RequestTable {
         Ok(table)
     }
 
-    /// The flow and the seq of a request as the protocol wrote it. A slot sends its own requests by the low bits of its seq.
+    /// The flow and the seq of a request as the protocol wrote it. A slot sends its own requests by the low bits of its
+    /// seq.
     #[must_use]
     pub fn transaction(&self, request: u32) -> (u32, u64) {
         let Some((slot, seq)) = self.order.own(request) else { return (0, u64::from(request)) };
@@ -202,7 +204,8 @@ impl RequestTable {
         self.requests.len()
     }
 
-    /// Writes request `request` of transaction `seq` of the slot at `place` in `flow`. Nothing if there is no such request.
+    /// Writes request `request` of transaction `seq` of the slot at `place` in `flow`. Nothing if there is no such
+    /// request.
     pub fn write(&self, request: u32, (flow, place): (u32, u32), seq: u64, to: &mut Vec<u8>) {
         to.clear();
         to.extend(self.requests.get(request as usize).into_iter().flatten());

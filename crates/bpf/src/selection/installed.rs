@@ -27,7 +27,8 @@ pub struct Installed {
 }
 
 impl Installed {
-    /// Reads the program with this ID; `None` if it is not one of [`Selection`](super::Selection), or of another version.
+    /// Reads the program with this ID; `None` if it is not one of [`Selection`](super::Selection), or of another
+    /// version.
     ///
     /// # Errors
     /// It has been unloaded, or permission is denied.

@@ -18,11 +18,12 @@ pub enum Rule {
     Hash,
     /// The number of the receiving CPU, modulo the occupied slots.
     Cpu,
-    /// One after the other; each receiving CPU has its own turn, so that the counts of two sockets differ by at most one for
-    /// each CPU. Datagrams of a flow can be read out of order.
+    /// One after the other; each receiving CPU has its own turn, so that the counts of two sockets differ by at most
+    /// one for each CPU. Datagrams of a flow can be read out of order.
     RoundRobin,
-    /// The shortest queue, in bytes of the kernel's accounting; of empty ones the next that a thread waits for, of equal
-    /// ones the next in turn. With more than 16 occupied slots the shortest of 16 in turn. Datagrams of a flow can be read out of order.
+    /// The shortest queue, in bytes of the kernel's accounting; of empty ones the next that a thread waits for, of
+    /// equal ones the next in turn. With more than 16 occupied slots the shortest of 16 in turn. Datagrams of a flow
+    /// can be read out of order.
     LeastLoaded,
     /// By a hash of a part of the payload, such as a connection ID; by that of the flow if the datagram ends before it.
     Field {

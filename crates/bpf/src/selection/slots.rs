@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use super::refused;
 use crate::{Error, sys};
 
-/// How long a socket is waited for that a detached program still has: the kernel frees the program's array a grace period
-/// of RCU later, some 10 ms. Shorter: on a busy machine setting a slot fails right after a detach. Longer: so does, later, one that
-/// another program keeps.
+/// How long a socket is waited for that a detached program still has: the kernel frees the program's array a grace
+/// period of RCU later, some 10 ms. Shorter: on a busy machine setting a slot fails right after a detach. Longer: so
+/// does, later, one that another program keeps.
 const RELEASE: Duration = Duration::from_secs(2);
 /// Time between two attempts. Shorter: more system calls. Longer: the slot is set later.
 const ATTEMPT: Duration = Duration::from_millis(5);

@@ -53,8 +53,8 @@ pub struct LockCounts {
     pub no_room: u64,
 }
 
-/// Waits for one lock from one call site. Of the waits for spinlocks that a busy CPU has, one of several is followed, chosen at random, and
-/// counts for those that are not: then the number, the time and the buckets are estimates.
+/// Waits for one lock from one call site. Of the waits for spinlocks that a busy CPU has, one of several is followed,
+/// chosen at random, and counts for those that are not: then the number, the time and the buckets are estimates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockWait {
     /// The lock's address.

@@ -19,7 +19,8 @@ const ASKED: usize = 2;
 #[derive(Debug)]
 pub struct PortServed(Tracepoints);
 
-/// The counts of datagrams. The kernel's own counters of UDP are calls that took or gave some: fewer, where one is of several.
+/// The counts of datagrams. The kernel's own counters of UDP are calls that took or gave some: fewer, where one is of
+/// several.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServedCounts {
     /// Received.

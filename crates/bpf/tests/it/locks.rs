@@ -9,8 +9,8 @@ use udpath_bpf::trace::{Loader, LockWaits, Tracer, count_runs};
 
 /// How long two threads contend. With 64 of the waits followed in 64 ticks, of 4 ms at most, some 500 on each CPU.
 const CONTENTION: Duration = Duration::from_secs(2);
-/// Most such times: other programs may use most of both CPUs, and threads that do not run at once do not contend. Beside two builds ten
-/// of them gave 34,273 waits; a quiet machine needs one or two.
+/// Most such times: other programs may use most of both CPUs, and threads that do not run at once do not contend.
+/// Beside two builds ten of them gave 34,273 waits; a quiet machine needs one or two.
 const TIMES: usize = 30;
 /// Fewest waits for the test to mean anything: ten times as many as two CPUs follow at 1000 Hz.
 const FEWEST: u64 = 40_000;

@@ -24,7 +24,8 @@ pub(crate) struct Args {
     /// Transactions per second of this machine at most; `none`: any rate, closed loops too
     #[arg(long, default_value = "100k", value_name = "RATE", value_parser = max_rate)]
     pub(crate) max_rate: MaxRate,
-    /// Bits per second of this machine at most, IP headers included; `none`: any [default: 1G, none with --max-rate none]
+    /// Bits per second of this machine at most, IP headers included; `none`: any [default: 1G, none with --max-rate
+    /// none]
     #[arg(long, value_name = "BITS", value_parser = max_rate)]
     pub(crate) max_bandwidth: Option<MaxRate>,
     /// Longest warm-up and duration together
@@ -39,7 +40,8 @@ pub(crate) struct Args {
     /// Memory at most for flows, their buffers, requests in flight and threads, estimated before a load begins
     #[arg(long, default_value = "256MiB", value_name = "SIZE", value_parser = value::size)]
     pub(crate) max_memory: usize,
-    /// An option of protocols that loads may set, without the dashes; options can name files of this machine; repeatable
+    /// An option of protocols that loads may set, without the dashes; options can name files of this machine;
+    /// repeatable
     #[arg(long, value_name = "OPTION")]
     pub(crate) allow_option: Vec<String>,
     /// Keep each result in this folder, as NAME.START.json

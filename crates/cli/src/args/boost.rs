@@ -19,12 +19,12 @@ const TRIAL: RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::fr
 /// Arguments of `udpath boost`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Climb the ladder with a server of udpath's own in a lab, two network namespaces joined by a veth pair: what happens
-    /// when no server is named
+    /// Climb the ladder with a server of udpath's own in a lab, two network namespaces joined by a veth pair: what
+    /// happens when no server is named
     #[arg(long)]
     pub(crate) lab: bool,
-    /// Climb with this service of udpath's own and the load of these options, as for `udpath load`: SERVICE [OPTION...]. The
-    /// last option: everything after it belongs to the load [default: echo]
+    /// Climb with this service of udpath's own and the load of these options, as for `udpath load`: SERVICE
+    /// [OPTION...]. The last option: everything after it belongs to the load [default: echo]
     #[arg(long, value_name = "SERVICE", num_args = 1.., allow_hyphen_values = true,
           conflicts_with_all = ["port", "pid", "unit", "live", "load"])]
     pub(crate) serve: Vec<OsString>,
@@ -64,8 +64,8 @@ pub(crate) struct Args {
     /// At most this many blocks of four trials per rung; a rung undecided by then is "not shown"
     #[arg(long, value_name = "N", default_value_t = 80, value_parser = value::count::<usize>)]
     pub(crate) blocks: usize,
-    /// Measure the two rungs of a comparison at once, each with half of the CPUs for itself and its load, instead of in turn.
-    /// auto: where each half has 2 CPUs, and one for each worker and queue
+    /// Measure the two rungs of a comparison at once, each with half of the CPUs for itself and its load, instead of in
+    /// turn. auto: where each half has 2 CPUs, and one for each worker and queue
     #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = when())]
     pub(crate) duet: When,
     /// What sends the requests [default: kernel as root if it carries the service, otherwise socket]
@@ -112,28 +112,28 @@ pub(crate) struct RunningArgs {
     /// How long it may take, measuring the gain included; one change is compared however short it is
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = value::duration, requires = "traffic")]
     pub(crate) budget: Duration,
-    /// Also try changes that lower security, changes that reset the link, changes of the server's configuration files, and
-    /// restarts of the server (configuration needs both)
+    /// Also try changes that lower security, changes that reset the link, changes of the server's configuration files,
+    /// and restarts of the server (configuration needs both)
     #[arg(long, value_name = "security,link-reset,config,restart", value_delimiter = ',',
           value_parser = ["security", "link-reset", "config", "restart"], requires = "traffic")]
     pub(crate) allow: Vec<String>,
     /// Restart the server with this shell command [default: systemd restarts its unit]
     #[arg(long, value_name = "COMMAND", requires = "traffic")]
     pub(crate) restart: Option<String>,
-    /// Apply what was shown to help, over restarts and boots where possible, as `udpath apply --persist` does; otherwise
-    /// everything is as found at the end
+    /// Apply what was shown to help, over restarts and boots where possible, as `udpath apply --persist` does;
+    /// otherwise everything is as found at the end
     #[arg(long, requires = "traffic")]
     pub(crate) keep: bool,
     /// Journal folder
     #[arg(long, value_name = "DIR", default_value = DIRECTORY)]
     pub(crate) state: PathBuf,
-    /// Send nothing: measure what the server's clients send anyway, in trials of at least 1 s, by the datagrams that a second
-    /// of CPU time carries
+    /// Send nothing: measure what the server's clients send anyway, in trials of at least 1 s, by the datagrams that a
+    /// second of CPU time carries
     #[arg(long, group = "traffic",
           conflicts_with_all = ["queues", "moderation", "io", "workers", "size", "flows", "inflight", "engine", "ipv6", "duet"])]
     pub(crate) live: bool,
-    /// The load of every trial, as for `udpath load`: PROTOCOL ADDR:PORT [OPTION...]. The last option: everything after it
-    /// belongs to the load
+    /// The load of every trial, as for `udpath load`: PROTOCOL ADDR:PORT [OPTION...]. The last option: everything after
+    /// it belongs to the load
     #[arg(long, value_name = "LOAD", num_args = 1.., allow_hyphen_values = true, group = "traffic",
           conflicts_with_all = ["queues", "moderation", "io", "workers", "size", "flows", "inflight", "engine", "ipv6", "duet"])]
     pub(crate) load: Vec<OsString>,

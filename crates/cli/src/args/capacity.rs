@@ -11,8 +11,8 @@ pub(crate) const COSTS: &str = "/var/lib/udpath/costs.json";
 /// Arguments of `udpath capacity`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A description of a machine, its service and its load, as TOML [default: this machine, with the service that has the
-    /// most sockets]
+    /// A description of a machine, its service and its load, as TOML [default: this machine, with the service that has
+    /// the most sockets]
     #[arg(value_name = "FILE.toml", conflicts_with_all = ["sysroot", "netns", "pid", "interface"])]
     pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
@@ -26,13 +26,15 @@ pub(crate) struct Args {
     /// Predict along a value of the description, such as cores=1..64 or batch=1,8,32
     #[arg(long, value_name = "KEY=RANGE")]
     pub(crate) sweep: Option<SweepRange>,
-    /// Costs, as --calibrate writes them [default: /var/lib/udpath/costs.json if it exists, otherwise a calibration now]
+    /// Costs, as --calibrate writes them [default: /var/lib/udpath/costs.json if it exists, otherwise a calibration
+    /// now]
     #[arg(long, value_name = "FILE.json")]
     pub(crate) costs: Option<PathBuf>,
     /// Take the costs of a transaction from this profile of the described machine under load (`udpath profile --json`)
     #[arg(long, value_name = "FILE.json", conflicts_with = "calibrate")]
     pub(crate) profile: Option<PathBuf>,
-    /// Measure the costs of this machine in a lab, about a minute on an otherwise idle machine, and write them; needs root
+    /// Measure the costs of this machine in a lab, about a minute on an otherwise idle machine, and write them; needs
+    /// root
     #[arg(long, conflicts_with_all = ["file", "sysroot", "set", "sweep", "extrapolate"])]
     pub(crate) calibrate: bool,
     /// Predict also beyond what the costs were calibrated on

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::place::PlaceArgs;
 use super::value;
 
-/// How long to watch. Shorter: a rate rests on too few events, and a profile on too few samples. Longer: 32-bit counters
-/// wrap after a few minutes at full rate.
+/// How long to watch. Shorter: a rate rests on too few events, and a profile on too few samples. Longer: 32-bit
+/// counters wrap after a few minutes at full rate.
 const DURATION: RangeInclusive<Duration> = Duration::from_millis(200)..=Duration::from_secs(300);
 
 /// Arguments of `udpath diagnose`.

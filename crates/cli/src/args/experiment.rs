@@ -22,8 +22,8 @@ pub(crate) struct Args {
     /// Also write the result as one self-contained HTML file
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
-    /// Costs of the model, as udpath capacity --calibrate writes them [default: /var/lib/udpath/costs.json if it exists, otherwise
-    /// a calibration now; with --effort least, built-in ones]
+    /// Costs of the model, as udpath capacity --calibrate writes them [default: /var/lib/udpath/costs.json if it
+    /// exists, otherwise a calibration now; with --effort least, built-in ones]
     #[arg(long, value_name = "FILE.json")]
     pub(crate) costs: Option<PathBuf>,
     /// Print one JSON document (udpath.experiment/1)

@@ -25,7 +25,8 @@ pub(crate) struct Args {
     /// Write this file instead, atomically, every --interval: for node_exporter's textfile collector
     #[arg(long, value_name = "FILE.prom", conflicts_with = "listen")]
     pub(crate) textfile: Option<PathBuf>,
-    /// Push to an OpenTelemetry collector instead, every --interval: OTLP over HTTP [default port and path: 4318, /v1/metrics]
+    /// Push to an OpenTelemetry collector instead, every --interval: OTLP over HTTP [default port and path: 4318,
+    /// /v1/metrics]
     #[arg(long, value_name = "http://HOST[:PORT][/PATH]", conflicts_with_all = ["listen", "textfile"], value_parser = endpoint)]
     pub(crate) otlp: Option<Endpoint>,
     /// Time between two writes of the file, or between two pushes

@@ -83,15 +83,15 @@ pub(crate) struct Args {
     /// Send buffer of each flow's socket (SO_SNDBUF), such as 4MiB; the kernel doubles it, up to net.core.wmem_max
     #[arg(long, value_parser = value::size, allow_hyphen_values = true, value_name = "BYTES")]
     pub(crate) sndbuf: Option<usize>,
-    /// Receive buffer of each flow's socket (SO_RCVBUF), with --lab also of the servers' sockets; the kernel doubles it, up to
-    /// net.core.rmem_max
+    /// Receive buffer of each flow's socket (SO_RCVBUF), with --lab also of the servers' sockets; the kernel doubles
+    /// it, up to net.core.rmem_max
     #[arg(long, value_parser = value::size, allow_hyphen_values = true, value_name = "BYTES")]
     pub(crate) rcvbuf: Option<usize>,
     /// Seed of the arrival times
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,
-    /// The I-th of N shares of this load, for N machines: rates and flows are those of all together. I counts from 1; with
-    /// `index:` from 0, as batch systems do
+    /// The I-th of N shares of this load, for N machines: rates and flows are those of all together. I counts from 1;
+    /// with `index:` from 0, as batch systems do
     #[arg(long, value_name = "[index:]I/N", requires = "start_at")]
     pub(crate) segment: Option<Segment>,
     /// When to start, by this machine's clock (RFC 3339, such as 2026-11-23T22:30:00Z) [default: at once]

@@ -57,8 +57,8 @@ pub(crate) struct Args {
     /// Print one JSON document (udpath.multiply/1)
     #[arg(long)]
     pub(crate) json: bool,
-    /// The server and its arguments, after `--`. In each, {n} is the instance's number from 1, {cpu} its CPU, {folder} a
-    /// folder of its own
+    /// The server and its arguments, after `--`. In each, {n} is the instance's number from 1, {cpu} its CPU, {folder}
+    /// a folder of its own
     #[arg(value_name = "COMMAND", last = true)]
     pub(crate) command: Vec<String>,
 }

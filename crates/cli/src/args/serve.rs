@@ -54,19 +54,20 @@ pub(crate) struct Args {
     /// source address, every server of a network would answer one victim
     #[arg(long)]
     pub(crate) answer_broadcast: bool,
-    /// With xdp: interface to take frames from; repeatable [default: the interfaces that have the addresses]. For a VLAN
-    /// device, frames are taken from the interface below it, with the VLAN's tag
+    /// With xdp: interface to take frames from; repeatable [default: the interfaces that have the addresses]. For a
+    /// VLAN device, frames are taken from the interface below it, with the VLAN's tag
     #[arg(long, value_name = "IFACE")]
     pub(crate) interface: Vec<String>,
-    /// With xdp: distribute frames by flow over all workers, or over those listed, such as 1-3, instead of the worker of
-    /// their queue
+    /// With xdp: distribute frames by flow over all workers, or over those listed, such as 1-3, instead of the worker
+    /// of their queue
     #[arg(long, value_name = "WORKERS", num_args = 0..=1, require_equals = true)]
     pub(crate) steer: Option<Option<CpuSet>>,
-    /// With --steer: once a worker's backlog is half full, drop first from a flow with more than half of the recent frames
+    /// With --steer: once a worker's backlog is half full, drop first from a flow with more than half of the recent
+    /// frames
     #[arg(long)]
     pub(crate) flow_limit: bool,
-    /// With xdp: send a reply to the MAC address of its request only if the kernel would; all others leave by the kernel
-    /// (default for dns and radius)
+    /// With xdp: send a reply to the MAC address of its request only if the kernel would; all others leave by the
+    /// kernel (default for dns and radius)
     #[arg(long, overrides_with = "no_check_neighbours")]
     pub(crate) check_neighbours: bool,
     /// With xdp: send every reply to the MAC address of its request
@@ -75,8 +76,8 @@ pub(crate) struct Args {
     /// With xdp: the workers poll the device instead of waiting for interrupts (SO_PREFER_BUSY_POLL)
     #[arg(long)]
     pub(crate) busy_poll: bool,
-    /// With xdp: send every reply through the AF_XDP ring. By default, where the kernel copies, many replies at once are
-    /// sent as live frames, without an skb for each
+    /// With xdp: send every reply through the AF_XDP ring. By default, where the kernel copies, many replies at once
+    /// are sent as live frames, without an skb for each
     #[arg(long)]
     pub(crate) no_live_frames: bool,
     /// With xdp: frames of memory per queue, 2 KiB each

@@ -28,9 +28,9 @@ pub(crate) struct ChangeArgs {
     /// Reason, for the journal; reasons in a plan are kept
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) reason: String,
-    /// Allow changing SETTING even though it is not known to be harmless, or destroys something that undo cannot restore;
-    /// or every setting that is not known to be harmless (insecure); or changes of files of a server's configuration
-    /// (config), its restart (restart), and knobs that have a security advisory (security); repeatable
+    /// Allow changing SETTING even though it is not known to be harmless, or destroys something that undo cannot
+    /// restore; or every setting that is not known to be harmless (insecure); or changes of files of a server's
+    /// configuration (config), its restart (restart), and knobs that have a security advisory (security); repeatable
     #[arg(long, value_name = "SETTING|insecure|config|restart|security")]
     pub(crate) allow: Vec<String>,
     /// Ignore a conflict with another program that changes the same settings; repeatable

@@ -219,8 +219,8 @@ fn days(text: &str) -> Option<u64> {
     valid.then(|| days + lengths.iter().take(month as usize - 1).sum::<u64>() + date - 1)
 }
 
-/// An address with its port: `192.0.2.1:53`, `[2001:db8::1]:53`, and with the scope of a link-local address `[fe80::1%eth0]:53`
-/// (RFC 4007, 11.2), the interface by name or number.
+/// An address with its port: `192.0.2.1:53`, `[2001:db8::1]:53`, and with the scope of a link-local address
+/// `[fe80::1%eth0]:53` (RFC 4007, 11.2), the interface by name or number.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     udpath_load::ends::target(text)
 }

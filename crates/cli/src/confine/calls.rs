@@ -1,8 +1,8 @@
-//! seccomp: the system calls of a server. All others fail as on a kernel that does not have them (ENOSYS), which the C library and
-//! Rust's know how to handle.
+//! seccomp: the system calls of a server. All others fail as on a kernel that does not have them (ENOSYS), which the C
+//! library and Rust's know how to handle.
 //!
-//! The kernel remembers which calls are always allowed (since Linux 5.11), so that one costs a few nanoseconds more, with or without
-//! arguments that the filter looks at.
+//! The kernel remembers which calls are always allowed (since Linux 5.11), so that one costs a few nanoseconds more,
+//! with or without arguments that the filter looks at.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
@@ -160,8 +160,9 @@ const OLDER: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER: &[c_long] = &[];
 
-/// Requests (ioctl(2)) that type into a terminal, or paste there: TIOCSTI and TIOCLINUX (asm-generic/ioctls.h; tty_ioctl(4),
-/// ioctl_console(2)). stderr may be the terminal of the root shell that started the server. The kernel looks at 32 bits of a request.
+/// Requests (ioctl(2)) that type into a terminal, or paste there: TIOCSTI and TIOCLINUX (asm-generic/ioctls.h;
+/// tty_ioctl(4), ioctl_console(2)). stderr may be the terminal of the root shell that started the server. The kernel
+/// looks at 32 bits of a request.
 const TYPING: [u64; 2] = [0x5412, 0x541c];
 
 /// Restricts all threads.
@@ -183,8 +184,8 @@ fn is_missing(error: &std::io::Error) -> bool {
 fn filter() -> Result<BpfProgram, BackendError> {
     let mut rules: BTreeMap<c_long, Vec<SeccompRule>> =
         ALLOWED.iter().chain(OLDER).map(|call| (*call, Vec::new())).collect();
-    // Threads, but no new user namespace, which brings capabilities within it. clone3, whose flags are in memory, is missing; the C
-    // library falls back to clone.
+    // Threads, but no new user namespace, which brings capabilities within it. clone3, whose flags are in memory, is
+    // missing; the C library falls back to clone.
     let user_namespace = u64::from(libc::CLONE_NEWUSER.unsigned_abs());
     let no_namespace =
         SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(user_namespace), 0)?;

@@ -30,7 +30,8 @@ pub(super) fn give_up(choice: &Choice, kept: CapabilitySet) -> Result<(), Error>
     let kept = kept & has;
     let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
     clear_ambient()?;
-    // A filter of system calls around this process, such as its unit's, may forbid this call, which changes nothing then.
+    // A filter of system calls around this process, such as its unit's, may forbid this call, which changes nothing
+    // then.
     if rustix::thread::capabilities(None).map_err(failed)? != sets {
         rustix::thread::set_capabilities(None, sets).map_err(failed)?;
     }

@@ -19,10 +19,12 @@ pub(super) fn become_user(uid: u32, gid: u32) -> io::Result<()> {
     if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Longest entry of a user or group that is looked at, in bytes. A group with more members than fit exists all the same.
+/// Longest entry of a user or group that is looked at, in bytes. A group with more members than fit exists all the
+/// same.
 const ENTRY: usize = 16 << 10;
 
-/// Whether the system's databases have a user with this number (getpwuid(3)): /etc/passwd, and what nsswitch.conf(5) adds.
+/// Whether the system's databases have a user with this number (getpwuid(3)): /etc/passwd, and what nsswitch.conf(5)
+/// adds.
 pub(super) fn is_user(uid: u32) -> bool {
     let mut entry = MaybeUninit::<libc::passwd>::uninit();
     let (mut texts, mut found) = ([0; ENTRY], ptr::null_mut());

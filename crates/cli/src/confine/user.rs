@@ -10,12 +10,12 @@ use super::{Error, sys};
 
 /// Made by the Debian package.
 const OWN: &str = "udpath";
-/// Numbers of temporary users, for machines without [`OWN`] in /etc/passwd: those that systemd sets aside for users that exist as
-/// long as a service runs (DynamicUser=, systemd.exec(5)). Not `nobody`: other programs and NFS servers use it, and processes of
-/// one user may signal each other and read each other's files.
+/// Numbers of temporary users, for machines without [`OWN`] in /etc/passwd: those that systemd sets aside for users
+/// that exist as long as a service runs (DynamicUser=, systemd.exec(5)). Not `nobody`: other programs and NFS servers
+/// use it, and processes of one user may signal each other and read each other's files.
 const TEMPORARY: RangeInclusive<u32> = 61184..=65519;
-/// Numbers that are tried. One is taken if a temporary user of systemd has it. Fewer: all of them may be; more: the start takes
-/// longer where the databases are asked over a network.
+/// Numbers that are tried. One is taken if a temporary user of systemd has it. Fewer: all of them may be; more: the
+/// start takes longer where the databases are asked over a network.
 const TRIES: usize = 64;
 /// Where systemd notes the numbers it has given away.
 const GIVEN: &str = "/run/systemd/dynamic-uid";
@@ -114,7 +114,8 @@ fn kernel(path: &str) -> Result<String, Error> {
         .map_err(|source| Error::Read { path: Path::new(path).to_owned(), source })
 }
 
-/// A user that nobody else has, from a random number on, so that two programs that start at the same time get different ones.
+/// A user that nobody else has, from a random number on, so that two programs that start at the same time get different
+/// ones.
 fn temporary() -> Result<Choice, Error> {
     let maps_of = |path: &str| kernel(path).map(|map| move |id: u32| maps(&map, id));
     let (has_user, has_group) = (maps_of("/proc/self/uid_map")?, maps_of("/proc/self/gid_map")?);

@@ -1,12 +1,13 @@
 //! Which signals are one request to end, and how many requests there were.
 //!
-//! One request often arrives as several signals: `timeout` signals its program and then the program's group; a shell passes
-//! on what its terminal has sent to the whole group; systemd sends SIGTERM, and SIGHUP if it is told to.
+//! One request often arrives as several signals: `timeout` signals its program and then the program's group; a shell
+//! passes on what its terminal has sent to the whole group; systemd sends SIGTERM, and SIGHUP if it is told to.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Signals within this time of a request's first one belong to it, milliseconds. Shorter: on a busy machine, the second
-/// signal of `timeout` counts as another request. Longer: whoever wants to end a program that hangs has to wait between signals.
+/// signal of `timeout` counts as another request. Longer: whoever wants to end a program that hangs has to wait between
+/// signals.
 const WINDOW: u64 = 1000;
 
 /// What a signal means.

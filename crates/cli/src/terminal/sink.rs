@@ -1,5 +1,5 @@
-//! The one place that writes to stdout and stderr. Errors, names of processes, paths, agents' words and the output of checkers
-//! belong to somebody else: whatever a terminal would obey in them is shown instead (`udpath_host::visible`).
+//! The one place that writes to stdout and stderr. Errors, names of processes, paths, agents' words and the output of
+//! checkers belong to somebody else: whatever a terminal would obey in them is shown instead (`udpath_host::visible`).
 //!
 //! ```text
 //!  stderrln!, say    one line on stderr           line ends within it are shown

@@ -154,8 +154,8 @@ fn make(args: &Args) -> Done {
     )))
 }
 
-/// What is allowed. A boot's apply changes only what its entry in the journal says: that was allowed when it was made, by a
-/// version that may have known other settings as harmless.
+/// What is allowed. A boot's apply changes only what its entry in the journal says: that was allowed when it was made,
+/// by a version that may have known other settings as harmless.
 fn consent(args: &Args, journal: &Journal) -> Consent {
     let mut consent = settings::consent(&args.changes);
     if let Some(entry) = args.adopt.and_then(|id| journal.entry(id).ok()) {

@@ -31,12 +31,12 @@ use crate::exit::{Done, Failure};
 use crate::signals::{self, Left};
 use crate::terminal::{self, StatusLine};
 
-/// Default requests in flight over all flows. Fewer: fast rungs idle while they wait for the link's moderation. More: the
-/// ring of a veth queue (256 frames) overflows where flows drift to one queue.
+/// Default requests in flight over all flows. Fewer: fast rungs idle while they wait for the link's moderation. More:
+/// the ring of a veth queue (256 frames) overflows where flows drift to one queue.
 const IN_FLIGHT: u32 = 384;
-/// Default interrupt moderation of the link, microseconds: what 10 Gbit/s NICs have under load (ixgbe and i40e 50 to 125).
-/// Less: bursts are a few frames, handling them well makes no difference, and the timers cost more than they save. More:
-/// the timer dominates latency.
+/// Default interrupt moderation of the link, microseconds: what 10 Gbit/s NICs have under load (ixgbe and i40e 50 to
+/// 125). Less: bursts are a few frames, handling them well makes no difference, and the timers cost more than they
+/// save. More: the timer dominates latency.
 const MODERATION: u32 = 75;
 
 /// Climbs and prints the result.
@@ -135,8 +135,8 @@ fn config(args: &Args, service: &Service) -> Result<Config, Failure> {
     })
 }
 
-/// CPUs of each side from which on rungs are compared in duets by themselves. Fewer: a server and its load share one CPU, and
-/// rungs that spread work over CPUs cannot show it.
+/// CPUs of each side from which on rungs are compared in duets by themselves. Fewer: a server and its load share one
+/// CPU, and rungs that spread work over CPUs cannot show it.
 const DUET: usize = 2;
 
 /// The sides of a duet, for as many workers or queues.
@@ -174,7 +174,8 @@ fn load_line(option: &str, words: &[OsString]) -> Result<(load::Args, ArgMatches
     Ok((LoadLine::from_arg_matches(&matches).map_err(wrong)?.args, matches))
 }
 
-/// Longest silence of a log. Shorter: a log of a long search is mostly progress. Longer: whoever waits thinks that it hangs.
+/// Longest silence of a log. Shorter: a log of a long search is mostly progress. Longer: whoever waits thinks that it
+/// hangs.
 const SILENCE: Duration = Duration::from_secs(5);
 
 /// Progress on the terminal's last line. If stderr is not a terminal, a line per rung, and one where that takes long.

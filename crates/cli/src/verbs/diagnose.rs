@@ -5,7 +5,8 @@
 //! snapshot ──┴────────────┴── snapshot ─▸ Diagnosis ─▸ text or JSON, exit code 1 with findings
 //!                                           └─ --watch: changes from one to the next, until interrupted
 //! ```
-//! What can be told to the server that reads is in `levers.rs`. It reads and changes nothing. Where the CPUs may not be sampled, it goes on without and says so.
+//! What can be told to the server that reads is in `levers.rs`. It reads and changes nothing. Where the CPUs may not be
+//! sampled, it goes on without and says so.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -110,7 +111,8 @@ fn look(args: &Args, source: &dyn Source, stop: &AtomicBool) -> Result<Diagnosis
     Ok(diagnosis)
 }
 
-/// An interval: the snapshots at its ends, looks at the sockets' queues in between, and a profile of it, or why there is none.
+/// An interval: the snapshots at its ends, looks at the sockets' queues in between, and a profile of it, or why there
+/// is none.
 struct Watched {
     earlier: Snapshot,
     now: Snapshot,
@@ -237,8 +239,8 @@ impl Meter {
     }
 }
 
-/// A thread that looks at the sockets' queues until it is told to end. It is in the network namespace of the thread that starts
-/// it.
+/// A thread that looks at the sockets' queues until it is told to end. It is in the network namespace of the thread
+/// that starts it.
 struct Looking {
     over: Sender<()>,
     thread: JoinHandle<Looks>,

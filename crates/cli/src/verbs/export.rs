@@ -1,7 +1,8 @@
-//! `udpath export`: the machine's path and its findings as metrics: over HTTP, to a file for node_exporter, to a collector of
-//! OpenTelemetry, or once to stdout.
+//! `udpath export`: the machine's path and its findings as metrics: over HTTP, to a file for node_exporter, to a
+//! collector of OpenTelemetry, or once to stdout.
 //!
-//! Over HTTP it is two processes: the one that answers clients has no privileges, and asks the other for each reading of the machine.
+//! Over HTTP it is two processes: the one that answers clients has no privileges, and asks the other for each reading
+//! of the machine.
 //! ```text
 //!  Prometheus ── HTTP ──▸ answering.rs, server.rs ── a byte ──▸ reading.rs ─▸ the machine
 //!                         (started first)         ◂── text ───  (keeps three capabilities)
@@ -41,8 +42,8 @@ use crate::terminal;
 /// Interval at which the stop flag is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What reading needs: the answers of ethtool and netdev, other users' processes and sockets, the journal. Not Landlock, which also keeps
-/// a process from looking at others.
+/// What reading needs: the answers of ethtool and netdev, other users' processes and sockets, the journal. Not
+/// Landlock, which also keeps a process from looking at others.
 const READS: Needs<'_> = Needs {
     writes: &[],
     connections: Connections::Accepted,

@@ -1,5 +1,6 @@
-//! What the server that reads a socket can be told so that it reads more, loses less of a burst, or shares work evenly, as commands:
-//! first its own knobs, then instances of it, then a policy for its sockets, then another way for its datagrams.
+//! What the server that reads a socket can be told so that it reads more, loses less of a burst, or shares work evenly,
+//! as commands: first its own knobs, then instances of it, then a policy for its sockets, then another way for its
+//! datagrams.
 //!
 //! ```text
 //!  known (services/*.toml)   udpath apply --set service:53:server-count=8 ...     the configuration, and a restart: by systemd, or, of one
@@ -77,13 +78,14 @@ fn of(now: &Snapshot, (socket, want): (u32, Want), diagnosis: &Diagnosis, here: 
     }
 }
 
-/// What a change of a server's configuration is to be allowed, all of it: a command that lacks something is refused when it is pasted.
+/// What a change of a server's configuration is to be allowed, all of it: a command that lacks something is refused
+/// when it is pasted.
 const fn consents(exposes: bool) -> &'static str {
     if exposes { "--allow config --allow restart --allow security" } else { "--allow config --allow restart" }
 }
 
-/// What a command begins with to run in the namespace that was looked at. Not `ip netns exec`: that hides the control groups below
-/// /sys, which instances need.
+/// What a command begins with to run in the namespace that was looked at. Not `ip netns exec`: that hides the control
+/// groups below /sys, which instances need.
 fn prefix(place: &Place) -> String {
     match place {
         Place::Here => String::new(),
@@ -147,8 +149,8 @@ impl Here {
         Lever { what, command, reads }
     }
 
-    /// The option for what restarts a server that systemd does not: starting it again, if nobody watches it; else only the operator
-    /// knows.
+    /// The option for what restarts a server that systemd does not: starting it again, if nobody watches it; else only
+    /// the operator knows.
     fn restart(&self, service: &Service) -> String {
         if service.unit.is_some() && has_systemd() {
             return String::new();
@@ -181,7 +183,8 @@ impl Here {
         self.policy(pid, "spread=datagram", what, Reads::With(group))
     }
 
-    /// A policy for what the unit or cgroup of a process binds from now on. Policies are by cgroup, wherever its network is.
+    /// A policy for what the unit or cgroup of a process binds from now on. Policies are by cgroup, wherever its
+    /// network is.
     fn policy(&self, pid: u32, option: &str, what: &str, reads: Reads) -> Option<Lever> {
         let port = self.port;
         let (command, then) = match owner(pid)? {
@@ -281,8 +284,8 @@ impl Owner {
     }
 }
 
-/// The unit of a process, if systemd says so too: any user with control groups of their own can name one like it. Else the cgroup that
-/// its next start has again; `None` if there is none.
+/// The unit of a process, if systemd says so too: any user with control groups of their own can name one like it. Else
+/// the cgroup that its next start has again; `None` if there is none.
 fn owner(pid: u32) -> Option<Owner> {
     let source = Folder::live();
     let unit = processes::unit(&source, pid).filter(|_| has_systemd());
@@ -303,8 +306,8 @@ fn cpus(pid: u32) -> usize {
     Thread::look(pid, pid).map_or(1, |thread| thread.affinity.len())
 }
 
-/// The command line of a process; `None` if it cannot be repeated here: too long, not text, a title in its place, or not to be: of
-/// another user, whose program would get the caller's rights, or with other files than the caller's.
+/// The command line of a process; `None` if it cannot be repeated here: too long, not text, a title in its place, or
+/// not to be: of another user, whose program would get the caller's rights, or with other files than the caller's.
 fn words(pid: u32) -> Option<Vec<String>> {
     line_of(pid).filter(|_| is_callers(pid))
 }
@@ -319,8 +322,8 @@ fn line_of(pid: u32) -> Option<Vec<String>> {
     (shown && !words[0].contains(' ')).then_some(words)
 }
 
-/// Whether a process has the caller's user, in all four of its identities, and its root, as one of a container has not. Not by the
-/// owner of its folder in /proc: that is root's for a program that nobody may read.
+/// Whether a process has the caller's user, in all four of its identities, and its root, as one of a container has not.
+/// Not by the owner of its folder in /proc: that is root's for a program that nobody may read.
 fn is_callers(pid: u32) -> bool {
     let own = rustix::process::geteuid().as_raw().to_string();
     let users = status(pid, "Uid:").unwrap_or_default();
@@ -340,8 +343,8 @@ fn is_udpath(pid: u32) -> bool {
     own.is_some() && program(&pid.to_string()) == own
 }
 
-/// Whether nothing starts a process again that ends: it belongs to a shell, or whatever started it has ended. A supervisor would
-/// start it beside the one that a restart starts.
+/// Whether nothing starts a process again that ends: it belongs to a shell, or whatever started it has ended. A
+/// supervisor would start it beside the one that a restart starts.
 fn is_watched_by_nobody(pid: u32) -> bool {
     let Some(parent) = status(pid, "PPid:").and_then(|parent| parent.parse().ok()) else { return false };
     starts_once(parent, &status(parent, "Name:").unwrap_or_default())

@@ -1,5 +1,5 @@
-//! `udpath multiply`: runs instances of a server until a signal, and changes, lists or ends running ones; `unit.rs`: those of a
-//! service of systemd.
+//! `udpath multiply`: runs instances of a server until a signal, and changes, lists or ends running ones; `unit.rs`:
+//! those of a service of systemd.
 //!
 //! stderr: what happens, and the instances' own output; stdout: a table, or one JSON document, at the end.
 

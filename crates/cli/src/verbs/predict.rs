@@ -65,7 +65,8 @@ fn one(args: &Args, known: &Known, predictor: &Predictor, ends: &Ends<'_>, flow:
     verified.map_or(Ok(()), |verified| verified.end(args.json))
 }
 
-/// A program that a server has attached to its group takes precedence over SO_INCOMING_CPU, and is visible only to root.
+/// A program that a server has attached to its group takes precedence over SO_INCOMING_CPU, and is visible only to
+/// root.
 fn note_assumption(known: &Known, by_incoming_cpu: bool) {
     let unseen = known
         .machine

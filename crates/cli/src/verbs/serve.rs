@@ -1,5 +1,5 @@
-//! `udpath serve`: runs a service until a signal, then answers queued requests and prints a summary. SIGHUP makes a service
-//! that has files load them again, and ends others.
+//! `udpath serve`: runs a service until a signal, then answers queued requests and prints a summary. SIGHUP makes a
+//! service that has files load them again, and ends others.
 //!
 //! stderr: notes, the line `ready ...` once test datagrams were answered, and on a terminal a status line; stdout: the
 //! summary.

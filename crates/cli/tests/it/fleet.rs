@@ -29,7 +29,8 @@ fn sentence(output: &Output, code: i32) -> String {
     stderr
 }
 
-/// A folder with four machines: three alike, of which one is there twice and one only as JSON of `show`; and a foreign file.
+/// A folder with four machines: three alike, of which one is there twice and one only as JSON of `show`; and a foreign
+/// file.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);

@@ -1,12 +1,14 @@
-//! The chain of a send under locks, reference counts and epochs (scalebsd.org: UDP and providing liveness guarantees with epoch).
+//! The chain of a send under locks, reference counts and epochs (scalebsd.org: UDP and providing liveness guarantees
+//! with epoch).
 //!
 //! ```text
 //!   64 threads that send     tables.rs: what is looked up, and under which protection
 //!   a writer: a change       chain.rs: the lookups of one send, at each of the document's stages
 //!   every millisecond
 //! ```
-//! More threads than CPUs take turns: a lock then costs more only if its holder loses the CPU, not because more CPUs contend for its
-//! cache line. What 64 CPUs do to each other is not shown by 64 threads; the ratios here are those of as many contenders as there are CPUs.
+//! More threads than CPUs take turns: a lock then costs more only if its holder loses the CPU, not because more CPUs
+//! contend for its cache line. What 64 CPUs do to each other is not shown by 64 threads; the ratios here are those of
+//! as many contenders as there are CPUs.
 
 mod chain;
 mod tables;
@@ -31,8 +33,8 @@ pub(super) const ENTRY: Entry = Entry { text: include_str!("../../data/epochs.to
 
 /// Threads of the document's load.
 const THREADS: usize = 64;
-/// Old tables that may wait for readers. A reader without a CPU holds all that were replaced since it had one: with 32 threads per CPU
-/// and slices of a few milliseconds, some hundred. Fewer: the writer waits for them. More: memory.
+/// Old tables that may wait for readers. A reader without a CPU holds all that were replaced since it had one: with 32
+/// threads per CPU and slices of a few milliseconds, some hundred. Fewer: the writer waits for them. More: memory.
 const MAX_REPLACED: usize = 4096;
 
 /// How long and how often is measured.
@@ -149,7 +151,8 @@ enum EpochsError {
 /// Measures one table alone.
 type Alone = fn(Protection, Duration) -> Result<Reading, EpochsError>;
 
-/// Each table of the chain alone, under each protection, with a thread per CPU; and what the epoch saves, as a sentence.
+/// Each table of the chain alone, under each protection, with a thread per CPU; and what the epoch saves, as a
+/// sentence.
 fn each_table(
     extent: &Extent,
     next: &mut dyn FnMut(&str) -> Result<(), Error>,

@@ -7,8 +7,8 @@
 //!         ══ Q queues ══ tracked    with connection tracking
 //!         ══ Q queues ══ merged     with GRO
 //! ```
-//! Machines are network namespaces, so that a rule set or connection tracking is in the path of one arm only, and nothing has to
-//! be put back between trials.
+//! Machines are network namespaces, so that a rule set or connection tracking is in the path of one arm only, and
+//! nothing has to be put back between trials.
 
 use std::time::Duration;
 
@@ -34,18 +34,18 @@ const MERGED: &str = "merged";
 
 /// Flows: enough for any hash to spread them.
 const FLOWS: u32 = 64;
-/// Requests in flight per flow: 384 in all. Fewer: fast arms wait for the link's moderation. More: the ring of a veth queue (256
-/// frames) overflows.
+/// Requests in flight per flow: 384 in all. Fewer: fast arms wait for the link's moderation. More: the ring of a veth
+/// queue (256 frames) overflows.
 const IN_FLIGHT: u32 = 6;
 /// Interrupt moderation of the links, microseconds: what 10 Gbit/s cards have under load.
 const MODERATION: u32 = 75;
-/// Rate of the flood, requests per second and CPU: two to three times what a CPU of a server with kernel sockets answers. Lower: no arm is
-/// flooded. Higher: the generator takes the CPUs from the softirqs that are to be seen.
+/// Rate of the flood, requests per second and CPU: two to three times what a CPU of a server with kernel sockets
+/// answers. Lower: no arm is flooded. Higher: the generator takes the CPUs from the softirqs that are to be seen.
 const FLOOD: f64 = 500_000.0;
 /// Length of a trial and its warm-up. Shorter: a virtual CPU that is taken away for some milliseconds decides it.
 const TRIAL: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis(60)];
-/// When a request counts as lost: five times what a full socket's queue takes at the lowest rate. Longer: each trial of the flood waits for it
-/// twice.
+/// When a request counts as lost: five times what a full socket's queue takes at the lowest rate. Longer: each trial of
+/// the flood waits for it twice.
 const TIMEOUT: Duration = Duration::from_millis(100);
 /// Narrow enough to tell rungs of 5 % apart; twelve comparisons take three minutes at most.
 const PRECISION: Precision = Precision { half_width: 0.02, blocks: 8 };

@@ -1,12 +1,13 @@
-//! Overheads of the host's stack for streams (SIGCOMM 2021): patterns and numbers of flows, offloads, buffers, where the time goes.
+//! Overheads of the host's stack for streams (SIGCOMM 2021): patterns and numbers of flows, offloads, buffers, where
+//! the time goes.
 //!
 //! ```text
 //!   udpath load sink --lab --pattern P --hosts N ...   one run per trial: throughput over the CPU time of the busier end   cases.rs
 //!         │  the same, longer, with every CPU sampled                              time by class, per KiB                  ../work.rs
 //!         └  with other receive buffers                                            delay from NAPI to the copy             buffers.rs
 //! ```
-//! Both ends are on this machine: on a veth the thread that sends also does the receiver's softirq work, unless RFS moves it. So the sender
-//! is the busier end where the document's receiver is.
+//! Both ends are on this machine: on a veth the thread that sends also does the receiver's softirq work, unless RFS
+//! moves it. So the sender is the busier end where the document's receiver is.
 
 mod buffers;
 mod cases;
@@ -33,11 +34,11 @@ pub(super) const ENTRY: Entry = Entry { text: include_str!("../../data/overheads
 
 /// How long a load may take until it sends: the lab of 24 pairs has 48 machines.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
-/// Longest run of a load that is sampled, which normally ends with the samples. Shorter: reading the machine and the kernel's symbols takes
-/// seconds on a busy or large machine, and the samples would show the end of the lab.
+/// Longest run of a load that is sampled, which normally ends with the samples. Shorter: reading the machine and the
+/// kernel's symbols takes seconds on a busy or large machine, and the samples would show the end of the lab.
 const MAX_SAMPLED_RUN: Duration = Duration::from_secs(60);
-/// Runs of a trial until one has a figure. Fewer: a busy machine that gives the load no CPU for as long as a trial ends the experiment. More: a
-/// lab that cannot work is noticed late.
+/// Runs of a trial until one has a figure. Fewer: a busy machine that gives the load no CPU for as long as a trial ends
+/// the experiment. More: a lab that cannot work is noticed late.
 const ATTEMPTS: usize = 4;
 
 /// How long and how often is measured.
@@ -263,7 +264,8 @@ fn in_gbits(measured: &mut Measured) {
     }
 }
 
-/// The two figures of the document that are shares: data copy of the receiver's time, and what jumbo frames save of GRO.
+/// The two figures of the document that are shares: data copy of the receiver's time, and what jumbo frames save of
+/// GRO.
 fn shares(
     works: &BTreeMap<&str, Work>,
     cases: &mut BTreeMap<String, CaseFound>,

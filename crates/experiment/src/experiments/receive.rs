@@ -1,5 +1,5 @@
-//! One socket under a flood (Red Hat, 2017): in this kernel over 1, 2 and 4 receive queues, and in the datapath's own socket at each
-//! step that the kernel's took.
+//! One socket under a flood (Red Hat, 2017): in this kernel over 1, 2 and 4 receive queues, and in the datapath's own
+//! socket at each step that the kernel's took.
 //!
 //! ```text
 //!   kernel   client, on the other CPUs: load sink --mode flood ══ veth, 1 | 2 | 4 queues, NAPI ══▸ serve sink, CPU 0   kernel.rs

@@ -51,8 +51,8 @@ const IN_KERNEL: usize = 32;
 const FEW: u32 = 2;
 /// Interrupt moderation of the links that the in-kernel loop uses, microseconds: what cards have under load.
 const MODERATION: u32 = 75;
-/// Rules that no datagram matches: enough for a datagram to cost more in softirq than in the server. Fewer: the server is the limit with and
-/// without RPS. More: nothing else is seen.
+/// Rules that no datagram matches: enough for a datagram to cost more in softirq than in the server. Fewer: the server
+/// is the limit with and without RPS. More: nothing else is seen.
 const RULES: usize = 400;
 /// Length of a trial and its warm-up. Shorter: opening 500 connections takes longer than using them.
 const TRIAL: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis(60)];
@@ -160,8 +160,8 @@ fn arms(workers: usize, masks: Option<[CpuSet; 2]>) -> Vec<ServerArm> {
     arms
 }
 
-/// An arm of no case: the one in which reordering is counted. Each flow has one socket and one worker, so that nothing but RPS
-/// can reorder.
+/// An arm of no case: the one in which reordering is counted. Each flow has one socket and one worker, so that nothing
+/// but RPS can reorder.
 const ORDER: &str = "order";
 
 struct Load {
@@ -187,7 +187,8 @@ fn rules() -> String {
     text + "}\n}\n"
 }
 
-/// RPS masks of CPUs that share the last-level cache of the first CPU, and of as many that do not; or why there are none.
+/// RPS masks of CPUs that share the last-level cache of the first CPU, and of as many that do not; or why there are
+/// none.
 fn masks(online: &CpuSet) -> (Option<[CpuSet; 2]>, Option<String>) {
     let source = Folder::live();
     let nodes = cpus::nodes(&source, &mut Vec::new());

@@ -12,8 +12,8 @@ use crate::message::{self, FromAgent, Said, ToAgent};
 const EXCHANGES: u32 = 8;
 /// Exchanges without an answer after which an agent's clock is taken as measured until then.
 const MISSES: u32 = 2;
-/// How long all of these exchanges may take. Longer: agents that answer slowly, or falsely, delay the load. Shorter: of a thousand
-/// agents some have only their first exchange.
+/// How long all of these exchanges may take. Longer: agents that answer slowly, or falsely, delay the load. Shorter: of
+/// a thousand agents some have only their first exchange.
 const CLOCKS: Duration = Duration::from_secs(10);
 /// How long an exchange may take.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_millis(500);

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use super::Error;
 
-/// Most offers that await an answer. More: memory for offers of agents that do not exist. Fewer: a larger fleet needs several
-/// announcements.
+/// Most offers that await an answer. More: memory for offers of agents that do not exist. Fewer: a larger fleet needs
+/// several announcements.
 const MAX_OFFERS: usize = 4096;
-/// How long an offer awaits its answer before another one may take its place. Shorter: agents on a busy machine are missed. Longer:
-/// false offers keep true ones out for longer.
+/// How long an offer awaits its answer before another one may take its place. Shorter: agents on a busy machine are
+/// missed. Longer: false offers keep true ones out for longer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Refusals that are repeated to the user, each with its reason.
 const MAX_REFUSALS: usize = 32;

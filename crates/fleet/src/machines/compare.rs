@@ -149,8 +149,8 @@ impl Interfaces {
         Self { common, devices, renamed }
     }
 
-    /// The name under which a machine's interface is compared; `None` if it is not. A virtual interface that few machines have is
-    /// one of their own: a container's, a tunnel's.
+    /// The name under which a machine's interface is compared; `None` if it is not. A virtual interface that few
+    /// machines have is one of their own: a container's, a tunnel's.
     fn name(&self, machine: usize, own: Text) -> Option<Text> {
         match self.renamed.get(machine) {
             Some(Some((name, usual))) if *name == own => Some(*usual),

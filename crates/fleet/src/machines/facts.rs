@@ -1,7 +1,7 @@
 //! The facts of one machine: what may be compared with another machine.
 //!
-//! A fact has the name of its setting in udpath's grammar, or that of a property. What belongs to a queue is one fact of all queues,
-//! `eth0:rps/rx-*`: their common value, or a value for each queue, in order, separated by spaces.
+//! A fact has the name of its setting in udpath's grammar, or that of a property. What belongs to a queue is one fact
+//! of all queues, `eth0:rps/rx-*`: their common value, or a value for each queue, in order, separated by spaces.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

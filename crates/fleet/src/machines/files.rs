@@ -1,17 +1,19 @@
 //! The files of a folder, and which machine each is of.
 //!
-//! A machine is named by its file: without the ending, and without a time at its end. Captures that `udpath support` named itself
-//! (`udpath-support-TIME.tar.gz`) are named by the first folder they are in, as a tool that fetches them from many machines puts them.
+//! A machine is named by its file: without the ending, and without a time at its end. Captures that `udpath support`
+//! named itself (`udpath-support-TIME.tar.gz`) are named by the first folder they are in, as a tool that fetches them
+//! from many machines puts them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::result::Unread;
 
-/// Levels of folders that are searched: a tool may repeat a file's path on its machine below the machine's name. Lower: such files
-/// are not found. Higher: a wrong folder, such as `/`, takes longer.
+/// Levels of folders that are searched: a tool may repeat a file's path on its machine below the machine's name. Lower:
+/// such files are not found. Higher: a wrong folder, such as `/`, takes longer.
 const DEPTH: usize = 8;
-/// Most files. Lower: the captures of a large fleet do not fit. Higher: a wrong folder takes longer, and memory for their names.
+/// Most files. Lower: the captures of a large fleet do not fit. Higher: a wrong folder takes longer, and memory for
+/// their names.
 const MOST: usize = 100_000;
 /// The name that `udpath support` gives a capture, without its time.
 const UNNAMED: &str = "udpath-support";
@@ -79,8 +81,8 @@ impl FolderError {
     }
 }
 
-/// The files and captured folders below `folder`, ordered by name, and what is neither. Hidden files do not count: captures that are
-/// being written are hidden.
+/// The files and captured folders below `folder`, ordered by name, and what is neither. Hidden files do not count:
+/// captures that are being written are hidden.
 pub(super) fn list(folder: &Path) -> Result<(Vec<Entry>, Vec<Unread>), FolderError> {
     let name = || folder.display().to_string();
     if fs::metadata(folder).is_ok_and(|there| !there.is_dir()) {

@@ -1,7 +1,8 @@
-//! One file: a capture, or JSON that `udpath show --json` printed, alone or among the facts that Ansible's `--tree` writes.
+//! One file: a capture, or JSON that `udpath show --json` printed, alone or among the facts that Ansible's `--tree`
+//! writes.
 //!
-//! JSON of `show --snapshot` is not read: the rules that make findings of a snapshot rely on what its readers guarantee, which no one does
-//! for a file.
+//! JSON of `show --snapshot` is not read: the rules that make findings of a snapshot rely on what its readers
+//! guarantee, which no one does for a file.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -16,8 +17,8 @@ use udpath_support::{Capture, CaptureError};
 use super::facts::{self, Facts};
 use super::result::Source;
 
-/// Largest JSON, bytes. That of 128 queues and 10,000 sockets takes 8 MiB. Lower: such a machine is refused. Higher: a wrong file uses
-/// more memory before it is refused; there are two at once.
+/// Largest JSON, bytes. That of 128 queues and 10,000 sockets takes 8 MiB. Lower: such a machine is refused. Higher: a
+/// wrong file uses more memory before it is refused; there are two at once.
 const LARGEST: u64 = 32 << 20;
 /// Most characters of an error that quotes the file: a line or two.
 const QUOTED: usize = 200;

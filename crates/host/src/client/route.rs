@@ -114,8 +114,8 @@ pub struct Qdisc {
     pub requeues: u32,
 }
 
-/// Counts the neighbours, of both families. The kernel lists those that need no resolution (`NUD_NOARP`) as well: multicast
-/// addresses, and all on a tunnel.
+/// Counts the neighbours, of both families. The kernel lists those that need no resolution (`NUD_NOARP`) as well:
+/// multicast addresses, and all on a tunnel.
 pub(super) fn neighbours(route: &mut Rtnetlink) -> Result<NeighbourEntries, Error> {
     let mut counted = NeighbourEntries::default();
     for entry in route.neighbours()?.iter().filter(|entry| entry.destination.is_some()) {

@@ -119,8 +119,8 @@ pub struct SocketMemory {
     pub backlog: u32,
 }
 
-/// Share of its send buffer from which on a socket has no room. A server that waits in its send call is at the limit. Lower: a
-/// busy server, whose packets wait for the device. Higher: one of a few large replies is not found.
+/// Share of its send buffer from which on a socket has no room. A server that waits in its send call is at the limit.
+/// Lower: a busy server, whose packets wait for the device. Higher: one of a few large replies is not found.
 const NO_ROOM: f64 = 0.9;
 
 impl SocketMemory {

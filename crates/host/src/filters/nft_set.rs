@@ -1,5 +1,5 @@
-//! Sets of nftables and the verdicts in them: an element is a value, or the begin or end of an interval; an element of a
-//! verdict map also decides.
+//! Sets of nftables and the verdicts in them: an element is a value, or the begin or end of an interval; an element of
+//! a verdict map also decides.
 
 use udpath_netlink::netfilter::{be32, parts};
 use udpath_netlink::numbers::*;

@@ -1,5 +1,5 @@
-//! Matches and targets of x_tables by name, whether a rule of ip_tables has them or, as a compatibility expression, one of
-//! nftables.
+//! Matches and targets of x_tables by name, whether a rule of ip_tables has them or, as a compatibility expression, one
+//! of nftables.
 
 use super::Datagram;
 use super::bits::not;

@@ -1,5 +1,5 @@
-//! Memory limits of control groups of version 2, in which what waits in sockets counts. In version 1 it has a limit of its own, which no
-//! manager of services sets.
+//! Memory limits of control groups of version 2, in which what waits in sockets counts. In version 1 it has a limit of
+//! its own, which no manager of services sets.
 //!
 //! ```text
 //! GROUP/memory.max       and of every ancestor: all of them apply

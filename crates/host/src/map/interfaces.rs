@@ -78,7 +78,8 @@ pub struct OutMap {
     pub qdisc_queued: u32,
     /// Packets that the driver did not take at once.
     pub requeues: u64,
-    /// How often a full ring, or a limit of bytes in it (BQL), stopped a transmit queue. `None`: its driver does not count that.
+    /// How often a full ring, or a limit of bytes in it (BQL), stopped a transmit queue. `None`: its driver does not
+    /// count that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stops: Option<u64>,
 }

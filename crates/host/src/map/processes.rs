@@ -88,8 +88,8 @@ pub struct QuotaMap {
     pub throttled_seconds: f64,
 }
 
-/// Most threads that a map lists per process. Fewer: of a server with a thread per CPU, some workers are missing. More: a
-/// program with a thousand sleeping threads fills the map.
+/// Most threads that a map lists per process. Fewer: of a server with a thread per CPU, some workers are missing. More:
+/// a program with a thousand sleeping threads fills the map.
 pub const BUSIEST: usize = 128;
 /// Number of characters of a container's identifier that are shown: the same as its tools show.
 const CONTAINER_ID: usize = 12;

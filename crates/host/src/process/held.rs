@@ -63,7 +63,8 @@ impl Process {
         Ok(found)
     }
 
-    /// Why its descriptors cannot be listed. Of a process that ends meanwhile, /proc says ESRCH on the way to a file and EACCES at a link.
+    /// Why its descriptors cannot be listed. Of a process that ends meanwhile, /proc says ESRCH on the way to a file
+    /// and EACCES at a link.
     fn not_listed(&self, cause: std::io::Error) -> Error {
         let ended = || matches!(Self::open(self.pid), Err(Error::NoProcess { .. }));
         if cause.raw_os_error() == Some(libc::ESRCH) || ended() {

@@ -14,7 +14,8 @@ pub enum Selection {
     ByFlow,
     /// Member `CPU mod members`, in bind order. Takes precedence over every incoming CPU.
     ByCpu,
-    /// Member `CPU mod N` of another number than the members: a program from before one of them was closed, or another bound.
+    /// Member `CPU mod N` of another number than the members: a program from before one of them was closed, or another
+    /// bound.
     ByCpuModulo(u32),
     /// Each datagram to the next member.
     RoundRobin,

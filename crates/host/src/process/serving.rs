@@ -25,17 +25,18 @@ use crate::{Source, processes, sockets};
 const LOOKS: u32 = 200;
 /// Minimum number of samples: another thread may wait for the same socket, and may have been busy before.
 const LEAST: u32 = 10;
-/// Longest time of more than the minimum of samples. Shorter: of some hundred threads, one that seldom waits is missed. Longer: any
-/// user's program with thousands of threads makes a look take as many seconds.
+/// Longest time of more than the minimum of samples. Shorter: of some hundred threads, one that seldom waits is missed.
+/// Longer: any user's program with thousands of threads makes a look take as many seconds.
 const MAX_TIME: Duration = Duration::from_secs(3);
 /// Pause between two samples: longer than a burst of datagrams, too short for users to notice.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Listings of sockets of which none has an owner. Fewer: a server that closes its sockets at that moment is said to be invisible. More:
-/// it takes longer to say so of those that the kernel has itself.
+/// Listings of sockets of which none has an owner. Fewer: a server that closes its sockets at that moment is said to be
+/// invisible. More: it takes longer to say so of those that the kernel has itself.
 const LISTINGS: u32 = 5;
 
-/// Loopback addresses that are tried, 127.0.0.1 first. Fewer: a server beside others that are bound to them is asked nowhere.
+/// Loopback addresses that are tried, 127.0.0.1 first. Fewer: a server beside others that are bound to them is asked
+/// nowhere.
 const LOOPBACKS: u8 = 16;
 
 /// Threads by the inode of the socket they wait for.
@@ -50,9 +51,9 @@ pub fn serving(source: &dyn Source, port: u16) -> Result<Vec<Server>, Error> {
     listed_again(|| of(source, port, bound(source, port)?))
 }
 
-/// The servers that get a datagram sent to this address of the caller's network namespace: of the sockets bound to exactly it,
-/// else of those bound to any. Another program may have the same port at another address, such as systemd-resolved at
-/// 127.0.0.53:53.
+/// The servers that get a datagram sent to this address of the caller's network namespace: of the sockets bound to
+/// exactly it, else of those bound to any. Another program may have the same port at another address, such as
+/// systemd-resolved at 127.0.0.53:53.
 ///
 /// # Errors
 /// As [`serving`].
@@ -64,7 +65,8 @@ pub fn answering(source: &dyn Source, to: SocketAddr) -> Result<Vec<Server>, Err
     })
 }
 
-/// Looks again while sockets are listed that no process has, although all can be seen: they were closed meanwhile, or passed on.
+/// Looks again while sockets are listed that no process has, although all can be seen: they were closed meanwhile, or
+/// passed on.
 fn listed_again(find: impl Fn() -> Result<Vec<Server>, Error>) -> Result<Vec<Server>, Error> {
     for _ in 1..LISTINGS {
         match find() {
@@ -83,8 +85,9 @@ pub fn is_bound(source: &dyn Source, to: SocketAddr) -> bool {
     !listed.is_empty()
 }
 
-/// An address of this machine at which the kernel selects among sockets with a server's: its own, and for one that is bound to any
-/// address, one of the loopback interface that no other program has. `None`: others get datagrams to all of these.
+/// An address of this machine at which the kernel selects among sockets with a server's: its own, and for one that is
+/// bound to any address, one of the loopback interface that no other program has. `None`: others get datagrams to all
+/// of these.
 #[must_use]
 pub fn address_of(source: &dyn Source, socket: &Socket) -> Option<SocketAddr> {
     let local = socket.local;
@@ -118,7 +121,8 @@ fn bound(source: &dyn Source, port: u16) -> Result<Vec<Listed>, Error> {
     Ok(listed)
 }
 
-/// Keeps the sockets among which the kernel selects for a datagram to this address (`__udp4_lib_lookup` of net/ipv4/udp.c).
+/// Keeps the sockets among which the kernel selects for a datagram to this address (`__udp4_lib_lookup` of
+/// net/ipv4/udp.c).
 fn reached(listed: &mut Vec<Listed>, to: SocketAddr) {
     let to = to.ip().to_canonical();
     let rank = |socket: &Listed| match socket.local.ip() {

@@ -3,8 +3,8 @@
 //! ```text
 //!  snapshot ── look ─ look ── look ─ ... ── look ── snapshot ─▸ of each socket: looks, and those at which its queue was half full
 //! ```
-//! The two ends of an interval are chance: a queue that is full most of the time may have been emptied just then. Of a steady load,
-//! the share of looks that find a queue full is the share of the time in which it is full.
+//! The two ends of an interval are chance: a queue that is full most of the time may have been emptied just then. Of a
+//! steady load, the share of looks that find a queue full is the share of the time in which it is full.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -16,13 +16,13 @@ use serde::{Deserialize, Serialize};
 use super::{Socket, list};
 use crate::Source;
 
-/// Time between two looks on average. Longer: a second has too few. Shorter: they cost, and say nothing new, since a default
-/// buffer takes milliseconds to fill.
+/// Time between two looks on average. Longer: a second has too few. Shorter: they cost, and say nothing new, since a
+/// default buffer takes milliseconds to fill.
 const PAUSE: Duration = Duration::from_millis(10);
 /// Pauses last so much longer than looks: with many sockets a look takes longer, and must not keep a CPU busy.
 const REST: u32 = 50;
-/// Fill of a receive queue from which on datagrams wait in it. Of a queue that is emptied at once, filled by a steady load
-/// and then overflows, this is more than half of the time.
+/// Fill of a receive queue from which on datagrams wait in it. Of a queue that is emptied at once, filled by a steady
+/// load and then overflows, this is more than half of the time.
 const FULL: f64 = 0.5;
 /// The golden ratio's fraction: pauses that differ by it do not keep step with anything periodic.
 const IRREGULAR: f64 = 0.618_034;
@@ -83,7 +83,8 @@ fn key(socket: &Socket) -> Key {
 #[derive(Debug, Default)]
 pub struct Looks {
     of: HashMap<Key, Seen>,
-    /// Looks that saw a socket connected to a name server, by its user: whose process it is, no look can afford to find out.
+    /// Looks that saw a socket connected to a name server, by its user: whose process it is, no look can afford to find
+    /// out.
     resolving: HashMap<u32, u32>,
     count: u32,
     /// By a port: the addresses that were asked and that answered.
@@ -95,8 +96,8 @@ pub struct Looks {
 struct Seen {
     looks: QueueLooks,
     drops: u32,
-    /// What waited at the last look, and at the one before. Two, because kernels before 6.18 count a datagram that does not fit
-    /// until they have dropped it: one look may see more than waits.
+    /// What waited at the last look, and at the one before. Two, because kernels before 6.18 count a datagram that does
+    /// not fit until they have dropped it: one look may see more than waits.
     queued: [u32; 2],
 }
 

@@ -5,12 +5,12 @@
 //!                                           ├─ the same sockets ─▸ GroupOrder
 //! the kernel's groups (BPF iterator, root) ─┘
 //! ```
-//! Sockets are the same by their cookies; by their inodes if the list has none, because the kernel lacks sock_diag and it was
-//! read from `/proc/net/udp`.
+//! Sockets are the same by their cookies; by their inodes if the list has none, because the kernel lacks sock_diag and
+//! it was read from `/proc/net/udp`.
 //!
-//! The two are read one after the other. Where they differ, a socket was bound or closed in between, or one of those that
-//! share the address is not in the group; then the order is not known. The iterator may also skip a socket of a group when another
-//! one of the same bucket closes, whosever it is: it is read again then.
+//! The two are read one after the other. Where they differ, a socket was bound or closed in between, or one of those
+//! that share the address is not in the group; then the order is not known. The iterator may also skip a socket of a
+//! group when another one of the same bucket closes, whosever it is: it is read again then.
 
 use std::collections::HashMap;
 
@@ -26,8 +26,8 @@ use crate::{Absence, Fact, Missing, Provenance, Source};
 pub struct GroupOrder {
     /// What selects.
     pub selector: Selector,
-    /// All sockets of the group by their index in it, which is the number that a program returns. It is the order in which
-    /// they were bound, until one closes and the last one takes its place.
+    /// All sockets of the group by their index in it, which is the number that a program returns. It is the order in
+    /// which they were bound, until one closes and the last one takes its place.
     pub sockets: Vec<Place>,
 }
 
@@ -41,8 +41,9 @@ pub struct Place {
     pub incoming_cpu: Option<u32>,
 }
 
-/// How often the kernel's groups are read at most, where they have some of a group's sockets but not all. Fewer: beside a program that opens
-/// and closes sockets all the time, orders are unknown. More: where sockets really differ, each reading takes its time.
+/// How often the kernel's groups are read at most, where they have some of a group's sockets but not all. Fewer: beside
+/// a program that opens and closes sockets all the time, orders are unknown. More: where sockets really differ, each
+/// reading takes its time.
 const READINGS: usize = 4;
 
 /// Reads the orders of the groups, if there is one.

@@ -5,8 +5,9 @@
 //!
 //! # One reading misses sockets
 //! The kernel hands out such a file page by page, and begins each by counting up to the place where the last one ended
-//! (`udp_get_idx` of net/ipv4/udp.c). A socket that is closed in between moves all after it one place forward, so another
-//! is skipped that was there all the time: beside a resolver, which opens a socket for each query, nearly always one is.
+//! (`udp_get_idx` of net/ipv4/udp.c). A socket that is closed in between moves all after it one place forward, so
+//! another is skipped that was there all the time: beside a resolver, which opens a socket for each query, nearly
+//! always one is.
 //!
 //! ```text
 //! page 1   a b c d |          b is closed: e is at d's place
@@ -23,9 +24,9 @@ use crate::{Absence, Fact, Missing, Provenance, Source};
 
 /// State of a connected socket (`TCP_ESTABLISHED` of net/tcp_states.h).
 const CONNECTED: u8 = 1;
-/// Most readings of a file that never lists the same twice. Fewer: a socket may be missing from all of them; under the heaviest
-/// churn that two CPUs make, one reading misses a given socket once in twenty times. More: a busy resolver's machine takes
-/// longer to read.
+/// Most readings of a file that never lists the same twice. Fewer: a socket may be missing from all of them; under the
+/// heaviest churn that two CPUs make, one reading misses a given socket once in twenty times. More: a busy resolver's
+/// machine takes longer to read.
 const READINGS: usize = 12;
 
 /// Reads both; a missing IPv6 file is normal.

@@ -42,14 +42,15 @@ pub struct Index {
     pub absent: BTreeMap<String, Absence>,
 }
 
-/// Bytes of a directory that are read at once, some 1,000 descriptors. Lower: more system calls. Higher: more of the stack.
+/// Bytes of a directory that are read at once, some 1,000 descriptors. Lower: more system calls. Higher: more of the
+/// stack.
 const DIRECTORY_BUFFER: usize = 24 << 10;
 /// Longest target of a link in `/proc` and `/sys`: the kernel forms it in one page. A longer one is cut.
 const MAX_TARGET: usize = 4096;
 
-/// Maximum size of one file of a capture, and of a file outside `/proc` and `/sys`, in bytes. The largest is the list of
-/// 10,000 sockets, some 5 MiB. Lower: a larger machine is refused. Higher: a hostile capture uses more memory before it is
-/// refused.
+/// Maximum size of one file of a capture, and of a file outside `/proc` and `/sys`, in bytes. The largest is the list
+/// of 10,000 sockets, some 5 MiB. Lower: a larger machine is refused. Higher: a hostile capture uses more memory before
+/// it is refused.
 pub const MAX_FILE: u64 = 32 << 20;
 /// The directory in a capture that holds the answers and the file index.
 pub const ANSWERS: &str = "udpath";
@@ -145,8 +146,8 @@ fn live(path: &str) -> PathBuf {
     }
 }
 
-/// The links in a directory. Resolving each from the open directory, and without allocation, takes half the time: a server
-/// may have tens of thousands of descriptors.
+/// The links in a directory. Resolving each from the open directory, and without allocation, takes half the time: a
+/// server may have tens of thousands of descriptors.
 fn targets(directory: &Path, each: &mut dyn FnMut(&str, &str)) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = openat(CWD, directory, flags, Mode::empty())?;

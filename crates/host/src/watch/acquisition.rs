@@ -5,7 +5,8 @@
 //!   ├──●────┤                         ├────●──┤          ●: when one counter was read
 //!   ├─────────── interval ────────────┤
 //! ```
-//! A rate divides by the time between the beginnings. That of a counter's own two readings is longer or shorter by a look at most.
+//! A rate divides by the time between the beginnings. That of a counter's own two readings is longer or shorter by a
+//! look at most.
 
 use std::time::{Duration, Instant};
 

@@ -20,8 +20,8 @@ pub(super) fn links(source: &dyn Source) -> Option<Vec<Link>> {
 }
 
 impl Watch {
-    /// Reads the counters into `now`, a copy of the last snapshot but for its list of sockets, which is `known`. False if
-    /// the configuration has changed since, or a part can no longer be read: then everything must be reread.
+    /// Reads the counters into `now`, a copy of the last snapshot but for its list of sockets, which is `known`. False
+    /// if the configuration has changed since, or a part can no longer be read: then everything must be reread.
     pub(super) fn recount(&mut self, source: &dyn Source, known: &[Socket], now: &mut Snapshot) -> bool {
         let Ok(time) = source.time() else { return false };
         now.taken = time.value;

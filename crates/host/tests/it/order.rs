@@ -1,4 +1,5 @@
-//! The order of a reuseport group, and what selects in it: as the kernel shows it, and by which socket receives. Needs root.
+//! The order of a reuseport group, and what selects in it: as the kernel shows it, and by which socket receives. Needs
+//! root.
 
 #[path = "../../../tune/tests/it/selection/sys.rs"]
 mod sys;

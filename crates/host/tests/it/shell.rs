@@ -15,7 +15,8 @@ fn words(shell: &str, line: &str) -> Vec<String> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
-    /// Names of processes, paths and control groups have any character but NUL; those that a shell obeys are tried most.
+    /// Names of processes, paths and control groups have any character but NUL; those that a shell obeys are tried
+    /// most.
     #[test]
     fn a_shell_gives_back_the_text(
         texts in prop::collection::vec(r#"([-'"\\$`;&|<>(){}\[\]*?!#~=%^, \t\n\r\x1ba-z0-9]|[^\x00]){0,20}"#, 1..4),

@@ -2,8 +2,8 @@
 //!
 //! A machine is described by the few things in which it differs from others: CPUs, nodes, kernel, interfaces, sockets.
 //! [`Machine::write`] generates the files of procfs and sysfs and the kernel's answers from them, in the format of that
-//! kernel; then it copies the contents of `fixtures/made-up/NAME` over them: texts from a real machine of this kind. The
-//! sources are listed in `fixtures/made-up/NAME/NOTES.md`.
+//! kernel; then it copies the contents of `fixtures/made-up/NAME` over them: texts from a real machine of this kind.
+//! The sources are listed in `fixtures/made-up/NAME/NOTES.md`.
 //!
 //! ```text
 //!  list.rs       the machines

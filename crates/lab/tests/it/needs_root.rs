@@ -13,7 +13,8 @@ fn without_root_tests_are_skipped_or_fail_where_all_are_required() {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let copy = folder.path().join("tests");
-    // By cp: a child that another test is starting would inherit a descriptor of ours, and the exec could fail with ETXTBSY.
+    // By cp: a child that another test is starting would inherit a descriptor of ours, and the exec could fail with
+    // ETXTBSY.
     let cp =
         Command::new("cp").arg("--preserve=mode").arg(std::env::current_exe().unwrap()).arg(&copy).status();
     assert!(cp.unwrap().success());

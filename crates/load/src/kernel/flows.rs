@@ -1,8 +1,9 @@
 //! The flows of the kernel engine: ordinary UDP sockets that hold the source ports and send the first requests.
 //!
-//! A flow's requests start on its home CPU. On a veth the receiving CPU is the sending one: flows that all started on one CPU
-//! would stay on it for the whole run, and those whose replies come back on another CPU would move there. So there the program in
-//! the kernel sends them from their home, too ([`udpath_bpf::Layout::homes`]), as a NIC's hash keeps each flow on its queue.
+//! A flow's requests start on its home CPU. On a veth the receiving CPU is the sending one: flows that all started on
+//! one CPU would stay on it for the whole run, and those whose replies come back on another CPU would move there. So
+//! there the program in the kernel sends them from their home, too ([`udpath_bpf::Layout::homes`]), as a NIC's hash
+//! keeps each flow on its queue.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -26,8 +27,8 @@ pub(super) struct Flows {
 }
 
 impl Flows {
-    /// Opens the plan's flows. Connected, so that the kernel knows the path and resolves the next hop. `before`: flows of other
-    /// loops, so that those of many small loops spread over the CPUs.
+    /// Opens the plan's flows. Connected, so that the kernel knows the path and resolves the next hop. `before`: flows
+    /// of other loops, so that those of many small loops spread over the CPUs.
     pub(super) fn open(plan: &Plan, before: usize) -> Result<Self, crate::Error> {
         let sockets = crate::flows::open(plan)?.into_iter().map(UdpSocket::from).collect();
         let allowed = sched_getaffinity(None).map_err(|cause| KernelError::Affinity(cause.into()))?;

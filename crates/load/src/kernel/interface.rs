@@ -22,8 +22,8 @@ pub(super) struct Interface {
 }
 
 impl Interface {
-    /// Whether flows move to the CPU that receives their replies, unless each has a home ([`udpath_bpf::Layout::homes`]): a veth
-    /// with several queues.
+    /// Whether flows move to the CPU that receives their replies, unless each has a home
+    /// ([`udpath_bpf::Layout::homes`]): a veth with several queues.
     pub(super) fn moves_flows(&self) -> bool {
         self.veth && self.queues > 1
     }

@@ -1,7 +1,7 @@
 //! Starts the loop's slots, and restarts them when a request or reply is lost.
 //!
-//! Slot `s` belongs to flow `s / inflight` for the whole run. Compare-and-swap of a slot's sequence number decides whether
-//! the program in the kernel or this side advances it (see `bpf/closed_loop.h`).
+//! Slot `s` belongs to flow `s / inflight` for the whole run. Compare-and-swap of a slot's sequence number decides
+//! whether the program in the kernel or this side advances it (see `bpf/closed_loop.h`).
 
 use std::io;
 use std::net::SocketAddr;

@@ -3,7 +3,8 @@
 //! ```text
 //!   plan ─▸ targets, or Protocol::parts ─▸ Loop: its plan, requests, sockets ─▸ Running: launcher, sample, its memory
 //! ```
-//! Most runs have one loop. Of several, the flows keep the order of the plan: flow `i` has target or slot `i` modulo their number.
+//! Most runs have one loop. Of several, the flows keep the order of the plan: flow `i` has target or slot `i` modulo
+//! their number.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -186,8 +187,8 @@ impl<'a> Running<'a> {
         counts
     }
 
-    /// Sends nothing more and waits until nothing is in flight, but not longer than `timeout`. Requests still open then are
-    /// lost, unless their reply arrives within one more timeout: then they are late.
+    /// Sends nothing more and waits until nothing is in flight, but not longer than `timeout`. Requests still open then
+    /// are lost, unless their reply arrives within one more timeout: then they are late.
     pub(super) fn stop(&mut self, timeout: Duration) {
         self.memories.iter().for_each(|memory| memory.set_running(false));
         await_until(timeout, || !self.all.iter().any(|one| one.launcher.in_flight()));

@@ -125,8 +125,8 @@ fn check_lifetime(plan: &Plan, protocol: &str, signed: &Signed) -> Result<(), Pl
     }
 }
 
-/// The warning that the server may have answered from memory, if requests were sent again, at `rate` per second in total, before
-/// it had to forget them.
+/// The warning that the server may have answered from memory, if requests were sent again, at `rate` per second in
+/// total, before it had to forget them.
 pub(super) fn remembered(protocol: &dyn Protocol, table: &RequestTable, rate: f64) -> Option<String> {
     let InKernel::Prebuilt(Prebuilt { requests: Written::Signed(signed), .. }) = protocol.in_kernel()? else {
         return None;

@@ -1,5 +1,5 @@
-//! Complete checks of some replies to prebuilt requests: the program in the kernel checks lengths, identifiers and a few
-//! fields of all of them, [`Template::check`] here a sample of those it found valid.
+//! Complete checks of some replies to prebuilt requests: the program in the kernel checks lengths, identifiers and a
+//! few fields of all of them, [`Template::check`] here a sample of those it found valid.
 //!
 //! ```text
 //!   reply ── program: ok, refused ──▶ copy ── restore the request's own identifier ──▶ Template::check
@@ -13,8 +13,8 @@ use crate::plan::Segment;
 use crate::result::{Counts, Kind};
 use crate::template::{Judgement, Protocol, Template};
 
-/// Most replies checked per reading, every 2 to 20 ms. Lower: on machines of many CPUs the sample is smaller. Higher: this
-/// thread takes a noticeable share of a CPU that the server uses too.
+/// Most replies checked per reading, every 2 to 20 ms. Lower: on machines of many CPUs the sample is smaller. Higher:
+/// this thread takes a noticeable share of a CPU that the server uses too.
 const MAX_PER_READING: usize = 1024;
 
 /// The sample of a run, and what it found.

@@ -122,8 +122,8 @@ fn latency(buckets: &[u64]) -> Option<Latency> {
     Latency::from_buckets(filled, min, max, sum / total as f64)
 }
 
-/// The CPU that nearly all requests left from, of several, and their share: the home of their flows, or, without homes, the CPU that
-/// their replies came back on, which is one of at most `others`.
+/// The CPU that nearly all requests left from, of several, and their share: the home of their flows, or, without homes,
+/// the CPU that their replies came back on, which is one of at most `others`.
 fn drifted(homes: &BTreeMap<usize, u64>, ok: &[u64], others: usize) -> Option<(usize, f64)> {
     let replies: Vec<_> = ok.iter().copied().enumerate().collect();
     let (from, several) = match homes.is_empty() {

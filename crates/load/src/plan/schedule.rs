@@ -1,14 +1,14 @@
 //! The intended time and the flow of each transaction of a thread: a pure iterator.
 //!
-//! A plan is divided into `parts` (threads of one machine, or of several): part `i` of `n` yields its own share, and all
-//! parts together have the plan's rate. Nothing here reads a clock, so a plan is the same on every engine, and sending
-//! late cannot move an intended time.
+//! A plan is divided into `parts` (threads of one machine, or of several): part `i` of `n` yields its own share, and
+//! all parts together have the plan's rate. Nothing here reads a clock, so a plan is the same on every engine, and
+//! sending late cannot move an intended time.
 
 use super::{Arrivals, Plan, Process};
 
-/// Most consecutive transactions that go to the same flow, so that one `sendmmsg` carries several datagrams.
-/// Higher: fewer system calls, but the traffic of one flow comes in bursts, and a server that chooses its worker by flow
-/// hash is loaded unevenly for that long. Lower: a system call per datagram.
+/// Most consecutive transactions that go to the same flow, so that one `sendmmsg` carries several datagrams. Higher:
+/// fewer system calls, but the traffic of one flow comes in bursts, and a server that chooses its worker by flow hash
+/// is loaded unevenly for that long. Lower: a system call per datagram.
 const MAX_RUN: u32 = 16;
 
 /// Time in which transactions are sent together anyway (the shortest pause of an engine), seconds. A run is as long as

@@ -5,12 +5,12 @@
 //!   segment 1/2:    0       2       4       6                           0       2       4
 //!   segment 2/2:        1       3       5       7                           1       3       5
 //! ```
-//! Segment `i` of `n` has every `n`-th flow and transaction, beginning with the `i`-th: flow numbers, and with them source
-//! ports and the contents of requests, are those of the whole plan, so no two segments share one. Within a segment, flows
-//! are counted from 0: its *own* flows.
+//! Segment `i` of `n` has every `n`-th flow and transaction, beginning with the `i`-th: flow numbers, and with them
+//! source ports and the contents of requests, are those of the whole plan, so no two segments share one. Within a
+//! segment, flows are counted from 0: its *own* flows.
 //!
-//! `n` segments of `t` threads together are the plan of one machine with `n` x `t` threads: thread `j` of segment `i` has the
-//! part of thread `j n + i - 1`.
+//! `n` segments of `t` threads together are the plan of one machine with `n` x `t` threads: thread `j` of segment `i`
+//! has the part of thread `j n + i - 1`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -103,7 +103,8 @@ impl fmt::Display for Segment {
     }
 }
 
-/// `I/N` counts from 1, `index:I/N` from 0, as batch systems number their tasks (`$JOB_COMPLETION_INDEX`, `$SLURM_PROCID`).
+/// `I/N` counts from 1, `index:I/N` from 0, as batch systems number their tasks (`$JOB_COMPLETION_INDEX`,
+/// `$SLURM_PROCID`).
 impl FromStr for Segment {
     type Err = String;
 

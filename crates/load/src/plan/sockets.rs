@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{MAX_BUFFER, Plan, PlanError, Transport};
 
-/// Options of the kernel sockets of the flows. None: the kernel's default, or a receive buffer for the requests in flight.
+/// Options of the kernel sockets of the flows. None: the kernel's default, or a receive buffer for the requests in
+/// flight.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SocketOptions {

@@ -6,8 +6,8 @@ use std::time::UNIX_EPOCH;
 use super::{Arrivals, Mode, Plan, Process, Transport};
 
 impl Plan {
-    /// The identity of the plan with requests of `protocol`: 16 hexadecimal digits, the same for all its segments. Source addresses, which
-    /// are each machine's own, do not count.
+    /// The identity of the plan with requests of `protocol`: 16 hexadecimal digits, the same for all its segments.
+    /// Source addresses, which are each machine's own, do not count.
     #[must_use]
     pub fn identity(&self, protocol: &str) -> String {
         let start = self.start_at.and_then(|at| at.duration_since(UNIX_EPOCH).ok());

@@ -1,7 +1,8 @@
 //! Was the generator the limit? From evidence to a verdict with reasons.
 //!
-//! A generator that cannot keep up measures itself. The rules are conservative: without a sign of a limit there is no reason. One that
-//! sent what was offered, but late or with no time left, did not limit the rate: there, its reasons only make the latencies doubtful.
+//! A generator that cannot keep up measures itself. The rules are conservative: without a sign of a limit there is no
+//! reason. One that sent what was offered, but late or with no time left, did not limit the rate: there, its reasons
+//! only make the latencies doubtful.
 
 use std::time::Duration;
 

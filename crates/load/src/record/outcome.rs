@@ -74,7 +74,8 @@ pub struct Outcome {
     pub cpus: Vec<CpuUse>,
     /// Warnings for the reader.
     pub warnings: Vec<String>,
-    /// How much later than the plan's time of starting the last thread started, nanoseconds; none if it has no such time.
+    /// How much later than the plan's time of starting the last thread started, nanoseconds; none if it has no such
+    /// time.
     pub start_skew: Option<i64>,
 }
 

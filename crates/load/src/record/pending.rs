@@ -6,8 +6,8 @@
 //!        |  still without a reply  |  by seq, masked         |
 //! ```
 //! The ring handles the common case (a reply after the last few requests) in memory that stays in the cache. A request
-//! still open when its slot is needed moves to `old`, sorted by seq, found by binary search. Both are allocated once, at
-//! their full size, so memory does not grow while replies are missing.
+//! still open when its slot is needed moves to `old`, sorted by seq, found by binary search. Both are allocated once,
+//! at their full size, so memory does not grow while replies are missing.
 //!
 //! A seq that is in neither was answered before, or was given up so long ago that its place was reused.
 

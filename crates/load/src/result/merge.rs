@@ -119,8 +119,8 @@ impl LoadResult {
     pub fn deliver(&mut self, arrived: Arrived) {
         let (size, seconds) = (u64::from(self.size.max(1)), self.seconds.max(f64::MIN_POSITIVE));
         let Received { bytes, cpu, .. } = arrived.all;
-        // A stream has no datagrams: its bytes make whole messages. Each connection ends within one, and those parts, which
-        // do not count as sent, may add up to more.
+        // A stream has no datagrams: its bytes make whole messages. Each connection ends within one, and those parts,
+        // which do not count as sent, may add up to more.
         let (datagrams, in_window) = match self.transport.as_str() {
             "tcp" => ((bytes / size).min(self.counts.sent), arrived.in_window as f64 / size as f64),
             _ => (arrived.all.datagrams, arrived.all.datagrams as f64),

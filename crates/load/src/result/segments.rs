@@ -25,14 +25,15 @@ const MAX_COUNT: u64 = u64::MAX / crate::plan::MAX_SEGMENTS as u64;
 pub struct Start {
     /// The plan's time, nanoseconds since 1970-01-01 UTC.
     pub at_ns: u64,
-    /// How much later the sender started by its machine's clock, nanoseconds; of several threads, the one that was most off.
+    /// How much later the sender started by its machine's clock, nanoseconds; of several threads, the one that was most
+    /// off.
     pub skew_ns: i64,
-    /// How far that clock is off at most, as the kernel knows from the program that synchronises it, nanoseconds; none if
-    /// nothing does.
+    /// How far that clock is off at most, as the kernel knows from the program that synchronises it, nanoseconds; none
+    /// if nothing does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_error_ns: Option<u64>,
-    /// How far that clock is ahead of the clock of the machine that announced the plan, nanoseconds, as measured between
-    /// the two. The start is corrected by it. None if it was not measured.
+    /// How far that clock is ahead of the clock of the machine that announced the plan, nanoseconds, as measured
+    /// between the two. The start is corrected by it. None if it was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset_ns: Option<i64>,
 }
@@ -157,8 +158,8 @@ pub enum MergeError {
 }
 
 impl LoadResult {
-    /// The sum of results of segments of one plan, each with the name of its machine or file. Counts and histograms add up
-    /// without loss; reasons and warnings name their segments. CPU times are kept only if all ran on one machine.
+    /// The sum of results of segments of one plan, each with the name of its machine or file. Counts and histograms add
+    /// up without loss; reasons and warnings name their segments. CPU times are kept only if all ran on one machine.
     ///
     /// # Errors
     /// See [`MergeError`].

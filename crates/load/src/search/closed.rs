@@ -3,8 +3,8 @@
 //! ```text
 //!   per flow   1 ─▸ 2 ─▸ 4 ─▸ 8 ...    3 runs each; until two in a row complete no more, or one exceeds the limits
 //! ```
-//! A closed loop has no rate to choose: it sends when a reply comes, so no queue can keep growing. With more in flight, a server
-//! is never idle and works in larger bursts; beyond that, requests only wait longer.
+//! A closed loop has no rate to choose: it sends when a reply comes, so no queue can keep growing. With more in flight,
+//! a server is never idle and works in larger bursts; beyond that, requests only wait longer.
 
 use super::{End, FindMax, Limits, Probe, RateVerdict, SCHEMA};
 use crate::Error;
@@ -13,8 +13,8 @@ use crate::result::LoadResult;
 
 /// Runs per number in flight: two of them decide. More: a longer search for little.
 const RUNS: usize = 3;
-/// How much more a larger number in flight must complete to be an improvement. Lower: noise prolongs the search. Higher: a
-/// server that still gains slowly is left.
+/// How much more a larger number in flight must complete to be an improvement. Lower: noise prolongs the search.
+/// Higher: a server that still gains slowly is left.
 const MORE: f64 = 0.02;
 /// Numbers in a row without improvement that end the search. One: a run that was disturbed ends it.
 const IN_VAIN: usize = 2;
@@ -127,7 +127,8 @@ mod tests {
     use super::*;
     use crate::search::tests::closed_run;
 
-    /// A server that completes up to 1,000 per second and request in flight, 40,000 at most, and fewer of each than that beyond 64.
+    /// A server that completes up to 1,000 per second and request in flight, 40,000 at most, and fewer of each than
+    /// that beyond 64.
     fn served(inflight: u32) -> f64 {
         (f64::from(inflight) * 1e3).min(40e3) * if inflight > 64 { 0.9 } else { 1.0 }
     }

@@ -18,8 +18,8 @@ pub(super) use batch::{Batch, MAX_SEGMENTS};
 
 /// Buffers for several datagrams and the headers that describe them to the kernel. Allocated once.
 ///
-/// The headers point to the io vectors, and those into the buffers; the kernel and this module reach all three through the same
-/// pointers ([`Slots`]), which moving a `Messages` does not change.
+/// The headers point to the io vectors, and those into the buffers; the kernel and this module reach all three through
+/// the same pointers ([`Slots`]), which moving a `Messages` does not change.
 pub(super) struct Messages {
     buffers: Slots<u8>,
     stride: usize,
@@ -28,7 +28,8 @@ pub(super) struct Messages {
     headers: Slots<libc::mmsghdr>,
 }
 
-// SAFETY: the pointers in the headers and io vectors point into the arrays of the same value; nothing else reaches them.
+// SAFETY: the pointers in the headers and io vectors point into the arrays of the same value; nothing else reaches
+// them.
 unsafe impl Send for Messages {}
 
 impl Messages {

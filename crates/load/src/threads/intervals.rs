@@ -4,7 +4,8 @@
 //!   calling thread: number of the interval += 1 ─▸ thread, once per turn: a new number? copies its histogram into its place
 //!                   20 ms later: sum of the places, less the sum before ─▸ Progress
 //! ```
-//! A thread copies 40 KiB once per second, and neither waits nor allocates for it: if its place is being read, it leaves out the copy.
+//! A thread copies 40 KiB once per second, and neither waits nor allocates for it: if its place is being read, it
+//! leaves out the copy.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -4,7 +4,8 @@
 //! reach the driver in bulk without either, at a fixed cost per call. The cheaper way is used: live frames from
 //! [`LIVE_THRESHOLD`] requests due at once, else AF_XDP. In zero-copy mode AF_XDP is always cheaper.
 //!
-//! Requests wait either here or in lanes, never in both, so each flow's requests leave in order. Replies arrive as before.
+//! Requests wait either here or in lanes, never in both, so each flow's requests leave in order. Replies arrive as
+//! before.
 
 use arrayvec::ArrayVec;
 use udpath_bpf::LiveFrames;

@@ -1,7 +1,7 @@
 //! Replies that arrived on a thread other than their flow's: judged where they arrived, counted by the flow's thread.
 //!
-//! There is a ring for each ordered pair of threads, so each ring has one writer and one reader. Judged replies are sent
-//! in bursts, once per turn, and wake the reader if it sleeps.
+//! There is a ring for each ordered pair of threads, so each ring has one writer and one reader. Judged replies are
+//! sent in bursts, once per turn, and wake the reader if it sleeps.
 
 use arrayvec::ArrayVec;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -19,8 +19,8 @@ use crate::template::Judgement;
 /// replies. More: memory, 32 bytes each.
 const CAPACITY: usize = 32_768;
 const RING_LEN: (usize, usize) = (64, 8192);
-/// Most ports that wake a sleeping thread, and the longest sleep of a thread with more, nanoseconds. More ports: a longer
-/// list is made for every sleep. Fewer, or a longer sleep: replies on the others are received late.
+/// Most ports that wake a sleeping thread, and the longest sleep of a thread with more, nanoseconds. More ports: a
+/// longer list is made for every sleep. Fewer, or a longer sleep: replies on the others are received late.
 const MAX_WATCHED: usize = 64;
 const POLL_INTERVAL: u64 = 50_000;
 

@@ -29,8 +29,8 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// This machine's flows, from `locals`, spread over `queues` queues: its own flow `i` sends by queue `i mod queues`, queue `q` belongs to
-    /// thread `q mod threads`.
+    /// This machine's flows, from `locals`, spread over `queues` queues: its own flow `i` sends by queue
+    /// `i mod queues`, queue `q` belongs to thread `q mod threads`.
     pub(super) fn new(plan: &Plan, locals: &[SocketAddr], queues: usize) -> Self {
         let mut next = vec![0; plan.threads];
         let entries: Box<[Entry]> = (0..plan.own_flows())

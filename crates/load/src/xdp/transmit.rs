@@ -172,7 +172,8 @@ impl<'a> Payload<'a> {
 }
 
 impl Flow {
-    /// Writes `payload`, the next request of this flow, whose index is `index`, into `frame`, which has exactly its length.
+    /// Writes `payload`, the next request of this flow, whose index is `index`, into `frame`, which has exactly its
+    /// length.
     #[inline]
     fn write(&self, ledger: &mut Ledger<'_>, index: usize, payload: Payload<'_>, frame: &mut [u8]) {
         let size = payload.len();

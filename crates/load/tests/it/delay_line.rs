@@ -1,5 +1,5 @@
-//! A delay line: holds the frames that `udpath_rig::Impair` redirects to it for a set time, then sends them on. It records how
-//! long it held each.
+//! A delay line: holds the frames that `udpath_rig::Impair` redirects to it for a set time, then sends them on. It
+//! records how long it held each.
 //!
 //! ```text
 //!   server eth0 --- Impair: a share is redirected ---> server eth1 ===link=== line eth0

@@ -1,5 +1,5 @@
-//! Servers that answer from another address, or from another port, than was asked: no client takes that. Every engine counts such
-//! requests as lost and names who answered. Needs root.
+//! Servers that answer from another address, or from another port, than was asked: no client takes that. Every engine
+//! counts such requests as lost and names who answered. Needs root.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::kernel::Bed;
 /// The server's second addresses: the client has a route to them.
 const SECOND: [&str; 2] = ["198.18.7.2", "2001:db8:7::2"];
 
-/// Echoes what comes to any address of the machine: from `from`, else from the socket that received it, for which the kernel
-/// chooses the address of the route.
+/// Echoes what comes to any address of the machine: from `from`, else from the socket that received it, for which the
+/// kernel chooses the address of the route.
 struct Wrong {
     port: u16,
     stop: Arc<AtomicBool>,

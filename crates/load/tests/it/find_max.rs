@@ -92,11 +92,11 @@ fn search(target: SocketAddr, run: Duration, process: Process) -> FindMax {
     find_max(&plan, &limits, &mut carry_out, &mut |probe| println!("{probe:?}")).unwrap()
 }
 
-/// Most searches, of all, that are made again. One that ends at the generator has said so rather than blame the server; but 3,300
-/// requests per second are no limit of a machine that runs it.
+/// Most searches, of all, that are made again. One that ends at the generator has said so rather than blame the server;
+/// but 3,300 requests per second are no limit of a machine that runs it.
 const REPEATED: u32 = 1;
-/// Most searches that are made again since the machine stood still meanwhile, which is no limit of the generator's. Fewer: a machine that is
-/// shared fails the test; more: it takes minutes.
+/// Most searches that are made again since the machine stood still meanwhile, which is no limit of the generator's.
+/// Fewer: a machine that is shared fails the test; more: it takes minutes.
 const STOOD_STILL: u32 = 6;
 
 /// Whether a search of a server with this capacity is right within 3 %: a rate that it says is held is never beyond the

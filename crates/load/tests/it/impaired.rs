@@ -1,6 +1,6 @@
 //! Counts and latencies of a load over a path that drops and delays a known share: each within 1 % of the true value,
-//! for both engines. The truth is the impairing program's count of the frames it dropped and delayed, and the delay line's
-//! record of how long it held each. Needs root.
+//! for both engines. The truth is the impairing program's count of the frames it dropped and delayed, and the delay
+//! line's record of how long it held each. Needs root.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;

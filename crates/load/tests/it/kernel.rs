@@ -120,8 +120,8 @@ fn by_queue(bed: &Bed) -> Vec<u64> {
     text.lines().filter_map(count).collect()
 }
 
-/// All replies come from one CPU, as those of a server with one thread do. The requests still arrive on both queues, as behind a
-/// NIC with RSS.
+/// All replies come from one CPU, as those of a server with one thread do. The requests still arrive on both queues, as
+/// behind a NIC with RSS.
 #[test]
 fn flows_stay_on_their_queues_wherever_their_replies_come_from() {
     udpath_lab::needs_root!();
@@ -174,8 +174,8 @@ fn late_replies_are_distinguished_from_lost_ones() {
 fn latencies_are_the_truth() {
     udpath_lab::needs_root!();
     let _turn = udpath_rig::alone();
-    // Each in its own lab. All slots send at once, then wait for the delay: the runs start apart, so that one is busy while
-    // the others wait.
+    // Each in its own lab. All slots send at once, then wait for the delay: the runs start apart, so that one is busy
+    // while the others wait.
     let run = |run: u32| {
         std::thread::sleep(DELAY / RUNS * run);
         let bed = Bed::new(&format!("kernel-latency-{run}"));

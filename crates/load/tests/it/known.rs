@@ -71,8 +71,8 @@ pub(crate) struct Truth {
     pub(crate) peers: Vec<SocketAddr>,
 }
 
-/// Raises the priority of this thread and of those that it starts above all others, so that what it does at a certain time is not
-/// late on a busy machine. If that is not permitted, the test is only less robust.
+/// Raises the priority of this thread and of those that it starts above all others, so that what it does at a certain
+/// time is not late on a busy machine. If that is not permitted, the test is only less robust.
 pub(crate) fn first_of_all() {
     raise("1");
 }
@@ -84,8 +84,8 @@ fn raise(level: &str) {
     let _ = chrt.args(["-f", "-p", level, &thread]).stderr(Stdio::null()).status();
 }
 
-/// A thread above [`first_of_all`] that sleeps for a millisecond again and again. If it wakes late, the machine stood still, and no
-/// program on it could have been in time: a hypervisor that takes its CPUs need not say so (steal).
+/// A thread above [`first_of_all`] that sleeps for a millisecond again and again. If it wakes late, the machine stood
+/// still, and no program on it could have been in time: a hypervisor that takes its CPUs need not say so (steal).
 pub(crate) struct Witness {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<u32>,

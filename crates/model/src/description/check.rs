@@ -86,8 +86,8 @@ pub enum DescriptionError {
     Contradiction(&'static str),
 }
 
-/// Most of anything that is counted: flows, requests in flight, workers, ring and buffer entries. More needs gigabytes, and
-/// no machine has that.
+/// Most of anything that is counted: flows, requests in flight, workers, ring and buffer entries. More needs gigabytes,
+/// and no machine has that.
 const MOST: f64 = 1_000_000.0;
 /// Highest rate: several times that of 100 Gbit/s with the shortest frames.
 const MAX_RATE: f64 = 1e9;

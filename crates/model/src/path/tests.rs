@@ -72,7 +72,8 @@ proptest! {
         let counts = path.counts;
         let lost = counts.ring + counts.backlog + counts.socket;
         prop_assert_eq!(counts.offered, counts.completed + lost + path.inside() as u64, "{:?}", description);
-        // A flood may leave readers no time at all where softirqs run at every interrupt, before 4.9; a closed loop never does.
+        // A flood may leave readers no time at all where softirqs run at every interrupt, before 4.9; a closed loop
+        // never does.
         let livelock = description.inflight == 0 && description.kernel < Kernel::new(4, 9);
         prop_assert!(counts.completed > 0 || livelock, "nothing passes: {:?} {:?}", counts, description);
     }

@@ -15,12 +15,12 @@ use crate::state::Mode;
 
 /// Salt of the hash that chooses a transmit queue without XPS.
 const TRANSMIT: u64 = 3;
-/// Lines that the CPU of the softirq wrote and the reader reads: of the skb its list, length and data pointers, and its end;
-/// of the data the headers with the address, and the payload (`struct sk_buff`). And those that freeing writes: the count of
-/// the data's page, and the free list of the skb's slab (`put_page`, `__slab_free`).
+/// Lines that the CPU of the softirq wrote and the reader reads: of the skb its list, length and data pointers, and its
+/// end; of the data the headers with the address, and the payload (`struct sk_buff`). And those that freeing writes:
+/// the count of the data's page, and the free list of the skb's slab (`put_page`, `__slab_free`).
 const READ_LINES: Time = 5 + 2;
-/// Lines of a connection that both the softirq and its thread write: its lock, what was received and acknowledged, its queues,
-/// timers and memory (`struct tcp_sock`, whose fast path is grouped into about as many).
+/// Lines of a connection that both the softirq and its thread write: its lock, what was received and acknowledged, its
+/// queues, timers and memory (`struct tcp_sock`, whose fast path is grouped into about as many).
 pub(crate) const CONNECTION_LINES: Time = 6;
 /// Lines that waking a thread of another CPU moves: its run queue's lock and tree, and the task.
 const WAKE_LINES: Time = 3;
@@ -236,9 +236,9 @@ impl Path<'_> {
         self.add(cpu, &[Op::Work(work)]);
     }
 
-    /// The CPU of a thread that is woken, and at how many CPUs the scheduler had to look. Where it ran, if that is free; else
-    /// here; else a free CPU of the node; else the less loaded of the two (`select_task_rq_fair`: `wake_affine`, then
-    /// `select_idle_sibling`). Until 4.13, here comes first.
+    /// The CPU of a thread that is woken, and at how many CPUs the scheduler had to look. Where it ran, if that is
+    /// free; else here; else a free CPU of the node; else the less loaded of the two (`select_task_rq_fair`:
+    /// `wake_affine`, then `select_idle_sibling`). Until 4.13, here comes first.
     fn place(&self, thread: usize, here: usize) -> (usize, Time) {
         let before = self.threads[thread].cpu;
         let allowed = &self.description.worker_cpus;

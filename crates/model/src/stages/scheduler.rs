@@ -3,7 +3,8 @@
 //! ```text
 //!   ran, virtual time ─▸ the least is next ─▸ it runs until it sleeps, or another is behind by a lead, or after a slice
 //! ```
-//! A thread that wakes has at most a lead over the others, however long it slept. [`super::balance`] moves waiting threads.
+//! A thread that wakes has at most a lead over the others, however long it slept. [`super::balance`] moves waiting
+//! threads.
 
 use super::Op;
 use crate::path::Path;

@@ -5,8 +5,8 @@
 //!          writer. A read of a line that was written elsewhere waits likewise, but reads overlap.
 //!   lock   FIFO. Free: a write of its line. Taken: the CPU spins; when it is its turn, a hand-over from the releaser.
 //! ```
-//! So a line that N CPUs write all the time is a queue with one server, and a lock's turn costs what its holder waits for
-//! lines, the work under it, and the hand-over: neither is a parameter of the number of contenders.
+//! So a line that N CPUs write all the time is a queue with one server, and a lock's turn costs what its holder waits
+//! for lines, the work under it, and the hand-over: neither is a parameter of the number of contenders.
 
 use std::collections::VecDeque;
 

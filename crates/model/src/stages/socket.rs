@@ -7,8 +7,8 @@
 //!         ─▸ ring of the node; its first: queue lock { append all }  6.18
 //! ```
 //! Lines of `struct sock`, 64 bytes each:
-//! - `queue`: the queue's head and lock; until 4.10 also the socket's lock, and its reference count, which until 4.6 each
-//!   lookup takes and each packet, dropped or not, returns;
+//! - `queue`: the queue's head and lock; until 4.10 also the socket's lock, and its reference count, which until 4.6
+//!   each lookup takes and each packet, dropped or not, returns;
 //! - `account`: the charged memory; until 4.10 also the advance and the counter of drops;
 //! - `tail`: the datagram that the next one is linked to; `sending`: memory of replies under way (`sk_wmem_alloc`);
 //! - `file`: the count of the file that all threads of a process share (`fget`, twice per call).

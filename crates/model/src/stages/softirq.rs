@@ -13,7 +13,8 @@ use crate::kernel::{MAX_BACKLOG, NAPI_WEIGHT};
 use crate::path::{Event, Path};
 use crate::state::Source;
 
-/// Lines of a sent packet's skb that its completion reads, if another CPU sent it: the skb, and its data's reference count.
+/// Lines of a sent packet's skb that its completion reads, if another CPU sent it: the skb, and its data's reference
+/// count.
 const SENT_LINES: Time = 2;
 /// Lines of a packet that RPS's target reads, and the interrupted CPU has written: the skb's head and the headers.
 const STEERED_LINES: Time = 3;
@@ -78,8 +79,8 @@ impl Path<'_> {
         }
     }
 
-    /// RPS: into the backlog of a CPU. This one polls its own in the same round; others are interrupted before that, or at the
-    /// round's end.
+    /// RPS: into the backlog of a CPU. This one polls its own in the same round; others are interrupted before that, or
+    /// at the round's end.
     pub(crate) fn append_to_backlog(&mut self, cpu: usize, target: usize, item: Item) {
         let state = &mut self.cpus[target];
         if state.backlog.len() >= MAX_BACKLOG {

@@ -13,8 +13,8 @@ use super::*;
 
 /// Instances that leave at once: each wait for a grace period serves all of them.
 const TOGETHER: u32 = 16;
-/// 960 sockets are closed. Without those that are kept, one close of some hundred loses a datagram while a CPU sends as fast as
-/// it can; fewer rounds would miss that by chance.
+/// 960 sockets are closed. Without those that are kept, one close of some hundred loses a datagram while a CPU sends as
+/// fast as it can; fewer rounds would miss that by chance.
 const ROUNDS: u32 = 60;
 /// Bytes for what arrives in a round, which is read at its end.
 const BUFFER: usize = 64 << 20;
@@ -40,8 +40,8 @@ fn send(address: SocketAddr, ended: &AtomicBool) -> u64 {
     (0..).take_while(|_| !ended.load(Ordering::Relaxed) && flow.send(b"datagram").is_ok()).count() as u64
 }
 
-/// Instances come and leave beside one that stays, while another CPU sends; returns how many datagrams were sent, and how many
-/// the one that stays has got.
+/// Instances come and leave beside one that stays, while another CPU sends; returns how many datagrams were sent, and
+/// how many the one that stays has got.
 fn sent_and_received(host: &str) -> (u64, u64) {
     let address = UdpSocket::bind((host, 0)).unwrap().local_addr().unwrap();
     let online = udpath_lab::online_cpus().unwrap();

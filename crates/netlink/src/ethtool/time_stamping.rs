@@ -1,5 +1,5 @@
-//! Timestamps that a device makes of packets, in ethtool's terms: what it supports and what is configured (`ethtool -T`).
-//! Through the ethtool family, or the older ioctl.
+//! Timestamps that a device makes of packets, in ethtool's terms: what it supports and what is configured
+//! (`ethtool -T`). Through the ethtool family, or the older ioctl.
 //!
 //! The kernel's own stamps are separate: sockets request those.
 

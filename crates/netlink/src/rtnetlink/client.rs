@@ -48,8 +48,8 @@ impl VethEnd<'_> {
     }
 }
 
-/// A socket to rtnetlink. It belongs to the network namespace its thread was in when it was opened, whichever thread uses
-/// it later.
+/// A socket to rtnetlink. It belongs to the network namespace its thread was in when it was opened, whichever thread
+/// uses it later.
 #[derive(Debug)]
 pub struct Rtnetlink {
     socket: Socket,
@@ -140,7 +140,8 @@ impl Rtnetlink {
         self.socket.change(RTM_SETLINK, 0, &body.finish())
     }
 
-    /// Detaches the XDP program that was attached to a link in the mode of `flags` (see [`xdp`]), unless it belongs to a BPF link.
+    /// Detaches the XDP program that was attached to a link in the mode of `flags` (see [`xdp`]), unless it belongs to
+    /// a BPF link.
     ///
     /// # Errors
     /// `EBUSY` if a BPF link holds it, or the refusal of the driver.

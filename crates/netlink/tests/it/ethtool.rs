@@ -1,4 +1,5 @@
-//! What ethtool showed of the recorded machine: `fixtures/emulated/ethtool.txt`, a page after each `$ ethtool PAGE IFACE`.
+//! What ethtool showed of the recorded machine: `fixtures/emulated/ethtool.txt`, a page after each
+//! `$ ethtool PAGE IFACE`.
 
 use std::collections::BTreeMap;
 
@@ -23,8 +24,8 @@ impl Pages {
         found.map_or_else(|| panic!("no page {page} {interface}"), |(_, lines)| lines.as_slice())
     }
 
-    /// The number of a line `NAME: NUMBER` below a section's title, `""` for anywhere; `None` for `n/a`, or if the driver lacks
-    /// the page.
+    /// The number of a line `NAME: NUMBER` below a section's title, `""` for anywhere; `None` for `n/a`, or if the
+    /// driver lacks the page.
     pub(crate) fn number(&self, page: &str, interface: &str, section: &str, name: &str) -> Option<u32> {
         let lines = self.page(page, interface).iter();
         let below = lines.skip_while(|line| !section.is_empty() && **line != section);

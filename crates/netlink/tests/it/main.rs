@@ -1,5 +1,5 @@
-//! What a kernel answered about three drivers, byte for byte, read again: `fixtures/emulated` (see its README). What is read is
-//! compared with what ethtool made of the same machine at the same time.
+//! What a kernel answered about three drivers, byte for byte, read again: `fixtures/emulated` (see its README). What is
+//! read is compared with what ethtool made of the same machine at the same time.
 
 #![allow(clippy::disallowed_methods, reason = "tests open their own files")]
 

@@ -4,8 +4,8 @@
 //! record:  reader ── socketpair ── proxy ── netlink socket ── kernel     what passes, both ways
 //! replay:  reader ── socketpair ── player                                each request must be the recorded one
 //! ```
-//! [`Answers::read`] is the reader in both: it asks everything that udpath asks of each interface. As text, a conversation is
-//! one line per datagram, in hexadecimal: `>` a request, `<` an answer, `#` what was recorded.
+//! [`Answers::read`] is the reader in both: it asks everything that udpath asks of each interface. As text, a
+//! conversation is one line per datagram, in hexadecimal: `>` a request, `<` an answer, `#` what was recorded.
 
 #![allow(dead_code, reason = "the recorder and the tests use their own parts")]
 
@@ -32,8 +32,8 @@ use udpath_netlink::{Error, Generic, Protocol, Rtnetlink, Socket};
 /// Longest datagram of either side, bytes: as in the crate.
 const MAX_DATAGRAM: usize = 64 << 10;
 
-/// How long the reader waits for an answer: of a kernel, as long as the crate does; of a recording, which has them all, only
-/// until it is clear that damage removed the last one.
+/// How long the reader waits for an answer: of a kernel, as long as the crate does; of a recording, which has them all,
+/// only until it is clear that damage removed the last one.
 const RECORDING: Duration = Duration::from_secs(10);
 const REPLAY: Duration = Duration::from_millis(500);
 

@@ -1,8 +1,8 @@
 //! The datagrams of an interval, the divisor of all costs per datagram.
 //!
-//! The kernel's UDP counts what its sockets receive and send. A service over AF_XDP takes its frames before that, so where
-//! an interface has AF_XDP sockets the interface's own counters are read as well, and the larger number counts: they
-//! include the little that the kernel's UDP still handles there, and frames that are no datagrams.
+//! The kernel's UDP counts what its sockets receive and send. A service over AF_XDP takes its frames before that, so
+//! where an interface has AF_XDP sockets the interface's own counters are read as well, and the larger number counts:
+//! they include the little that the kernel's UDP still handles there, and frames that are no datagrams.
 
 use udpath_host::snapshot::Snapshot;
 

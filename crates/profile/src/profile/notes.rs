@@ -14,13 +14,14 @@ use crate::recorder::Recording;
 /// sampling have an error of one point, a timer that waits for interrupts has two or three, and a tick of /proc/stat is
 /// one point of a second. Higher: a quarter of a CPU's interrupts may be missing without a note.
 const DISAGREE: f64 = 0.05;
-/// Busy share of a CPU, by samples and by /proc/stat, below which the two are not compared. A tick is charged whole to what
-/// it interrupts and an idle CPU has few, so a wake-up per tick is counted in full or not at all; at the default rate, five
-/// seconds have less than a hundred samples of so little work. No figure of a profile depends on it. Lower: an idle CPU gets
-/// a note about shares of almost nothing; higher: a CPU with a tenth of a service's work is not checked.
+/// Busy share of a CPU, by samples and by /proc/stat, below which the two are not compared. A tick is charged whole to
+/// what it interrupts and an idle CPU has few, so a wake-up per tick is counted in full or not at all; at the default
+/// rate, five seconds have less than a hundred samples of so little work. No figure of a profile depends on it. Lower:
+/// an idle CPU gets a note about shares of almost nothing; higher: a CPU with a tenth of a service's work is not
+/// checked.
 const QUIET: f64 = 0.1;
-/// Part of the interval without samples, steal time or idle time that is reported. Lower: the start and the end of a recording are
-/// reported; higher: a CPU that went offline near the end counts as idle.
+/// Part of the interval without samples, steal time or idle time that is reported. Lower: the start and the end of a
+/// recording are reported; higher: a CPU that went offline near the end counts as idle.
 const UNSEEN: f64 = 0.1;
 
 /// All notes.

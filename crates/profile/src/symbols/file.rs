@@ -5,8 +5,9 @@
 //!                                         ├─ another's, deleted ─▸ opened while the process lives, held to the end
 //!                                         └─ process has ended ──▸ our own path, if the inode there is the same
 //! ```
-//! Symbols are read from memory, and who may change a file could shorten it meanwhile, which ends a program that has it mapped
-//! (SIGBUS). Only a file that root alone can change is mapped; any other is copied first, up to a limit for each and one for all: [`Content`].
+//! Symbols are read from memory, and who may change a file could shorten it meanwhile, which ends a program that has it
+//! mapped (SIGBUS). Only a file that root alone can change is mapped; any other is copied first, up to a limit for each
+//! and one for all: [`Content`].
 //!
 //! A path is valid only under its root: a container's `/usr/sbin/named` is not the host's, and it disappears with the
 //! container's last process. A file of another root that was not opened in time has no names, rather than those of an
@@ -26,12 +27,12 @@ use udpath_files::owners;
 /// their names when they end; higher: too many descriptors where few are allowed.
 pub const MOST_HELD: usize = 256;
 
-/// Largest file that is copied for its symbols, bytes. The largest programs have some 100 MiB. Lower: they have no names.
-/// Higher: a container's file takes more memory, while its symbols are read.
+/// Largest file that is copied for its symbols, bytes. The largest programs have some 100 MiB. Lower: they have no
+/// names. Higher: a container's file takes more memory, while its symbols are read.
 const MAX_COPY: u64 = 256 << 20;
 
-/// Bytes copied in all. A machine with ten containers has some 300 MiB of programs and libraries. Lower: the rest has no names.
-/// Higher: who maps many large files makes a profile end seconds later, gigabytes of copies later.
+/// Bytes copied in all. A machine with ten containers has some 300 MiB of programs and libraries. Lower: the rest has
+/// no names. Higher: who maps many large files makes a profile end seconds later, gigabytes of copies later.
 pub(super) const MAX_COPIES: u64 = 512 << 20;
 
 /// A mapping of a file, as reported by the kernel.

@@ -16,8 +16,8 @@ const PATH: &str = "/proc/kallsyms";
 /// Path of the list of loaded modules.
 const MODULES: &str = "/proc/modules";
 
-/// What adds functions to the kernel: modules and BPF programs. While these stay the same, so do the functions, apart from the
-/// trampolines of ftrace.
+/// What adds functions to the kernel: modules and BPF programs. While these stay the same, so do the functions, apart
+/// from the trampolines of ftrace.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Loaded {
     modules: String,

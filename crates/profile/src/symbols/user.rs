@@ -20,8 +20,9 @@ use udpath_files::kernel;
 
 pub use super::file::MOST_HELD;
 
-/// Most bytes of a process's mappings that are read: those of a large Java server take 1 MiB. Lower: the code at the end has no
-/// names. Higher: a process with 65,530 mappings of long paths, the most that the kernel allows, costs 256 MiB.
+/// Most bytes of a process's mappings that are read: those of a large Java server take 1 MiB. Lower: the code at the
+/// end has no names. Higher: a process with 65,530 mappings of long paths, the most that the kernel allows, costs 256
+/// MiB.
 const MAX_MAPS: usize = 8 << 20;
 
 /// The code of every process seen.

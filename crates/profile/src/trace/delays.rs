@@ -57,8 +57,8 @@ impl DelayMeter {
         SkbDelays::attach(&mut Loader::default()).map(Self)
     }
 
-    /// From entering the stack to the reader, of all datagrams that sockets bound to these addresses, in the network namespace
-    /// with this inode, received since the start. Another program may have the same port at another address.
+    /// From entering the stack to the reader, of all datagrams that sockets bound to these addresses, in the network
+    /// namespace with this inode, received since the start. Another program may have the same port at another address.
     ///
     /// # Errors
     /// The counts cannot be read.

@@ -29,7 +29,8 @@ pub struct Locks {
     pub no_room: u64,
 }
 
-/// Waits for one lock from one place. On a busy CPU one of several waits for spinlocks is followed and counts for the others.
+/// Waits for one lock from one place. On a busy CPU one of several waits for spinlocks is followed and counts for the
+/// others.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Contention {
     /// The lock's owner, by its name in the rules.

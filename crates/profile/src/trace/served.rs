@@ -1,8 +1,8 @@
-//! What the sockets of one port received and sent: the kernel's own counters are of a network namespace, where the clients of a
-//! server on the same machine count twice, and a message of several datagrams once.
+//! What the sockets of one port received and sent: the kernel's own counters are of a network namespace, where the
+//! clients of a server on the same machine count twice, and a message of several datagrams once.
 //!
-//! Each datagram that is counted costs its server 0.1 us, so a few looks are taken, spread over the interval, since messages of several
-//! datagrams vary in length; beside each, what the kernel counts in the same time:
+//! Each datagram that is counted costs its server 0.1 us, so a few looks are taken, spread over the interval, since
+//! messages of several datagrams vary in length; beside each, what the kernel counts in the same time:
 //!
 //! ```text
 //! begin ─┬────────┬─ ·········· ─┬────────┬─ ·········· ─┬────────┬─ ·········· ─ end
@@ -23,14 +23,14 @@ use udpath_bpf::trace::{PortServed, Tracer as _};
 use udpath_host::source::Folder;
 use udpath_host::udp::{self, UdpCounters};
 
-/// Datagrams of the port in a sample. Fewer: the share of one that sends in turns with others is wrong. More: CPU time of a busy
-/// server, a millisecond for these.
+/// Datagrams of the port in a sample. Fewer: the share of one that sends in turns with others is wrong. More: CPU time
+/// of a busy server, a millisecond for these.
 const ENOUGH: u64 = 10_000;
 /// After this time fewer are enough, since other ports may be busy. Shorter: a server that answers now and then has no
 /// share. Longer: those others' datagrams cost 0.1 us each meanwhile.
 const LONG: (Duration, u64) = (Duration::from_secs(1), 200);
-/// Looks of a sample. Fewer: the length of messages at one moment stands for all. More: the kernel's code is changed oftener, four
-/// tracepoints at each.
+/// Looks of a sample. Fewer: the length of messages at one moment stands for all. More: the kernel's code is changed
+/// oftener, four tracepoints at each.
 const LOOKS: u32 = 5;
 /// Pause between two readings of the counts. Shorter: CPU time. Longer: more than enough is counted.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -49,8 +49,8 @@ pub struct Served {
     pub received: u64,
     /// Datagrams sent.
     pub sent: u64,
-    /// Of the first of them: this machine's address, packets to it, packets from it. Addresses of groups are left out: nobody answers
-    /// from those.
+    /// Of the first of them: this machine's address, packets to it, packets from it. Addresses of groups are left out:
+    /// nobody answers from those.
     pub addresses: Vec<(IpAddr, u64, u64)>,
 }
 
@@ -107,7 +107,8 @@ impl ServedMeter {
         Sampling { over, thread }
     }
 
-    /// Adds what is counted until there is enough for one look; returns whether the interval is over. `first`: the counts before all looks.
+    /// Adds what is counted until there is enough for one look; returns whether the interval is over. `first`: the
+    /// counts before all looks.
     fn look(&self, ended: &Receiver<()>, first: &Served, sample: &mut Sample) -> Option<bool> {
         let (begin, before, earlier) = (Instant::now(), counters(), sample.own.most());
         loop {
@@ -124,11 +125,13 @@ impl ServedMeter {
         }
     }
 
-    /// Starts to count at this port of the caller's network namespace; `addresses`: also by address. It costs each datagram of the
-    /// machine 0.1 us, and each packet 0.25 us until a thousand requests have come, or for longer where packets carry several datagrams.
+    /// Starts to count at this port of the caller's network namespace; `addresses`: also by address. It costs each
+    /// datagram of the machine 0.1 us, and each packet 0.25 us until a thousand requests have come, or for longer where
+    /// packets carry several datagrams.
     ///
     /// # Errors
-    /// Why it is not possible, as a sentence: permission denied, or a kernel without the tracepoints (before 6.3) or without BTF.
+    /// Why it is not possible, as a sentence: permission denied, or a kernel without the tracepoints (before 6.3) or
+    /// without BTF.
     pub fn start(port: u16, addresses: bool) -> Result<Self, String> {
         let netns = std::fs::metadata("/proc/thread-self/ns/net")
             .map_err(|error| format!("the network namespace is unknown: {error}"))?;

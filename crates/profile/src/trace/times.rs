@@ -51,7 +51,8 @@ impl Times {
         }
     }
 
-    /// Those that were added after `earlier`, a reading of the same counts. The longest of them is only known to a range's width.
+    /// Those that were added after `earlier`, a reading of the same counts. The longest of them is only known to a
+    /// range's width.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let before = |below: u64| {

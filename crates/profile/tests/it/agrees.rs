@@ -18,15 +18,15 @@ use udpath_steer::CpuSet;
 
 /// Long enough for [`FEWEST`] samples of the one thread that is always busy.
 const LENGTH: Duration = Duration::from_secs(6);
-/// Fewest samples of each: then one of [`DETECTED`] in the wrong class is 60 samples, which alone make the statistic 60. It
-/// exceeds 50 once in a million with ten classes.
+/// Fewest samples of each: then one of [`DETECTED`] in the wrong class is 60 samples, which alone make the statistic
+/// 60. It exceeds 50 once in a million with ten classes.
 const FEWEST: u64 = 3000;
 /// One of so many samples in the wrong class is detected.
 const DETECTED: u64 = 50;
 /// How much longer perf runs, at each end.
 const AROUND: Duration = Duration::from_millis(700);
-/// Probability that this test fails although both sample the same work, by Pearson's test. Higher: it fails by chance in
-/// one of so many runs. Lower: it takes more than one of [`DETECTED`] samples in the wrong class to be detected.
+/// Probability that this test fails although both sample the same work, by Pearson's test. Higher: it fails by chance
+/// in one of so many runs. Lower: it takes more than one of [`DETECTED`] samples in the wrong class to be detected.
 const CHANCE: f64 = 1e-6;
 /// Fewest samples of a class in both together, otherwise it is merged with others: with fewer, the statistic is not
 /// chi-squared.

@@ -1,5 +1,5 @@
-//! From a ring's bytes to a profile: for a real machine, and for one with many CPUs that is multiplied from it (complete,
-//! truncated, damaged, in any order).
+//! From a ring's bytes to a profile: for a real machine, and for one with many CPUs that is multiplied from it
+//! (complete, truncated, damaged, in any order).
 
 mod real;
 

@@ -9,8 +9,8 @@
 //!            CPU 5 lost some records, CPU 6 was throttled
 //! ```
 //! The last two because order and loss cannot be recorded at will. [`Machine::ring`] is one CPU's ring over the whole
-//! interval; [`Recorded::kallsyms`] has the kernel's functions at the addresses in it. The programs' files are named only by
-//! records: nothing of the test machine is read.
+//! interval; [`Recorded::kallsyms`] has the kernel's functions at the addresses in it. The programs' files are named
+//! only by records: nothing of the test machine is read.
 
 #![allow(dead_code, reason = "each test program uses its own part of this machine")]
 
@@ -25,9 +25,11 @@ use write::{Ring, Stamp, USER};
 pub(crate) const BEGIN: u64 = 5_000_000_000_000;
 /// Records that CPU 5 lost.
 pub(crate) const LOST: u64 = 17;
-/// Distance between the thread ids of one CPU of the recording and its next copy: more than the recorded ones lie apart.
+/// Distance between the thread ids of one CPU of the recording and its next copy: more than the recorded ones lie
+/// apart.
 pub(crate) const APART: u32 = 100_000;
-/// The first pid of short processes, below the recorded ones, how many start each second, and the address of their code.
+/// The first pid of short processes, below the recorded ones, how many start each second, and the address of their
+/// code.
 const SHORT: u32 = 100;
 pub(crate) const SHORT_EACH_SECOND: u32 = 40;
 const SHORT_CODE: u64 = 0x55d0_c001_0000;

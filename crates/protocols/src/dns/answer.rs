@@ -15,7 +15,8 @@ use super::wire::{HEADER, MAX_UDP, Query, class, rcode, rtype};
 
 /// Bytes of an OPT record without options.
 pub(super) const OPT: usize = 11;
-/// TTL of the record that stands for all types, seconds (RFC 8482, 4.2: not so short that clients repeat the query often).
+/// TTL of the record that stands for all types, seconds (RFC 8482, 4.2: not so short that clients repeat the query
+/// often).
 const ANY_TTL: u32 = 3600;
 /// A pointer to the question's name.
 const QUESTION: [u8; 2] = [0xc0, HEADER as u8];
@@ -102,9 +103,9 @@ impl<'a> Response<'a> {
         }
     }
 
-    /// Which answer it is, for the rate limit: all questions with the same records have the same one. Negative answers are one for
-    /// each zone, referrals for each delegation, and answers of a wildcard for each wildcard, so that made-up names do not make
-    /// new ones.
+    /// Which answer it is, for the rate limit: all questions with the same records have the same one. Negative answers
+    /// are one for each zone, referrals for each delegation, and answers of a wildcard for each wildcard, so that
+    /// made-up names do not make new ones.
     pub(super) fn id(&self) -> u32 {
         match self.content {
             Content::Section(section) | Content::Alias(section, _) => section.id,
@@ -124,8 +125,8 @@ impl<'a> Response<'a> {
         }
     }
 
-    /// Writes the reply to `out`, all of which may be used, and returns its length; `None` if it is too short for any reply.
-    /// `truncate`: without records, to make the client ask over TCP.
+    /// Writes the reply to `out`, all of which may be used, and returns its length; `None` if it is too short for any
+    /// reply. `truncate`: without records, to make the client ask over TCP.
     #[inline]
     pub(super) fn write(
         &self,

@@ -3,7 +3,8 @@
 //! ```text
 //! option 10:   client cookie, 8 bytes | version 1 | 0 0 0 | time, 4 bytes | SipHash-2-4 of all before and the client's address
 //! ```
-//! The server cookie is that of RFC 9018, so that servers of different make can share an address, and the server keeps nothing.
+//! The server cookie is that of RFC 9018, so that servers of different make can share an address, and the server keeps
+//! nothing.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -91,8 +92,8 @@ impl Secrets {
         }
     }
 
-    /// The cookie for the reply to a client that sent the data `asked`, 8 or 16 to 40 bytes; `now`: seconds since the Unix
-    /// epoch. `None` if it is shorter.
+    /// The cookie for the reply to a client that sent the data `asked`, 8 or 16 to 40 bytes; `now`: seconds since the
+    /// Unix epoch. `None` if it is shorter.
     pub(super) fn reply(&self, asked: &[u8], client: IpAddr, now: u32) -> Option<Cookie> {
         let (own, theirs) = asked.split_first_chunk::<CLIENT>()?;
         let shown = theirs.first_chunk::<SERVER>().filter(|_| theirs.len() == SERVER);

@@ -8,12 +8,14 @@
 //!  section  lengths | flags | counts | places of pointers | records, as they follow the question
 //!           in a signed zone, right after it the same with signatures
 //! ```
-//! A section's compression pointers count from the start of a message whose question is the node's own name. For a question with
-//! another name (below a delegation, matched by a wildcard, missing in a zone) the records stand further back by the difference in
-//! length, and so does what the pointers point to: adding the difference to each listed pointer is all that is left to do.
+//! A section's compression pointers count from the start of a message whose question is the node's own name. For a
+//! question with another name (below a delegation, matched by a wildcard, missing in a zone) the records stand further
+//! back by the difference in length, and so does what the pointers point to: adding the difference to each listed
+//! pointer is all that is left to do.
 //!
-//! A name that exists costs one probe of the table and one copy; one that does not, a probe for each label up to the name that
-//! does. Of a signed zone a client that asks for it is also shown a proof of what does not exist: [`denial`] has its sets.
+//! A name that exists costs one probe of the table and one copy; one that does not, a probe for each label up to the
+//! name that does. Of a signed zone a client that asks for it is also shown a proof of what does not exist: [`denial`]
+//! has its sets.
 
 pub(super) mod build;
 mod compose;
@@ -50,7 +52,8 @@ struct ZoneEntry {
     apex_len: u8,
     /// The section with the SOA record for negative answers, relative to the apex.
     negative: u32,
-    /// DS records of its apex are asked of the loaded zone above, which does not have the name: as if this zone were not there.
+    /// DS records of its apex are asked of the loaded zone above, which does not have the name: as if this zone were
+    /// not there.
     ds_above: bool,
     /// Its names have no answers.
     left_out: bool,
@@ -73,7 +76,8 @@ mod node_flag {
 /// The entry of a node for all types that it does not list: a referral, or an alias and no record of the type.
 const OTHER_TYPES: u16 = 0;
 
-/// The entry of a node for a question for all its types, where one set of them is the answer: with signatures (RFC 8482, 4.1).
+/// The entry of a node for a question for all its types, where one set of them is the answer: with signatures (RFC
+/// 8482, 4.1).
 const ANY_TYPE: u16 = rtype::ANY;
 
 /// A question.
@@ -92,7 +96,8 @@ pub(super) enum Found<'a> {
     Section(Section<'a>),
     /// The name exists, and the query is for all its types.
     AnyType,
-    /// The name is below one with a DNAME record: that record, and how many labels of the question are in front of its owner.
+    /// The name is below one with a DNAME record: that record, and how many labels of the question are in front of its
+    /// owner.
     Alias(Section<'a>, usize),
     /// No loaded zone has the name.
     NotOurs,
@@ -115,8 +120,8 @@ pub(super) struct Section<'a> {
     pub(super) proof: Proof<'a>,
     /// Offsets in `body` of the pointers to move by `shift`, 2 bytes each.
     places: &'a [u8],
-    /// How much longer the question's name is than the one that the section was composed for; may be negative, and is added
-    /// modulo 2^16.
+    /// How much longer the question's name is than the one that the section was composed for; may be negative, and is
+    /// added modulo 2^16.
     shift: u16,
     /// Where it is in the arena: which answer it is.
     pub(super) id: u32,
@@ -175,9 +180,9 @@ impl Index {
         self.arena.capacity() + self.table.capacity() * size_of::<Slot>() + chains
     }
 
-    /// The node's answer to a question that is `shift` bytes longer than its name. `wildcard`: the node is one that stands for the name,
-    /// which does not exist; so many labels of that are in front of the closest encloser. `None` never happens with an arena that
-    /// [`build`] made.
+    /// The node's answer to a question that is `shift` bytes longer than its name. `wildcard`: the node is one that
+    /// stands for the name, which does not exist; so many labels of that are in front of the closest encloser. `None`
+    /// never happens with an arena that [`build`] made.
     #[inline]
     fn at(&self, node: Node<'_>, asked: Asked<'_>, shift: u16, wildcard: Option<usize>) -> Option<Found<'_>> {
         let cut = node.flags & node_flag::DELEGATION != 0;
@@ -320,7 +325,8 @@ fn slot_of(hash: u64, len: usize) -> Option<(u32, usize)> {
     (len > 0).then_some(((hash >> 32) as u32, place as usize))
 }
 
-/// Bytes of a section before its places: length, required, flags, number of places, three counts, glue, number of sets of denial.
+/// Bytes of a section before its places: length, required, flags, number of places, three counts, glue, number of sets
+/// of denial.
 const SECTION_HEADER: usize = 16;
 /// Where its flags are.
 const FLAGS: usize = 4;

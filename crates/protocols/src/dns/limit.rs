@@ -1,15 +1,15 @@
-//! Response rate limiting: how often a network gets replies of one kind, so that queries with forged addresses do not make the
-//! server flood their owners.
+//! Response rate limiting: how often a network gets replies of one kind, so that queries with forged addresses do not
+//! make the server flood their owners.
 //!
 //! ```text
 //! 192.0.2.77, x.example.org, NXDOMAIN ─▸ 192.0.2.0/24 | no such name | zone example.org ─▸ within its rate: reply
 //!                                        └▸ over it: every second time a truncated reply, else none
 //! ```
-//! As NSD does it, each answer has its own rate: resolvers that ask for thousands of names are not held back, and a flood
-//! of questions for one name is, with names below it that do not exist or that a wildcard answers.
+//! As NSD does it, each answer has its own rate: resolvers that ask for thousands of names are not held back, and a
+//! flood of questions for one name is, with names below it that do not exist or that a wildcard answers.
 //!
-//! A real client in that network soon gets a truncated reply and retries over TCP, where addresses cannot be forged. Cookies lift the
-//! limit (RFC 7873, 5.2.3). The table is [`ClientLimit`]'s, which all workers share without locks.
+//! A real client in that network soon gets a truncated reply and retries over TCP, where addresses cannot be forged.
+//! Cookies lift the limit (RFC 7873, 5.2.3). The table is [`ClientLimit`]'s, which all workers share without locks.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use udpath_serve::{Admission, ClientLimit, LimitError};
 
 /// Highest rate: the table counts in milliseconds.
 pub(super) const MAX_RATE: u32 = 1000;
-/// Rate unless the user chooses another: NSD's (`rrl-ratelimit`). A resolver asks once per TTL for the same answer, and many
-/// resolvers of one network a few times. Lower: a large site is told to use TCP when records have TTLs of a second; higher: more
-/// bytes for the owner of forged addresses, 246 KB/s from the largest reply at this rate.
+/// Rate unless the user chooses another: NSD's (`rrl-ratelimit`). A resolver asks once per TTL for the same answer, and
+/// many resolvers of one network a few times. Lower: a large site is told to use TCP when records have TTLs of a
+/// second; higher: more bytes for the owner of forged addresses, 246 KB/s from the largest reply at this rate.
 pub(super) const DEFAULT_RATE: u32 = 200;
 
-/// What a reply says. Each kind has its own rate: answers that many clients of a network want are not held back because one of
-/// them asks for names that do not exist.
+/// What a reply says. Each kind has its own rate: answers that many clients of a network want are not held back because
+/// one of them asks for names that do not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Records, or a referral.
@@ -53,8 +53,8 @@ pub(super) enum Verdict {
 pub(super) struct ResponseLimit(ClientLimit);
 
 impl ResponseLimit {
-    /// `rate` replies of a kind per second and network, 1 to [`MAX_RATE`], and as many at once as come in a second. Rates
-    /// that do not divide 1,000 are rounded down to the next interval of whole milliseconds.
+    /// `rate` replies of a kind per second and network, 1 to [`MAX_RATE`], and as many at once as come in a second.
+    /// Rates that do not divide 1,000 are rounded down to the next interval of whole milliseconds.
     pub(super) fn new(rate: u32) -> Result<Self, LimitError> {
         let interval = 1000_u32.div_ceil(rate.max(1));
         Ok(Self(ClientLimit::new(Duration::from_millis(interval.into()), rate)?))

@@ -5,7 +5,8 @@ pub(super) const MAX_NAME: usize = 255;
 /// Longest label in bytes. Greater length bytes are pointers or unassigned.
 pub(super) const MAX_LABEL: u8 = 63;
 
-/// The name of a question: lowercased, because names are equal regardless of case (RFC 4343), with the place of each label.
+/// The name of a question: lowercased, because names are equal regardless of case (RFC 4343), with the place of each
+/// label.
 #[derive(Debug, Clone)]
 pub(super) struct QueryName {
     bytes: [u8; MAX_NAME],
@@ -58,7 +59,8 @@ impl QueryName {
         usize::from(self.labels)
     }
 
-    /// Labels of the name in front of its last `apex` bytes, in reversed order, as in the keys of records; returns their length.
+    /// Labels of the name in front of its last `apex` bytes, in reversed order, as in the keys of records; returns
+    /// their length.
     pub(super) fn write_key(&self, apex: usize, out: &mut [u8; MAX_NAME]) -> usize {
         let front = self.wire().get(..self.wire().len().saturating_sub(apex)).unwrap_or_default();
         reverse(front, out)
@@ -104,8 +106,8 @@ pub(super) fn label_starts(wire: &[u8]) -> impl Iterator<Item = usize> + '_ {
     })
 }
 
-/// Writes labels in reversed order, and returns their length: that of a key from labels of a name, and back. What is longer than a name,
-/// or cut short, is left out.
+/// Writes labels in reversed order, and returns their length: that of a key from labels of a name, and back. What is
+/// longer than a name, or cut short, is left out.
 pub(super) fn reverse(labels: &[u8], out: &mut [u8; MAX_NAME]) -> usize {
     let (mut from, mut end) = (0, labels.len().min(MAX_NAME));
     let whole = end;

@@ -1,4 +1,5 @@
-//! All records of all zones, as compact as they are while the index is built: one arena of bytes and a list of 24 bytes each.
+//! All records of all zones, as compact as they are while the index is built: one arena of bytes and a list of 24 bytes
+//! each.
 //!
 //! ```text
 //! key:   www.example.org. as 3 org 7 example 3 www: labels from the root, lowercased, each with its length byte
@@ -86,8 +87,9 @@ impl Records {
         Ok(place)
     }
 
-    /// Sorts by key, type and data. Of records that are equal but for the letters of names and the TTL, the first one stays (RFC 2181, 5),
-    /// and all of a set get the TTL of its first record (5.2), as in BIND. Frees what loading kept in reserve.
+    /// Sorts by key, type and data. Of records that are equal but for the letters of names and the TTL, the first one
+    /// stays (RFC 2181, 5), and all of a set get the TTL of its first record (5.2), as in BIND. Frees what loading kept
+    /// in reserve.
     pub(super) fn sort(&mut self) {
         let mut list = std::mem::take(&mut self.list);
         let set = |a: &Record, b: &Record| {
@@ -227,8 +229,8 @@ pub(super) fn boundaries(key: &[u8]) -> impl Iterator<Item = usize> + '_ {
     })
 }
 
-/// How the data of a type is made of names: bytes before them, their number, and whether they may be compressed. Only types
-/// of RFC 1035 may (RFC 3597, 4).
+/// How the data of a type is made of names: bytes before them, their number, and whether they may be compressed. Only
+/// types of RFC 1035 may (RFC 3597, 4).
 pub(super) fn names_in(rtype: u16) -> (usize, usize) {
     // MD, MF, MB, MG, MR, PTR like NS; MINFO like SOA.
     match rtype {

@@ -67,9 +67,9 @@ fn zones(sources: &Sources) -> Result<(Index, Faults), ZoneError> {
     Ok((index, faults))
 }
 
-/// Loads again. On an error everything stays as it is, and so it does if a file loses its zone or more of its records than it has lost: what
-/// is served is better than what would be left out. Faults that cost nothing, as a signature that is missing, keep no zone from a reload:
-/// signatures of the others expire meanwhile.
+/// Loads again. On an error everything stays as it is, and so it does if a file loses its zone or more of its records
+/// than it has lost: what is served is better than what would be left out. Faults that cost nothing, as a signature
+/// that is missing, keep no zone from a reload: signatures of the others expire meanwhile.
 pub(super) fn reload(current: &Arc<Current<Data>>, sources: &Sources) -> Result<Arc<Data>, LoadError> {
     let secrets = match &sources.secrets {
         Some(file) => Secrets::read(file)?,

@@ -1,4 +1,5 @@
-//! The server: over UDP one reply per query from the index, over TCP the same for messages with their length in front (RFC 7766).
+//! The server: over UDP one reply per query from the index, over TCP the same for messages with their length in front
+//! (RFC 7766).
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::ParseIntError;
@@ -22,12 +23,13 @@ use super::zone::Faults;
 use super::{COOKIE_SECRET, RESPONSES_PER_SECOND, STRICT, VERSION_TEXT, ZONE};
 use crate::{OptionError, Options};
 
-/// What `version.bind` says unless the user chooses another text. Not the version's number, which is of use to attackers only.
+/// What `version.bind` says unless the user chooses another text. Not the version's number, which is of use to
+/// attackers only.
 const DEFAULT_VERSION: &str = "udpath";
 /// Longest text of one string in a TXT record (RFC 1035, 3.3).
 const MAX_TEXT: usize = 255;
-/// How long a TCP connection may be silent. Shorter: clients that ask again must connect again; longer: idle clients keep others
-/// out sooner (RFC 7766, 6.2.3 asks for a few seconds).
+/// How long a TCP connection may be silent. Shorter: clients that ask again must connect again; longer: idle clients
+/// keep others out sooner (RFC 7766, 6.2.3 asks for a few seconds).
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the server serves, and how.
@@ -128,7 +130,8 @@ impl Dns {
     /// Loads the files; clones of it answer from the same data.
     ///
     /// # Errors
-    /// A zone's file with a fault, if the configuration is strict or no zone is left; a file of secrets that cannot be read or is wrong.
+    /// A zone's file with a fault, if the configuration is strict or no zone is left; a file of secrets that cannot be
+    /// read or is wrong.
     pub fn load(config: &DnsConfig) -> Result<Self, LoadError> {
         let current = Current::new(reload::load(&config.sources())?);
         let limit = config.responses_per_second.and_then(|rate| ResponseLimit::new(rate).ok());

@@ -6,8 +6,8 @@
 //!   write:  copy that query, id = ids.rs(run, flow, low 16 bits of seq)
 //!   check:  id ─▸ seq ─▸ the same query ─▸ reply.rs: header, question byte for byte, records
 //! ```
-//! A flow asks for 65,536 queries in order, then for the same again; the next flow continues behind them. So two flows cover
-//! 131,072 queries, and with enough flows all queries are sent equally often.
+//! A flow asks for 65,536 queries in order, then for the same again; the next flow continues behind them. So two flows
+//! cover 131,072 queries, and with enough flows all queries are sent equally often.
 
 mod file;
 mod generate;
@@ -44,12 +44,13 @@ const ID_BITS: u32 = 16;
 
 /// Counted in place of the response code: such a reply sends the client to TCP.
 const TRUNCATED: &str = "truncated";
-/// Truncated replies per lost request that show a response rate limit. Wider: loss on the way and large answers look like one.
-/// Narrower: a limit is missed where some requests are lost otherwise.
+/// Truncated replies per lost request that show a response rate limit. Wider: loss on the way and large answers look
+/// like one. Narrower: a limit is missed where some requests are lost otherwise.
 const ALIKE: RangeInclusive<f64> = 0.5..=2.0;
 
-/// What the kernel engine checks of a reply: the flags and the number of questions, which are the four bytes behind the identifier.
-/// As [`reply::check`], but for response codes that are not assigned, the question and the records: those are checked in a sample.
+/// What the kernel engine checks of a reply: the flags and the number of questions, which are the four bytes behind the
+/// identifier. As [`reply::check`], but for response codes that are not assigned, the question and the records: those
+/// are checked in a sample.
 const RULES: [Rule; 6] = {
     const FLAGS: usize = 2;
     const WITH_QUESTION: [u8; 4] = [0xf9, 0x4f, 0xff, 0xff];
@@ -73,8 +74,8 @@ pub struct DnsLoad {
 }
 
 impl DnsLoad {
-    /// The queries that `options` describe, in run `run`. Give each run its own number: the identifiers of a reply to an
-    /// earlier run then are those of other queries, or of none.
+    /// The queries that `options` describe, in run `run`. Give each run its own number: the identifiers of a reply to
+    /// an earlier run then are those of other queries, or of none.
     ///
     /// # Errors
     /// An invalid option, or a line of the file of queries that is not a query.
@@ -202,8 +203,8 @@ impl Template for DnsTemplate {
     }
 }
 
-/// A response rate limit as servers have it by default truncates every second reply beyond the rate and sends none of the others (NSD's
-/// `rrl-slip` and BIND's `slip` of 2): about as many truncated replies as lost requests.
+/// A response rate limit as servers have it by default truncates every second reply beyond the rate and sends none of
+/// the others (NSD's `rrl-slip` and BIND's `slip` of 2): about as many truncated replies as lost requests.
 fn limited(kinds: &[Kind], counts: &Counts) -> Option<String> {
     let truncated = kinds.iter().find(|kind| kind.name == TRUNCATED)?.count;
     let read: u64 = kinds.iter().map(|kind| kind.count).sum();

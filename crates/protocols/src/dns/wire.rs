@@ -4,7 +4,8 @@
 //! 0    2      4        6        8        10       12                        q
 //! | id | flags| qd = 1 | an = 0 | ns = 0 | ar <= 2 | name | type | class    | OPT, TSIG
 //! ```
-//! Everything is bounded by the length of the message, at most two additional records are looked at, and nothing panics.
+//! Everything is bounded by the length of the message, at most two additional records are looked at, and nothing
+//! panics.
 
 use super::name::{self, QueryName};
 
@@ -12,8 +13,9 @@ use super::name::{self, QueryName};
 pub(super) const HEADER: usize = 12;
 /// Bytes of a reply that a client without EDNS takes over UDP (RFC 1035, 2.3.4).
 pub(super) const PLAIN_UDP: u16 = 512;
-/// Most bytes of a reply over UDP, whatever the client takes: it fits every path with IPv6's minimum MTU of 1280, so that no
-/// reply is fragmented (RFC 9715). Lower: more clients must ask again over TCP; higher: replies get lost with a fragment.
+/// Most bytes of a reply over UDP, whatever the client takes: it fits every path with IPv6's minimum MTU of 1280, so
+/// that no reply is fragmented (RFC 9715). Lower: more clients must ask again over TCP; higher: replies get lost with a
+/// fragment.
 pub(super) const MAX_UDP: u16 = 1232;
 
 /// Types with a meaning for a query (RFC 1035, 3.2; RFC 6895, 3.1).
@@ -171,7 +173,8 @@ fn edns(mut records: &[u8], count: u16) -> Option<Option<Edns<'_>>> {
     records.is_empty().then_some(found)
 }
 
-/// The first COOKIE option, whose length must be valid (RFC 7873, 5.2.2); the outer `None` says that the options are malformed.
+/// The first COOKIE option, whose length must be valid (RFC 7873, 5.2.2); the outer `None` says that the options are
+/// malformed.
 fn cookie(mut options: &[u8]) -> Option<Option<&[u8]>> {
     const COOKIE: u16 = 10;
     let mut found = None;

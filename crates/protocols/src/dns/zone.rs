@@ -1,4 +1,5 @@
-//! Loads zones from master files (RFC 1035, 5): NLnet Labs' `domain` reads the records, [`Records`] keeps what they say.
+//! Loads zones from master files (RFC 1035, 5): NLnet Labs' `domain` reads the records, [`Records`] keeps what they
+//! say.
 //!
 //! ```text
 //! file ─ text: entries ─ entry: directives, owners, TTLs ─▸ lines of one form ─ domain ─▸ data: well-formed? ─▸ Records
@@ -30,8 +31,8 @@ use self::faults::{Costs, Fault};
 use self::loader::Loader;
 use super::records::{Records, TooLarge, Unplaced, Zone, key_of, wire_of};
 
-/// Longest master file, in bytes: some 25 million names. Lower: large zones are refused; higher: a wrong file, such as an endless
-/// log, takes as much memory before it is refused.
+/// Longest master file, in bytes: some 25 million names. Lower: large zones are refused; higher: a wrong file, such as
+/// an endless log, takes as much memory before it is refused.
 const MAX_FILE: u64 = 1 << 30;
 
 /// Why zones cannot be loaded. The message names the file and, where there is one, the line.
@@ -169,8 +170,8 @@ fn key_of_text(text: &[u8]) -> Option<Vec<u8>> {
     Some(key_of(name.as_slice()))
 }
 
-/// The option's value `NAME=FILE`: the zone's name, which is the file's first origin, and the file. A file whose own name has such a
-/// form is taken as one. Of several `=` it is the one before a file that exists, else the first.
+/// The option's value `NAME=FILE`: the zone's name, which is the file's first origin, and the file. A file whose own
+/// name has such a form is taken as one. Of several `=` it is the one before a file that exists, else the first.
 fn named(option: &Path) -> (Option<Vec<u8>>, PathBuf) {
     let text = option.to_str().filter(|_| !option.exists()).unwrap_or_default();
     let mut splits = text.match_indices('=').map(|(at, _)| (&text[..at], &text[at + 1..]));
@@ -185,13 +186,14 @@ fn named(option: &Path) -> (Option<Vec<u8>>, PathBuf) {
     }
 }
 
-/// Whether it may be a zone's name, which may have a slash (RFC 2317, 4), and no absolute path. A path from `.` or `..` has an empty label.
+/// Whether it may be a zone's name, which may have a slash (RFC 2317, 4), and no absolute path. A path from `.` or `..`
+/// has an empty label.
 fn is_name(text: &str) -> bool {
     !text.is_empty() && !text.starts_with('/') && text.parse::<domain::base::Name<Vec<u8>>>().is_ok()
 }
 
-/// Reads a regular file piece by piece: it is in memory once. Anything else, such as a FIFO that never has a writer, is refused
-/// without waiting: it would hold up this reload and all later ones.
+/// Reads a regular file piece by piece: it is in memory once. Anything else, such as a FIFO that never has a writer, is
+/// refused without waiting: it would hold up this reload and all later ones.
 fn read(path: &Path) -> Result<Vec<u8>, ZoneError> {
     let failed = |source| ZoneError::Read { file: path.to_owned(), source };
     let too_long = || ZoneError::TooLong { file: path.to_owned() };

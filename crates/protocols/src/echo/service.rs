@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use udpath_serve::{Config, DropReason, Error, Outcome, Reply, Request, Server, Service, StreamService};
 
-/// Ports whose services answer whatever they receive: echo (RFC 862), daytime, qotd, chargen, time (RFC 867, 865, 864, 868). A
-/// request that claims to come from one would start a loop of replies that never ends.
+/// Ports whose services answer whatever they receive: echo (RFC 862), daytime, qotd, chargen, time (RFC 867, 865, 864,
+/// 868). A request that claims to come from one would start a loop of replies that never ends.
 const ANSWERING: [u16; 5] = [7, 13, 17, 19, 37];
 
-/// Answers every datagram with its own payload; over TCP, every byte with itself. What comes from a port that answers, its own
-/// included, is dropped (`loop`).
+/// Answers every datagram with its own payload; over TCP, every byte with itself. What comes from a port that answers,
+/// its own included, is dropped (`loop`).
 ///
 /// ```
 /// use udpath_protocols::echo::Echo;

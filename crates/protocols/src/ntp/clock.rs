@@ -1,8 +1,10 @@
-//! The state of the kernel's clock, as the daemon that disciplines it reported it (`adjtimex(2)`, RFC 5905 appendix A.5.6).
+//! The state of the kernel's clock, as the daemon that disciplines it reported it (`adjtimex(2)`, RFC 5905 appendix
+//! A.5.6).
 //!
-//! The kernel knows the leap indicator, whether the clock is synchronized, and its largest error, which is the root distance:
-//! half of the root delay plus the root dispersion. It does not know stratum, reference id and root delay. So the server
-//! announces the whole error as root dispersion with a root delay of 0, which gives a client the same root distance.
+//! The kernel knows the leap indicator, whether the clock is synchronized, and its largest error, which is the root
+//! distance: half of the root delay plus the root dispersion. It does not know stratum, reference id and root delay. So
+//! the server announces the whole error as root dispersion with a root delay of 0, which gives a client the same root
+//! distance.
 
 mod sys;
 
@@ -40,8 +42,8 @@ impl ClockStatus {
     }
 }
 
-/// How long a status is used before it is read again. A shorter time makes system calls more frequent; a longer one announces
-/// an old error: the kernel adds 500 us to it each second.
+/// How long a status is used before it is read again. A shorter time makes system calls more frequent; a longer one
+/// announces an old error: the kernel adds 500 us to it each second.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A worker's copy of the status.
@@ -62,7 +64,8 @@ impl Default for ClockState {
 }
 
 impl ClockState {
-    /// The status and when it was read. Asks the kernel at most once per second: one system call for a second's requests.
+    /// The status and when it was read. Asks the kernel at most once per second: one system call for a second's
+    /// requests.
     #[inline]
     pub(super) fn at(&mut self, since_boot: Duration) -> (ClockStatus, Timestamp) {
         if since_boot >= self.next {
@@ -87,8 +90,8 @@ pub(super) fn now() -> Duration {
 
 /// Log2 of the time that one reading of the clock takes, in seconds: RFC 5905's precision.
 pub(super) fn precision() -> i8 {
-    /// Pairs of readings, of which the fastest counts: others were interrupted. With fewer, a busy machine seems imprecise;
-    /// more take longer without a better result.
+    /// Pairs of readings, of which the fastest counts: others were interrupted. With fewer, a busy machine seems
+    /// imprecise; more take longer without a better result.
     const READINGS: usize = 64;
     let fastest = (0..READINGS).map(|_| now().abs_diff(now())).filter(|time| !time.is_zero()).min();
     // Rounded up: the clock is not more precise than announced. 2^-30 s is about 1 ns.

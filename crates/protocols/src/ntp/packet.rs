@@ -12,7 +12,8 @@ use std::time::Duration;
 /// Seconds from 1900, where NTP's first era begins, to 1970.
 const UNIX_EPOCH: u64 = 2_208_988_800;
 
-/// A time stamp: seconds since the era began (32 bits) and their fraction (32 bits). Eras last 136 years; 0 means unknown.
+/// A time stamp: seconds since the era began (32 bits) and their fraction (32 bits). Eras last 136 years; 0 means
+/// unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Timestamp(pub u64);
 
@@ -157,7 +158,8 @@ pub enum PacketError {
     Authenticated,
 }
 
-/// Lengths of a message authentication code: a key id with a digest of 128 or 160 bits, or a key id alone (a crypto-NAK).
+/// Lengths of a message authentication code: a key id with a digest of 128 or 160 bits, or a key id alone (a
+/// crypto-NAK).
 const MAC_LENS: [usize; 3] = [4, 20, 24];
 /// Shortest extension field (RFC 7822, 3).
 const EXTENSION_MIN: usize = 16;

@@ -33,7 +33,8 @@ pub struct RateLimit {
 
 /// Requests answered at once, unless the user chooses another number: what chronyd sends with `iburst`, twice.
 const DEFAULT_BURST: u32 = 8;
-/// Stratum unless the user chooses another. Lower: clients prefer this clock to a better one. 10 is chronyd's for local clocks.
+/// Stratum unless the user chooses another. Lower: clients prefer this clock to a better one. 10 is chronyd's for local
+/// clocks.
 const DEFAULT_STRATUM: u8 = 10;
 /// Longest interval between requests of a client, seconds: 2^17, the longest poll interval (RFC 5905, 7.2).
 const MAX_INTERVAL: u32 = 1 << 17;

@@ -1,7 +1,7 @@
 //! The load: requests of a client that reveals nothing but a number, and replies checked as a client checks them.
 //!
-//! A client may put anything into its transmit time, since the server only returns it (RFC 5905, 9.2; chronyd puts random
-//! bits there). Here it is the transaction: flow, seq and a mark, scrambled.
+//! A client may put anything into its transmit time, since the server only returns it (RFC 5905, 9.2; chronyd puts
+//! random bits there). Here it is the transaction: flow, seq and a mark, scrambled.
 //!
 //! ```text
 //!   63     57 56      40 39                0
@@ -26,8 +26,8 @@ const FLOW_BITS: u32 = 17;
 /// In the upper bits of every number of ours.
 const MARK: u64 = 0x5a;
 
-/// Longest time between receive and transmit time of a valid reply, seconds: longer than any queue in a server. Shorter: a
-/// server that is behind seems corrupt; longer: fewer damaged time stamps are found.
+/// Longest time between receive and transmit time of a valid reply, seconds: longer than any queue in a server.
+/// Shorter: a server that is behind seems corrupt; longer: fewer damaged time stamps are found.
 const MAX_HELD: f64 = 16.0;
 /// Root delay and dispersion of a synchronized server are below this, in units of 2^-16 s: RFC 5905's MAXDISP, 16 s.
 const MAX_DISPERSION: u32 = 16 << 16;
@@ -38,7 +38,8 @@ const REFERENCE_ID: usize = 12;
 const ORIGIN: usize = 24;
 const TRANSMIT: usize = 40;
 
-/// What a client sees first in a reply: version and mode; then a refusal, which only a server that is not synchronized sends.
+/// What a client sees first in a reply: version and mode; then a refusal, which only a server that is not synchronized
+/// sends.
 const RULES: [Rule; 5] = {
     const VERSION_AND_MODE: [u8; 4] = [0x3f, 0, 0, 0];
     const LEAP: [u8; 4] = [0xc0, 0, 0, 0];
@@ -53,7 +54,8 @@ const RULES: [Rule; 5] = {
     ]
 };
 
-/// Names of replies: of a server whose clock is right, of one whose clock is not, and those of [`ReferenceId::REFUSALS`].
+/// Names of replies: of a server whose clock is right, of one whose clock is not, and those of
+/// [`ReferenceId::REFUSALS`].
 const NAMES: [&str; 5] = ["synchronized", "not synchronized", "RATE", "DENY", "RSTR"];
 
 /// NTP for a load.
@@ -174,8 +176,8 @@ impl NtpTemplate {
     }
 }
 
-/// Whether a server may send this to a client of version 4 (RFC 5905, A.5.1.1 and 7.4). A server that is not synchronized may,
-/// and one that refuses service.
+/// Whether a server may send this to a client of version 4 (RFC 5905, A.5.1.1 and 7.4). A server that is not
+/// synchronized may, and one that refuses service.
 fn is_valid(header: &Header) -> bool {
     let Header { leap, stratum, root_delay, root_dispersion, .. } = *header;
     let state = if leap == ALARM {

@@ -5,7 +5,8 @@
 //! code, with State ───▸ State ours, of this user and client? code right? ─▸ Accept
 //! everything else ────▸ Reject
 //! ```
-//! Whether the user exists and the password is right, must not show in the time it takes: an unknown user's is compared too.
+//! Whether the user exists and the password is right, must not show in the time it takes: an unknown user's is compared
+//! too.
 
 use subtle::{Choice, ConstantTimeEq};
 
@@ -66,8 +67,8 @@ pub(super) enum Answer<'a> {
     Challenge,
 }
 
-/// Decides on `user`, who is unknown if `None`. `answers`: whether the request has a State of this user's challenge; `None`
-/// if it has no State.
+/// Decides on `user`, who is unknown if `None`. `answers`: whether the request has a State of this user's challenge;
+/// `None` if it has no State.
 #[inline]
 pub(super) fn decide<'a>(user: Option<&'a User>, proof: &Proof<'_>, answers: Option<bool>) -> Answer<'a> {
     let Some(user) = user else {

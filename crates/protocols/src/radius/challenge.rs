@@ -3,8 +3,8 @@
 //! ```text
 //! issued 4, seconds since boot | HMAC-MD5(key of this server; issued, client's address, user) 16
 //! ```
-//! So a flood of challenges takes no memory, every worker can check every answer, and a State is of no use to another user
-//! or client, after a minute, or after a restart.
+//! So a flood of challenges takes no memory, every worker can check every answer, and a State is of no use to another
+//! user or client, after a minute, or after a restart.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -17,7 +17,8 @@ use subtle::ConstantTimeEq;
 use super::packet::DIGEST;
 use super::secret::keyed;
 
-/// Time to answer. Shorter: people are too slow to read a code from a device. Longer: one who sees a State has more time.
+/// Time to answer. Shorter: people are too slow to read a code from a device. Longer: one who sees a State has more
+/// time.
 const LIFETIME: u32 = 60;
 /// Bytes of a State.
 pub(super) const LEN: usize = 4 + DIGEST;

@@ -6,9 +6,10 @@
 //!            head ─▸ next free position                                                      ▾
 //! ring  ...────────────────────────────────────┤ sum | key 5 | time, length | reply ... ├────...   words of 64 bits
 //! ```
-//! Writers reserve a place by moving `head`, write the entry, and then publish its position in the index; what is one ring
-//! behind `head` is gone. A reader copies an entry and looks at `head` again: if the place was reserved in between, it has
-//! found nothing. The sum finds what is left: a writer that was stopped for so long that the ring went around under it.
+//! Writers reserve a place by moving `head`, write the entry, and then publish its position in the index; what is one
+//! ring behind `head` is gone. A reader copies an entry and looks at `head` again: if the place was reserved in
+//! between, it has found nothing. The sum finds what is left: a writer that was stopped for so long that the ring went
+//! around under it.
 //!
 //! A request that two workers handle at the same moment is answered by both.
 
@@ -22,8 +23,8 @@ use crossbeam_utils::CachePadded;
 
 use super::packet::{DIGEST, MAX_LEN, Packet};
 
-/// How long a reply is kept. Shorter: a client that waits before it asks again, some seconds as a rule, is authenticated and
-/// counted twice. Longer: the ring overwrites it before.
+/// How long a reply is kept. Shorter: a client that waits before it asks again, some seconds as a rule, is
+/// authenticated and counted twice. Longer: the ring overwrites it before.
 const LIFETIME: Duration = Duration::from_secs(5);
 /// Words of the ring, 16 MiB: about 130,000 replies without long attributes, 26,000 a second for [`LIFETIME`]. Fewer:
 /// replies are kept for less time. More: memory that most servers never need.
@@ -44,8 +45,8 @@ const PREFIX: usize = 1 + KEY + 1;
 /// Bits of the length, below the time in milliseconds.
 const LEN_BITS: u32 = 16;
 
-/// What identifies a request: client, port, code, identifier, authenticator and, if there is one, Message-Authenticator: a
-/// request of which only the attributes differ is another one.
+/// What identifies a request: client, port, code, identifier, authenticator and, if there is one,
+/// Message-Authenticator: a request of which only the attributes differ is another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Key([u64; KEY]);
 
@@ -86,8 +87,8 @@ impl Duplicates {
         Self { index: zeros(LINES * WAYS), ring: zeros(RING), head, hash: RandomState::new() }
     }
 
-    /// Copies the reply to the request `key` into `buffer` and returns its length, if there was one within the last 5 s of
-    /// `now`, a time since boot.
+    /// Copies the reply to the request `key` into `buffer` and returns its length, if there was one within the last 5 s
+    /// of `now`, a time since boot.
     #[inline]
     pub(super) fn find(&self, key: &Key, now: Duration, buffer: &mut [u8]) -> Option<usize> {
         let (line, tag) = self.line(key);

@@ -1,12 +1,13 @@
-//! The names and the `NAME OPERATOR VALUE` items of a users file, as FreeRADIUS 3.2 reads them (its `pair.c` and `token.c`).
+//! The names and the `NAME OPERATOR VALUE` items of a users file, as FreeRADIUS 3.2 reads them (its `pair.c` and
+//! `token.c`).
 //!
 //! ```text
 //! bob\x   Cleartext-Password := hel#lo     ─▸ name `bob\x`, item with the value `hel`, comment `lo`
 //! ├─name─┤├───item──────────────┤└comment
 //!         Reply-Message = a\nb, Class = "0x00" ─▸ two items; a comma between two, and at the end if the next line goes on
 //! ```
-//! A value without quotes ends at a blank, a comma and at FreeRADIUS's signs (`#(){};<>=` and operators); after it must come a
-//! comma, a comment or the end.
+//! A value without quotes ends at a blank, a comma and at FreeRADIUS's signs (`#(){};<>=` and operators); after it must
+//! come a comma, a comment or the end.
 
 /// Operators, those that begin others last.
 const OPERATORS: &[&str] = &[":=", "+=", "-=", "==", "=~", "=*", "!=", "!~", "!*", "<=", ">=", "=", "<", ">"];

@@ -1,5 +1,5 @@
-//! RADIUS as its RFCs describe it, without regard to cost: what the tests compare with. Only MD5 itself is shared with the
-//! implementation; HMAC is that of RFC 2104, by its definition.
+//! RADIUS as its RFCs describe it, without regard to cost: what the tests compare with. Only MD5 itself is shared with
+//! the implementation; HMAC is that of RFC 2104, by its definition.
 
 use md5::{Digest, Md5};
 

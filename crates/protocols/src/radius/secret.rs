@@ -67,16 +67,16 @@ impl Secret {
         packet.get_mut(at..)?.first_chunk_mut::<DIGEST>().map(|place| *place = signature)
     }
 
-    /// The authenticator of `packet`, a reply to a request with `authenticator`, or an accounting request, with 0. `None`
-    /// if it is shorter than a header.
+    /// The authenticator of `packet`, a reply to a request with `authenticator`, or an accounting request, with 0.
+    /// `None` if it is shorter than a header.
     fn digest(&self, packet: &[u8], authenticator: &[u8; DIGEST]) -> Option<[u8; DIGEST]> {
         let (header, attributes) = packet.split_at_checked(HEADER)?;
         let digest = Md5::new().chain_update(header.first_chunk::<4>()?).chain_update(authenticator);
         Some(digest.chain_update(attributes).chain_update(&self.bytes).finalize().into())
     }
 
-    /// Whether the authenticator of `packet` is right, a reply to a request with `authenticator`, or an accounting request,
-    /// with 0. In constant time.
+    /// Whether the authenticator of `packet` is right, a reply to a request with `authenticator`, or an accounting
+    /// request, with 0. In constant time.
     #[must_use]
     pub fn has_authenticated(&self, packet: &[u8], authenticator: &[u8; DIGEST]) -> bool {
         let found = packet.get(HEADER - DIGEST..).and_then(<[u8]>::first_chunk::<DIGEST>);

@@ -88,7 +88,8 @@ impl RadiusState {
         Arc::new(Self { files, current, duplicates: Duplicates::new(), challenges: Challenges::new() })
     }
 
-    /// Reads the files again. Requests that arrive from now on are answered by what they say. Returns a sentence about it.
+    /// Reads the files again. Requests that arrive from now on are answered by what they say. Returns a sentence about
+    /// it.
     ///
     /// # Errors
     /// Like those of [`RadiusState::open`]; the server goes on with what it has.

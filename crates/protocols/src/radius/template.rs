@@ -6,8 +6,8 @@
 //! Accounting-Request   id | digest | Proxy-State | User-Name | Acct-Status-Type | Acct-Session-Id | NAS-Identifier
 //! Proxy-State          mark of the run 4 | flow 4 | seq 8      servers return it unchanged (RFC 2865, 5.33)
 //! ```
-//! So a reply names its transaction, the transaction gives the request, and the request's authenticator verifies the reply,
-//! without a record of what was sent.
+//! So a reply names its transaction, the transaction gives the request, and the request's authenticator verifies the
+//! reply, without a record of what was sent.
 
 mod config;
 mod in_kernel;
@@ -25,8 +25,8 @@ use crate::said::{self, Said};
 pub(super) use config::server_for;
 pub use config::{Auth, LoadConfig};
 
-/// Payload of a request unless the user chooses another: the longest request of users with names and passwords of up to 40
-/// bytes together. Requests have the length that they need.
+/// Payload of a request unless the user chooses another: the longest request of users with names and passwords of up to
+/// 40 bytes together. Requests have the length that they need.
 pub(super) const DEFAULT_SIZE: usize = 128;
 /// Longest request: name and password of the greatest length, and the attributes around them.
 const MAX_REQUEST: usize = 512;
@@ -57,8 +57,8 @@ pub struct RadiusLoad {
 }
 
 impl RadiusLoad {
-    /// Requests of run `run`. Give each run its own number: servers take requests of another run for new ones, and replies
-    /// to them count as corrupt, not valid.
+    /// Requests of run `run`. Give each run its own number: servers take requests of another run for new ones, and
+    /// replies to them count as corrupt, not valid.
     #[must_use]
     pub fn new(run: u64, config: LoadConfig) -> Self {
         let longest = config.users.all().iter().map(|user| config.request_len(user)).max();
@@ -260,8 +260,8 @@ impl RadiusTemplate {
         (state == u128::from_be_bytes(self.proxy_state(flow, seq))).then_some((flow, seq))
     }
 
-    /// Whether a reply has the signatures of the server for this transaction. The Message-Authenticator must be right, but
-    /// need not be there: many servers know nothing of Blast-RADIUS yet. `None`: it cannot be a reply to it.
+    /// Whether a reply has the signatures of the server for this transaction. The Message-Authenticator must be right,
+    /// but need not be there: many servers know nothing of Blast-RADIUS yet. `None`: it cannot be a reply to it.
     fn is_signed(&self, packet: &Packet<'_>, flow: u32, seq: u64) -> Option<bool> {
         let secret = &self.config.secret;
         let authenticator = match packet.code() {

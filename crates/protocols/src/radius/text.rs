@@ -1,4 +1,5 @@
-//! What the files of clients and users share: errors that name the line, and the words of a line, with FreeRADIUS's quotes.
+//! What the files of clients and users share: errors that name the line, and the words of a line, with FreeRADIUS's
+//! quotes.
 //!
 //! ```text
 //! bob  Cleartext-Password := "hello", Idle-Timeout = 60   # a comment
@@ -10,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use crate::misfits::encoding;
 
-/// Longest file of clients or users, in bytes: some 500,000 users. Lower: large lists are refused; higher: a wrong file takes as
-/// much memory before it is refused.
+/// Longest file of clients or users, in bytes: some 500,000 users. Lower: large lists are refused; higher: a wrong file
+/// takes as much memory before it is refused.
 const MAX_FILE: u64 = 64 << 20;
 
 /// A file that was not accepted. The message names the file, the line and the reason.
@@ -89,8 +90,8 @@ fn is_operator(c: char) -> bool {
     matches!(c, '=' | ':' | '+' | '-' | '!' | '<' | '>' | '~')
 }
 
-/// The words of a line up to its comment. An operator begins with `=`, or ends with it: `:=`; elsewhere its characters are
-/// those of a word, as in `2001:db8::1` and `Framed-User`.
+/// The words of a line up to its comment. An operator begins with `=`, or ends with it: `:=`; elsewhere its characters
+/// are those of a word, as in `2001:db8::1` and `Framed-User`.
 pub(super) fn tokens(line: &str) -> Result<Vec<Token>, String> {
     let mut found = Vec::new();
     let mut rest = line.trim_start();

@@ -1,4 +1,5 @@
-//! The users, in a subset of the format of FreeRADIUS's `users` file, so that one file serves both servers and the load.
+//! The users, in a subset of the format of FreeRADIUS's `users` file, so that one file serves both servers and the
+//! load.
 //!
 //! ```text
 //! # NAME   how to check, in one line; then indented lines with attributes of the Access-Accept
@@ -7,8 +8,8 @@
 //! carol    Cleartext-Password := "hello", One-Time-Code := "123456"
 //! mallory  Auth-Type := Reject
 //! ```
-//! `One-Time-Code` is not FreeRADIUS's: after the right password, the server challenges the user for this code. Users that
-//! are not in the file are rejected.
+//! `One-Time-Code` is not FreeRADIUS's: after the right password, the server challenges the user for this code. Users
+//! that are not in the file are rejected.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -20,8 +21,8 @@ use super::secret::MAX_PASSWORD;
 use super::text::{self, FileError, LineError};
 use crate::misfits::Misfits;
 
-/// Most bytes of attributes per user. More: replies leave no room for a long list of Proxy-States, and become fragments.
-/// Less: long lists of routes and filters do not fit.
+/// Most bytes of attributes per user. More: replies leave no room for a long list of Proxy-States, and become
+/// fragments. Less: long lists of routes and filters do not fit.
 const MAX_ATTRIBUTES: usize = 2048;
 
 /// Users by name.

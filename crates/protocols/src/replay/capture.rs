@@ -156,7 +156,8 @@ fn only_port(path: &Path) -> Result<u16, CaptureError> {
     }
 }
 
-/// Calls `of` with the destination port and the payload of each whole unicast datagram that has one; returns the others.
+/// Calls `of` with the destination port and the payload of each whole unicast datagram that has one; returns the
+/// others.
 fn each(path: &Path, mut of: impl FnMut(u16, &[u8])) -> Result<LeftOut, Error> {
     let (mut frames, mut left_out) = (Frames::open(path)?, LeftOut::default());
     let mut look = |frame: &[u8]| match payload_of(frame) {

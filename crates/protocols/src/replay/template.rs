@@ -14,7 +14,8 @@ use super::capture::Payloads;
 use super::{ID, PCAP, PORT};
 use crate::{OptionError, Options};
 
-/// Bytes of a reply that are looked at. More: receive buffers leave the cache. Fewer: an identifier behind them is not found.
+/// Bytes of a reply that are looked at. More: receive buffers leave the cache. Fewer: an identifier behind them is not
+/// found.
 const MAX_REPLY: usize = 2048;
 /// Most bytes of an identifier.
 const MAX_WIDTH: usize = 8;
@@ -78,7 +79,8 @@ impl ReplayLoad {
     /// The capture that `options` name, in run `run`.
     ///
     /// # Errors
-    /// An invalid option; a capture that cannot be read, has no datagrams to the port, or one too short for the identifier.
+    /// An invalid option; a capture that cannot be read, has no datagrams to the port, or one too short for the
+    /// identifier.
     pub fn from_options(run: u64, options: &Options) -> Result<Self, OptionError> {
         let id: Option<IdField> = options.parsed(
             &ID,

@@ -3,8 +3,8 @@
 //! ```text
 //! tag 1 | length: one byte below 128, otherwise 0x80 + n and n bytes | contents
 //! ```
-//! A [`Writer`] writes from the last byte to the first, because the length stands before the contents: each byte is written
-//! once, and every length is as short as it can be.
+//! A [`Writer`] writes from the last byte to the first, because the length stands before the contents: each byte is
+//! written once, and every length is as short as it can be.
 
 /// Tags, with the class and the bit of constructed types.
 pub(super) mod tag {

@@ -4,8 +4,8 @@
 //! version 2c   30 L | 02 01 01 | 04 community | a2 L | 02 04 request-id | 02 01 error-status | 02 01 error-index | ...
 //! version 3    30 L | 02 01 03 | 30 L | 02 04 msgID | 02 msgMaxSize | ...
 //! ```
-//! An agent may write each length L in one byte or more. The requests are written before the run, and not changed: in version 3
-//! they are signed, and in version 2c the lengths before the request-id differ from one to the next.
+//! An agent may write each length L in one byte or more. The requests are written before the run, and not changed: in
+//! version 3 they are signed, and in version 2c the lengths before the request-id differ from one to the next.
 
 use std::time::Duration;
 
@@ -27,8 +27,8 @@ const ID: usize = 4;
 const AFTER_REQUEST_ID: usize = 3 + 3 + HEAD;
 /// Bytes after the msgID: msgMaxSize, flags and security model, each at least.
 const AFTER_MESSAGE_ID: usize = 3 + 3 + 3;
-/// An agent refuses messages whose time differs by more than 150 s from its own (RFC 3414, 3.2, step 7). What is left of that
-/// after discovery, and for clocks that run apart.
+/// An agent refuses messages whose time differs by more than 150 s from its own (RFC 3414, 3.2, step 7). What is left
+/// of that after discovery, and for clocks that run apart.
 const LIFETIME: Duration = Duration::from_secs(140);
 
 /// Version 2c with this community. `None`: it is so long that its own length takes more than a byte.

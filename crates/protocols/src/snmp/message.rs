@@ -57,7 +57,8 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Writes the request with these ids at the agent's `time` into `request`; returns its length. None: it does not fit.
+    /// Writes the request with these ids at the agent's `time` into `request`; returns its length. None: it does not
+    /// fit.
     pub(super) fn write(
         &self,
         question: &Composed,
@@ -187,10 +188,11 @@ impl<'a> Message<'a> {
         self.flags & AUTH == 0
     }
 
-    /// Checks the code and decrypts into `buffer` what is encrypted, both by `keys`; returns the PDU. Without a code, nothing
-    /// is checked.
+    /// Checks the code and decrypts into `buffer` what is encrypted, both by `keys`; returns the PDU. Without a code,
+    /// nothing is checked.
     ///
-    /// The comparison is not constant-time: its duration reveals only the code of a message that the agent has already sent.
+    /// The comparison is not constant-time: its duration reveals only the code of a message that the agent has already
+    /// sent.
     pub(super) fn open<'b>(
         &self,
         keys: Option<&Keys>,

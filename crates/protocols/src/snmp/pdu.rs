@@ -203,8 +203,8 @@ impl Question {
         if variables.is_empty() { verdict } else { Verdict::Wrong }
     }
 
-    /// Rows of one variable for each OID, the last one perhaps not complete; each is the next after the one above it, or says
-    /// that there is none.
+    /// Rows of one variable for each OID, the last one perhaps not complete; each is the next after the one above it,
+    /// or says that there is none.
     fn judge_rows(&self, mut variables: Reader<'_>) -> Verdict {
         let columns = self.oids.len().min(MAX_OIDS);
         let mut above: [&[u8]; MAX_OIDS] = [&[]; MAX_OIDS];
@@ -257,7 +257,8 @@ fn variable<'a>(variables: &mut Reader<'a>) -> Option<(&'a [u8], Value)> {
         END_OF_MIB_VIEW => return (len == 0).then_some((name, Value::End)),
         tag::INTEGER => (1..=4).contains(&len),
         tag::OID => oid::is_valid(contents),
-        // IpAddress, then Counter32, Unsigned32 and TimeTicks, Counter64 (RFC 2578, 7.1): a sign byte more than the value.
+        // IpAddress, then Counter32, Unsigned32 and TimeTicks, Counter64 (RFC 2578, 7.1): a sign byte more than the
+        // value.
         0x40 => len == 4,
         0x41..=0x43 => (1..=5).contains(&len),
         0x46 => (1..=9).contains(&len),

@@ -4,7 +4,8 @@
 //! request-id, msgID   31    30   29     22 21                  0
 //!                    | 0  | 1  | tag 8    | seq 22              |     always four bytes
 //! ```
-//! The tag is a hash of run and flow. The lower bits of `seq` also choose the question, so a reply names what it answers.
+//! The tag is a hash of run and flow. The lower bits of `seq` also choose the question, so a reply names what it
+//! answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,8 +58,8 @@ enum Version {
 }
 
 impl SnmpLoad {
-    /// Requests of run `run`. Give each run its own number: most replies to an earlier run then count as of another flow, not
-    /// as valid. In version 3 the agents' engines are learned by [`Protocol::prepare`].
+    /// Requests of run `run`. Give each run its own number: most replies to an earlier run then count as of another
+    /// flow, not as valid. In version 3 the agents' engines are learned by [`Protocol::prepare`].
     ///
     /// # Errors
     /// A request longer than a message may be.

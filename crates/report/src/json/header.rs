@@ -1,5 +1,5 @@
-//! The `schema` field of a document. The rest is checked for brackets and quotes and skipped: a result of a hundred MiB is not
-//! kept in memory to learn its kind.
+//! The `schema` field of a document. The rest is checked for brackets and quotes and skipped: a result of a hundred MiB
+//! is not kept in memory to learn its kind.
 
 use std::fmt::{self, Formatter};
 

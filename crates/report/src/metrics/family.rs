@@ -77,7 +77,8 @@ impl Family {
     }
 }
 
-/// Labels without what a terminal would obey: names of interfaces belong to others, and `udpath export --once` prints them.
+/// Labels without what a terminal would obey: names of interfaces belong to others, and `udpath export --once` prints
+/// them.
 fn shown(labels: &Labels) -> Labels {
     labels.iter().map(|(name, text)| (*name, visible::line(text))).collect()
 }

@@ -25,7 +25,8 @@ pub const OTLP_CONTENT_TYPE: &str = "application/x-protobuf";
 /// Where and when metrics were read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OtlpOrigin {
-    /// The machine's name: the resource attributes `host.name` and `service.instance.id`. `None` for a captured machine.
+    /// The machine's name: the resource attributes `host.name` and `service.instance.id`. `None` for a captured
+    /// machine.
     pub host: Option<String>,
     /// When they were read, nanoseconds since 1970.
     pub at: u64,

@@ -1,5 +1,5 @@
-//! An experiment's cases as ratios to the first of their group, on a logarithmic axis: rates of other machines cannot share an axis,
-//! their ratios can. And its sweeps as lines.
+//! An experiment's cases as ratios to the first of their group, on a logarithmic axis: rates of other machines cannot
+//! share an axis, their ratios can. And its sweeps as lines.
 //!
 //! ```text
 //! open load

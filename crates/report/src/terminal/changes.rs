@@ -22,8 +22,8 @@ pub fn applied(applied: &Applied) -> String {
     applied.changes.iter().map(line).collect()
 }
 
-/// That an apply is in effect, and how to undo it, or how long to confirm it. `shown`: how changed knobs show at a restarted server; one
-/// that does not is not called verified.
+/// That an apply is in effect, and how to undo it, or how long to confirm it. `shown`: how changed knobs show at a
+/// restarted server; one that does not is not called verified.
 #[must_use]
 pub fn applied_sentence(applied: &Applied, shown: &[Shown], confirm_seconds: Option<u64>) -> String {
     let id = applied.id;

@@ -1,5 +1,5 @@
-//! A diagnosis: the first saturated link, what to do about the first finding, and what the machine should carry; then the
-//! links, the findings, and what could not be seen.
+//! A diagnosis: the first saturated link, what to do about the first finding, and what the machine should carry; then
+//! the links, the findings, and what could not be seen.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -1,4 +1,5 @@
-//! What many machines have in common, on a screen: how many are alike, how each group of the others differs, what is wrong.
+//! What many machines have in common, on a screen: how many are alike, how each group of the others differs, what is
+//! wrong.
 
 use udpath_advise::Severity;
 use udpath_fleet::machines::{FleetReport, Group};

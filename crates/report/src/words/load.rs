@@ -63,7 +63,8 @@ fn outcome(result: &LoadResult) -> String {
     said
 }
 
-/// What the replies said by which the server refused requests, each with its share of the requests unless it is the only one.
+/// What the replies said by which the server refused requests, each with its share of the requests unless it is the
+/// only one.
 fn refusals(result: &LoadResult) -> Option<String> {
     let counts = &result.counts;
     let mut kinds = sorted_kinds(result);
@@ -204,8 +205,8 @@ pub(crate) fn segment(row: &SegmentResult, of: u32) -> [String; 8] {
     ]
 }
 
-/// The headings of a table of segments. *start*: how much later than planned, by the segment's clock. *clock*: how far that clock
-/// is ahead of the caller's, or may be off.
+/// The headings of a table of segments. *start*: how much later than planned, by the segment's clock. *clock*: how far
+/// that clock is ahead of the caller's, or may be off.
 pub(crate) const SEGMENT_HEADINGS: [&str; 8] =
     ["segment", "from", "tps", "unanswered", "p50", "p99", "start", "clock"];
 

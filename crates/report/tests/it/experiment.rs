@@ -48,7 +48,8 @@ fn a_wrong_verdict_is_named() {
 #[test]
 fn the_plot_has_a_mark_for_each_figure() {
     let page = made_up().html();
-    // One published and one modelled ratio besides the first case's 1, twice: for a page and for a phone; and the legend.
+    // One published and one modelled ratio besides the first case's 1, twice: for a page and for a phone; and the
+    // legend.
     for (mark, figures) in [("mark-published", 3), ("mark-measured", 4), ("mark-modelled", 3 * 2)] {
         let legend = if mark == "mark-modelled" { 2 } else { 1 };
         assert_eq!(page.matches(&format!("class=\"{mark}\"")).count(), 2 * (figures + legend), "{mark}");

@@ -22,7 +22,7 @@ pub(crate) trait Exchange {
     /// Makes the first `len` bytes of the buffer from [`Exchange::datagram`] the reply to datagram `i`.
     fn reply(&mut self, i: usize, len: usize);
 
-    /// Replies to datagram `i`, a probe, with what `write` writes (it returns the length). The reply is not traffic and is
-    /// not counted; replies queued before it are sent and counted in `counters` first where that is necessary.
+    /// Replies to datagram `i`, a probe, with what `write` writes (it returns the length). The reply is not traffic and
+    /// is not counted; replies queued before it are sent and counted in `counters` first where that is necessary.
     fn answer_probe(&mut self, i: usize, counters: &WorkerCounters, write: impl FnOnce(&mut [u8]) -> usize);
 }

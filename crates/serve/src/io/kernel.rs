@@ -1,5 +1,5 @@
-//! A kernel socket with the buffers of a worker ([`KernelSocket`]), in three forms; each is the cheapest where it applies, unless
-//! the configuration names a [`ReceiveCall`]:
+//! A kernel socket with the buffers of a worker ([`KernelSocket`]), in three forms; each is the cheapest where it
+//! applies, unless the configuration names a [`ReceiveCall`]:
 //!
 //! | batch | bound to | calls |
 //! |---|---|---|
@@ -7,8 +7,8 @@
 //! | 1 | a wildcard, or with time stamps | `recvmsg`, `sendmsg` with control messages |
 //! | more | either | `recvmmsg` (waits for the first only), `sendmmsg` |
 //!
-//! There is none that uses `read`: it does not return the sender, to whom the start-up probe's answer goes, and it returns the
-//! same for an empty datagram as for a socket that no longer receives.
+//! There is none that uses `read`: it does not return the sender, to whom the start-up probe's answer goes, and it
+//! returns the same for an empty datagram as for a socket that no longer receives.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -24,8 +24,8 @@ use crate::sys::{
     segmentation,
 };
 
-/// A kernel socket as a worker uses it: receive a burst, send its replies. Workers are compiled for each implementation, so
-/// all calls are direct.
+/// A kernel socket as a worker uses it: receive a burst, send its replies. Workers are compiled for each
+/// implementation, so all calls are direct.
 pub(crate) trait BurstSocket: Exchange {
     /// Receives the next burst. Replies that were queued and not sent are discarded.
     fn receive(&mut self, wait: Wait) -> io::Result<ReceiveResult>;
@@ -53,8 +53,8 @@ pub(crate) struct ArraySocket<const MANY: bool> {
 }
 
 impl KernelSocket {
-    /// The form for this socket and batch, or the one with `call`, which the configuration allows. Allocates the buffers, but
-    /// touches almost none of their pages.
+    /// The form for this socket and batch, or the one with `call`, which the configuration allows. Allocates the
+    /// buffers, but touches almost none of their pages.
     pub(crate) fn new(
         socket: Arc<Socket>,
         batch: usize,
@@ -82,8 +82,8 @@ impl KernelSocket {
     }
 }
 
-// Inlined into the worker's loop: the kernel's mitigations leave the return predictor empty, so that every return after a
-// system call is mispredicted. With one datagram per call that is measurable.
+// Inlined into the worker's loop: the kernel's mitigations leave the return predictor empty, so that every return after
+// a system call is mispredicted. With one datagram per call that is measurable.
 impl Exchange for SingleSocket {
     #[inline(always)]
     fn datagram(&mut self, _only: usize) -> (Incoming<'_>, &mut [u8]) {
@@ -150,8 +150,8 @@ fn incoming<'a>((datagram, buffer): (Datagram<'a>, &'a mut [u8])) -> (Incoming<'
     (Incoming { payload, peer: Peer::Raw(peer), control, truncated }, buffer)
 }
 
-/// Sends the answer to a probe separately, after the replies queued before it, so that it is not counted. If the kernel does
-/// not send it, the probe fails and reports that.
+/// Sends the answer to a probe separately, after the replies queued before it, so that it is not counted. If the kernel
+/// does not send it, the probe fails and reports that.
 #[cold]
 fn answer_probe<P: BurstSocket>(
     socket: &mut P,

@@ -14,8 +14,8 @@ pub enum Io {
     Shared,
     /// A socket per worker and address; the kernel chooses by flow hash. A flow stays with one worker.
     Reuseport,
-    /// A socket per worker and address; the kernel chooses by the CPU that received the datagram, so that it never leaves
-    /// that CPU. Datagrams must arrive on all the workers' CPUs.
+    /// A socket per worker and address; the kernel chooses by the CPU that received the datagram, so that it never
+    /// leaves that CPU. Datagrams must arrive on all the workers' CPUs.
     Percpu,
     /// Frames from the device's queues, past the kernel's stack (AF_XDP), with a worker per queue. What the fast path
     /// declines arrives on kernel sockets as with `reuseport`.
@@ -86,7 +86,8 @@ impl fmt::Display for IoChoice {
     }
 }
 
-/// The call with which kernel sockets receive. To compare what each costs; without a choice, each socket has the cheapest.
+/// The call with which kernel sockets receive. To compare what each costs; without a choice, each socket has the
+/// cheapest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReceiveCall {
     /// `recvfrom`: one datagram per call, with its sender. Not with a wildcard address or time stamps.

@@ -1,11 +1,11 @@
 //! `percpu`: a socket per worker and address in one reuseport group; the kernel chooses the socket whose
 //! `SO_INCOMING_CPU` names the CPU that received the datagram.
 //!
-//! The common alternative, a BPF program that returns the CPU number as an index, depends on the order of binding: closing
-//! socket 0 moves the last socket into its place, and the reopened one is added at the end, so that one restarted worker
-//! silently sends every datagram to a worker on another CPU. Here each socket names its CPU. The order does not matter, no
-//! privilege is needed, and a datagram received on a CPU that no socket names is distributed by flow hash instead of being
-//! lost.
+//! The common alternative, a BPF program that returns the CPU number as an index, depends on the order of binding:
+//! closing socket 0 moves the last socket into its place, and the reopened one is added at the end, so that one
+//! restarted worker silently sends every datagram to a worker on another CPU. Here each socket names its CPU. The order
+//! does not matter, no privilege is needed, and a datagram received on a CPU that no socket names is distributed by
+//! flow hash instead of being lost.
 //!
 //! This helps only if datagrams arrive on all the workers' CPUs; `status/spread.rs` checks that.
 
@@ -17,8 +17,9 @@ use crate::cpus;
 use crate::error::Error;
 use crate::probe::{ProbeError, Prober};
 
-/// Flows that the probe sends from each CPU. A kernel that ignores the option (4.5 to 6.1) spreads them by hash: two workers
-/// then pass with a probability of 2^-16. Fewer: such a kernel passes now and then; more: the start takes longer, 50 us a flow.
+/// Flows that the probe sends from each CPU. A kernel that ignores the option (4.5 to 6.1) spreads them by hash: two
+/// workers then pass with a probability of 2^-16. Fewer: such a kernel passes now and then; more: the start takes
+/// longer, 50 us a flow.
 const FLOWS: u32 = 8;
 
 /// Opens a reuseport group per address; each socket names its worker's CPU.

@@ -7,8 +7,8 @@ use super::socket::{Sharing, Socket, SocketConfig, WorkerSockets};
 use crate::error::Error;
 use crate::probe::{ProbeError, Prober};
 
-/// Flows tried per worker until each worker has answered one. The probability that the hash misses a given worker by chance
-/// is below 1e-27, for any number of workers. Fewer flows cause false alarms; more only delay a real one.
+/// Flows tried per worker until each worker has answered one. The probability that the hash misses a given worker by
+/// chance is below 1e-27, for any number of workers. Fewer flows cause false alarms; more only delay a real one.
 const FLOWS_PER_WORKER: usize = 64;
 
 /// Opens a reuseport group per address.

@@ -1,9 +1,9 @@
 //! Replies for which a socket's send buffer has no room, so that no peer keeps out the replies to others.
 //!
 //! The kernel charges a packet to its socket until the device has sent it. For a neighbour that does not answer ARP or
-//! neighbour discovery it keeps packets for up to 3 s, up to `unres_qlen_bytes` per neighbour: some 280 small replies to
-//! addresses where nobody answers, forged ones for example, fill the buffer of a socket. A send call that waits for room then
-//! waits for those neighbours.
+//! neighbour discovery it keeps packets for up to 3 s, up to `unres_qlen_bytes` per neighbour: some 280 small replies
+//! to addresses where nobody answers, forged ones for example, fill the buffer of a socket. A send call that waits for
+//! room then waits for those neighbours.
 //!
 //! ```text
 //!              0             usual                     most = 2 x usual
@@ -30,15 +30,16 @@ use udpath_stack::tables::{NextHop, NextHops};
 use crate::outcome::SendError;
 use crate::sys::{self, NotSent};
 
-/// How long to wait for a device to make room. Shorter: replies are dropped that a device of 10 Mbit/s would send. Longer: a
-/// device that is stuck holds up the worker for a larger share of [`PAUSE`].
+/// How long to wait for a device to make room. Shorter: replies are dropped that a device of 10 Mbit/s would send.
+/// Longer: a device that is stuck holds up the worker for a larger share of [`PAUSE`].
 const DEVICE_WAIT: Duration = Duration::from_millis(2);
 
 /// How often to try again within [`DEVICE_WAIT`]. Shorter: more system calls. Longer: a fast device is idle in between.
 const RETRY_INTERVAL: Duration = Duration::from_micros(50);
 
-/// How long not to wait after waiting in vain. Shorter: while neighbours fill the buffer, a larger share of time is spent
-/// waiting for them, now 2 %. Longer: after they are gone, replies are dropped for that long instead of waiting for a device.
+/// How long not to wait after waiting in vain. Shorter: while neighbours fill the buffer, a larger share of time is
+/// spent waiting for them, now 2 %. Longer: after they are gone, replies are dropped for that long instead of waiting
+/// for a device.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The send buffer of one socket.

@@ -69,7 +69,8 @@ struct DropCounter {
 pub(crate) enum Sharing {
     /// None. Fails if another socket has it.
     Alone,
-    /// This server's sockets will follow. Fails if another socket has it, then opens the address to [`Sharing::Member`]s.
+    /// This server's sockets will follow. Fails if another socket has it, then opens the address to
+    /// [`Sharing::Member`]s.
     First,
     /// One of this server's sockets has it already.
     Member,
@@ -181,8 +182,8 @@ impl Socket {
         counter.total
     }
 
-    /// Stops receiving and wakes the workers, which answer what is queued and end. Returns the drops until then: datagrams
-    /// that arrive later are not counted as dropped.
+    /// Stops receiving and wakes the workers, which answer what is queued and end. Returns the drops until then:
+    /// datagrams that arrive later are not counted as dropped.
     pub(crate) fn stop_receiving(&self) -> u64 {
         let drops = self.kernel_drops();
         // If the filter cannot be set (out of memory), the workers still end once they find the queue empty.

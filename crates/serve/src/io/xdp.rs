@@ -1,5 +1,5 @@
-//! `xdp`: frames from the devices' queues, past the kernel's stack. The datapath is [`udpath_stack`]; this module makes a
-//! server of it.
+//! `xdp`: frames from the devices' queues, past the kernel's stack. The datapath is [`udpath_stack`]; this module makes
+//! a server of it.
 //!
 //! ```text
 //!  interface ─ take.bpf ─┬▸ queue 0: AF_XDP ─▸ worker 0 ─▸ Service      datagrams for our addresses and ports
@@ -18,8 +18,8 @@
 //! arrivals.rs, warnings.rs    frames between the program and the workers, and warnings about losses
 //! error.rs                    why frames cannot be taken
 //! ```
-//! Frames of a queue added after the start have no socket and go to the kernel; the worker of a removed queue continues with
-//! its kernel sockets. A change of the number of queues loses frames that are in the device, and none after that.
+//! Frames of a queue added after the start have no socket and go to the kernel; the worker of a removed queue continues
+//! with its kernel sockets. A change of the number of queues loses frames that are in the device, and none after that.
 //!
 //! Each queue has one worker. Further workers serve kernel sockets and, with steering, frames of other queues.
 

@@ -1,4 +1,5 @@
-//! The process's limit of open files (RLIMIT_NOFILE): raised as far as a server needs it, and what is left for connections.
+//! The process's limit of open files (RLIMIT_NOFILE): raised as far as a server needs it, and what is left for
+//! connections.
 //!
 //! ```text
 //! soft limit ─▸ raised, at most to the hard one: sockets + listeners + connections + RESERVE
@@ -13,8 +14,8 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use crate::config::Config;
 use crate::error::Error;
 
-/// Descriptors that connections leave to others: a service's files that are loaded again, files of /proc, libraries. Fewer: a
-/// reload may fail under attack; more: fewer connections where the limit is low.
+/// Descriptors that connections leave to others: a service's files that are loaded again, files of /proc, libraries.
+/// Fewer: a reload may fail under attack; more: fewer connections where the limit is low.
 const RESERVE: u64 = 64;
 /// Descriptors of a worker besides sockets: its event sets, and the ring, maps and links of a queue of `xdp`.
 const PER_WORKER: u64 = 16;
@@ -23,8 +24,8 @@ const OPEN: &str = "/proc/self/fd";
 /// Most that are counted: the kernel's default for `fs.nr_open`.
 const MAX_OPEN: usize = 1 << 20;
 
-/// Raises the soft limit as far as a server of `workers` workers needs. Where the hard limit is lower, as far as that allows:
-/// then fewer connections are accepted, or opening a socket fails and says why.
+/// Raises the soft limit as far as a server of `workers` workers needs. Where the hard limit is lower, as far as that
+/// allows: then fewer connections are accepted, or opening a socket fails and says why.
 pub(super) fn raise(config: &Config, workers: usize, with_tcp: bool) {
     let (sockets, connections) = if with_tcp { (2, config.tcp.connections) } else { (1, 0) };
     let per_worker = (sockets * config.binds.len() + connections) as u64 + PER_WORKER;
@@ -36,8 +37,8 @@ pub(super) fn raise(config: &Config, workers: usize, with_tcp: bool) {
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-/// The TCP connections that each of `workers` workers may have, once all sockets are open, and a warning if these are fewer than
-/// configured.
+/// The TCP connections that each of `workers` workers may have, once all sockets are open, and a warning if these are
+/// fewer than configured.
 ///
 /// # Errors
 /// There is none left for each.

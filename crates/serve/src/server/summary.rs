@@ -13,8 +13,8 @@ use crate::outcome::SendError;
 use crate::status::{SocketStatus, Status, WorkerStatus};
 
 impl Server {
-    /// The status so far. Costs a few system calls per socket, and nothing on the packet path. Under heavy overload, call it
-    /// at least every few minutes: the kernel's drop counters wrap at 32 bits.
+    /// The status so far. Costs a few system calls per socket, and nothing on the packet path. Under heavy overload,
+    /// call it at least every few minutes: the kernel's drop counters wrap at 32 bits.
     pub fn status(&self) -> Status {
         let by_endpoint: Vec<Vec<Counts>> = self
             .endpoints
@@ -117,8 +117,8 @@ pub(super) fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Warnings about lost datagrams, from the first one on. Without numbers: each warning is printed once, and the counters have
-/// the numbers.
+/// Warnings about lost datagrams, from the first one on. Without numbers: each warning is printed once, and the
+/// counters have the numbers.
 fn losses(at_sockets: u64, total: &Counts) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut warn = |lost: u64, sentence: &str| {

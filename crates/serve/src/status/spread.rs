@@ -7,12 +7,12 @@ pub(crate) struct SpreadMonitor {
     warning: Option<String>,
 }
 
-/// Minimum datagrams in a window before it is evaluated. Fewer could be one client's burst; with more, a service with little
-/// traffic would never be evaluated.
+/// Minimum datagrams in a window before it is evaluated. Fewer could be one client's burst; with more, a service with
+/// little traffic would never be evaluated.
 const MIN_WINDOW: u64 = 2_000;
 
-/// Share of one worker above which the traffic counts as arriving on one CPU. The rest comes from other CPUs by chance (a
-/// local health check, a moved interrupt). A lower threshold would warn although the work is spread well enough.
+/// Share of one worker above which the traffic counts as arriving on one CPU. The rest comes from other CPUs by chance
+/// (a local health check, a moved interrupt). A lower threshold would warn although the work is spread well enough.
 const SKEW_THRESHOLD: f64 = 0.95;
 
 impl SpreadMonitor {

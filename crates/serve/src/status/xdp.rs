@@ -27,8 +27,8 @@ pub struct XdpStatus {
     /// Frames served by a worker other than that of their queue.
     pub steered: u64,
     /// Frames dropped, by reason. Those the kernel dropped before a worker received them are also in
-    /// [`Status::kernel_drops`](super::Status::kernel_drops): `receive_ring_full`, `fill_ring_empty`, `invalid_descriptor`
-    /// and `redirect_failed`. All others are in the workers' counts.
+    /// [`Status::kernel_drops`](super::Status::kernel_drops): `receive_ring_full`, `fill_ring_empty`,
+    /// `invalid_descriptor` and `redirect_failed`. All others are in the workers' counts.
     pub dropped: BTreeMap<&'static str, u64>,
     /// Frames not counted above yet: in a ring, with a worker, or replies waiting for the device.
     pub in_flight: u64,
@@ -43,14 +43,14 @@ pub struct XdpPortStatus {
     pub name: String,
     /// `zero-copy`, or `copy` if the kernel copies frames.
     pub mode: String,
-    /// The result of the start-up probe: `answered` if its worker answered a frame injected into the queue, or `taken` if the
-    /// attached program would redirect frames to the queue's socket. The kernel can inject frames into queue 0 only, and not
-    /// with zero-copy.
+    /// The result of the start-up probe: `answered` if its worker answered a frame injected into the queue, or `taken`
+    /// if the attached program would redirect frames to the queue's socket. The kernel can inject frames into queue 0
+    /// only, and not with zero-copy.
     pub probe: &'static str,
     /// Whether bursts of replies are sent as live frames, in bulk: `yes`, or why not.
     pub live_frames: String,
-    /// The source of the hash that frames are steered by: `from the device` where it provides one, or `computed` and why;
-    /// `None` without steering.
+    /// The source of the hash that frames are steered by: `from the device` where it provides one, or `computed` and
+    /// why; `None` without steering.
     pub rx_hash: Option<String>,
     /// Frames the kernel put into the queue's receive ring.
     pub delivered: u64,

@@ -1,8 +1,8 @@
 //! A large private mapping whose pages use no memory until they are touched.
 //!
-//! A burst holds `batch` datagrams of up to 64 KiB, but nearly all are small. The mapping is zero-filled on demand, and huge
-//! pages are disabled for it (one touched byte would make 2 MiB resident), so that only memory that traffic used is resident.
-//! Under Miri, which has no such mappings, it is an allocation.
+//! A burst holds `batch` datagrams of up to 64 KiB, but nearly all are small. The mapping is zero-filled on demand, and
+//! huge pages are disabled for it (one touched byte would make 2 MiB resident), so that only memory that traffic used
+//! is resident. Under Miri, which has no such mappings, it is an allocation.
 
 use std::io;
 use std::ptr::NonNull;

@@ -5,8 +5,8 @@ use std::io;
 /// `MEMBARRIER_CMD_GLOBAL` (linux/membarrier.h).
 const GLOBAL: libc::c_int = 1;
 
-/// Waits until every running softirq has ended, and with it the redirects of XDP programs in it: the call waits for an RCU
-/// grace period (kernel/sched/membarrier.c), and softirqs are RCU readers.
+/// Waits until every running softirq has ended, and with it the redirects of XDP programs in it: the call waits for an
+/// RCU grace period (kernel/sched/membarrier.c), and softirqs are RCU readers.
 ///
 /// # Errors
 /// The kernel has `nohz_full` CPUs, or lacks the call.

@@ -1,5 +1,5 @@
-//! The arrays of a burst: up to 1,024 datagrams in one `recvmmsg`, their replies in one `sendmmsg` ([`Outbox`]). For a batch
-//! of 1 the same arrays serve `recvmsg` and `sendmsg`, on sockets that need control messages.
+//! The arrays of a burst: up to 1,024 datagrams in one `recvmmsg`, their replies in one `sendmmsg` ([`Outbox`]). For a
+//! batch of 1 the same arrays serve `recvmsg` and `sendmsg`, on sockets that need control messages.
 //!
 //! ```text
 //! arena             [ buffer 0 ..... ][ buffer 1 ..... ][ buffer 2 .    64 KiB each, mostly untouched
@@ -19,8 +19,9 @@ use super::{
 };
 use crate::counters::WorkerCounters;
 
-/// Bytes from one receive buffer to the next. Five cache lines more than 64 KiB: with an exact power of two, the first lines
-/// of all datagrams would fall into the same few cache sets and evict each other. More would not spread them better.
+/// Bytes from one receive buffer to the next. Five cache lines more than 64 KiB: with an exact power of two, the first
+/// lines of all datagrams would fall into the same few cache sets and evict each other. More would not spread them
+/// better.
 const STRIDE: usize = RECEIVE_BUFFER_LEN + 320;
 
 /// Everything one worker needs to move bursts through one socket.
@@ -58,8 +59,8 @@ impl Ancillary {
 unsafe impl Send for Burst {}
 
 impl Burst {
-    /// Buffers for `batch` datagrams, and for replies of up to `max_reply` bytes. `segmentation`: use `UDP_SEGMENT`, which the
-    /// socket must support.
+    /// Buffers for `batch` datagrams, and for replies of up to `max_reply` bytes. `segmentation`: use `UDP_SEGMENT`,
+    /// which the socket must support.
     pub(crate) fn new(
         batch: usize,
         max_reply: usize,
@@ -98,8 +99,8 @@ impl Burst {
         loop {
             self.reopen();
             let count = u32::try_from(self.headers.len()).unwrap_or(u32::MAX);
-            // SAFETY: all headers point to names, controls and buffers owned by `self`, which is borrowed mutably for the
-            // call; `count` is their number; no timeout is passed.
+            // SAFETY: all headers point to names, controls and buffers owned by `self`, which is borrowed mutably for
+            // the call; `count` is their number; no timeout is passed.
             let result = unsafe {
                 libc::recvmmsg(
                     socket.as_raw_fd(),

@@ -1,8 +1,8 @@
 //! Control messages: the address a datagram was sent to, the source address of its reply, and when it arrived.
 //!
-//! A socket bound to a wildcard answers from the address that routing prefers. On a host with several addresses this may not
-//! be the one the request was sent to, and the peer discards the answer. The kernel reports the destination address in a
-//! control message, and accepts the same message when sending.
+//! A socket bound to a wildcard answers from the address that routing prefers. On a host with several addresses this
+//! may not be the one the request was sent to, and the peer discards the answer. The kernel reports the destination
+//! address in a control message, and accepts the same message when sending.
 //!
 //! ```text
 //! cmsghdr { len, level, type } | in_pktinfo  { ifindex, spec_dst, addr }      IPv4
@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use libc::cmsghdr;
 
-/// Size for one packet info of either family (32 or 40 bytes) and either the time stamp (32) or, when sending, the segment
-/// size (24).
+/// Size for one packet info of either family (32 or 40 bytes) and either the time stamp (32) or, when sending, the
+/// segment size (24).
 const BUFFER_LEN: usize = 72;
 const HEADER_LEN: usize = size_of::<cmsghdr>();
 
@@ -87,8 +87,8 @@ impl Control {
         {
             return;
         }
-        // SAFETY: at least TIMESTAMP_LEN bytes are initialised; a timespec is integers, for which every value is valid, and
-        // is read without regard to alignment.
+        // SAFETY: at least TIMESTAMP_LEN bytes are initialised; a timespec is integers, for which every value is valid,
+        // and is read without regard to alignment.
         let time = unsafe { self.bytes[HEADER_LEN..].as_ptr().cast::<libc::timespec>().read_unaligned() };
         if let (Ok(seconds), Ok(nanos @ 0..1_000_000_000)) =
             (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec))
@@ -131,8 +131,8 @@ impl Control {
     pub(crate) fn is_broadcast_or_multicast(&self) -> bool {
         let data = &self.bytes[HEADER_LEN..];
         match self.kind() {
-            // For a unicast datagram, spec_dst is the destination address; otherwise it is an address to answer from, if
-            // there is one. It comes from the route, which knows the broadcast addresses of subnets.
+            // For a unicast datagram, spec_dst is the destination address; otherwise it is an address to answer from,
+            // if there is one. It comes from the route, which knows the broadcast addresses of subnets.
             Some(Kind::V4) => {
                 let answer_from = Ipv4Addr::new(data[4], data[5], data[6], data[7]);
                 let destination = Ipv4Addr::new(data[8], data[9], data[10], data[11]);
@@ -147,8 +147,8 @@ impl Control {
         }
     }
 
-    /// Turns the received message into that of a reply, in place: the destination becomes the source, and the interface is
-    /// left to routing, except for link-local addresses, which need their interface.
+    /// Turns the received message into that of a reply, in place: the destination becomes the source, and the interface
+    /// is left to routing, except for link-local addresses, which need their interface.
     pub(crate) fn answer_from_destination(&mut self) {
         let kind = self.kind();
         let data = &mut self.bytes[HEADER_LEN..];

@@ -5,9 +5,9 @@
 //! messages  [---- one message ----------][ one ]...      names and controls are those of the datagrams answered
 //! ```
 //! **Segmentation.** Consecutive replies of equal length to one peer (the last may be shorter) become one message with
-//! `UDP_SEGMENT`: it passes routing, filters and the device's queue once, and the kernel (GSO, 4.18) or the NIC cuts it into
-//! datagrams at the end. The datagrams on the wire are the same. If the kernel rejects it (longer than the MTU, a device
-//! without checksums, IPsec), the replies are sent separately, and that length is not tried again.
+//! `UDP_SEGMENT`: it passes routing, filters and the device's queue once, and the kernel (GSO, 4.18) or the NIC cuts it
+//! into datagrams at the end. The datagrams on the wire are the same. If the kernel rejects it (longer than the MTU, a
+//! device without checksums, IPsec), the replies are sent separately, and that length is not tried again.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -171,8 +171,8 @@ impl Outbox {
         true
     }
 
-    /// Sends all queued replies, in as few calls as the kernel allows, and without waiting: a reply that must wait is a matter
-    /// of its own ([`Sender::retry`]), and the next ones are sent.
+    /// Sends all queued replies, in as few calls as the kernel allows, and without waiting: a reply that must wait is a
+    /// matter of its own ([`Sender::retry`]), and the next ones are sent.
     pub(super) fn send(&mut self, socket: &impl Sender, counts: &WorkerCounters) {
         let queued = self.queued;
         self.clear();
@@ -184,8 +184,8 @@ impl Outbox {
                 continue;
             }
             let count = u32::try_from(queued - at).unwrap_or(u32::MAX);
-            // SAFETY: the queued headers point to names and controls of the burst that owns this, and to replies owned by
-            // `self`; `count` is the number of headers from `at` on.
+            // SAFETY: the queued headers point to names and controls of the burst that owns this, and to replies owned
+            // by `self`; `count` is the number of headers from `at` on.
             let result = unsafe {
                 libc::sendmmsg(
                     socket.as_fd().as_raw_fd(),
@@ -242,7 +242,8 @@ impl Outbox {
     /// The peer of message `at`.
     fn peer(&self, at: usize) -> RawAddr {
         let header = &self.headers.get(at).msg_hdr;
-        // SAFETY: `queue` set the name to one of the burst's names, which lives as long as this and has no other borrow.
+        // SAFETY: `queue` set the name to one of the burst's names, which lives as long as this and has no other
+        // borrow.
         unsafe { *header.msg_name.cast::<RawAddr>() }
     }
 
@@ -269,8 +270,8 @@ impl Outbox {
             counts.failed(not_sent.cause, message.replies);
             return;
         }
-        // Rejected as a whole: because of its length, or because the path cannot segment at all. An unreachable peer fails
-        // again below; at most, replies of this length are no longer joined.
+        // Rejected as a whole: because of its length, or because the path cannot segment at all. An unreachable peer
+        // fails again below; at most, replies of this length are no longer joined.
         if matches!(not_sent.error.raw_os_error(), Some(libc::EINVAL | libc::EMSGSIZE | libc::EIO)) {
             self.longest_segment = message.segment - 1;
         }
@@ -332,8 +333,8 @@ mod tests {
         }
     }
 
-    /// Answers one burst of datagrams of these lengths from one client, or from another where `other` is true. Returns the
-    /// number of messages it took, and what the first client received, in order.
+    /// Answers one burst of datagrams of these lengths from one client, or from another where `other` is true. Returns
+    /// the number of messages it took, and what the first client received, in order.
     fn answered(lengths: &[usize], other: impl Fn(usize) -> bool) -> (usize, Vec<Vec<u8>>) {
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
         let clients = [0, 1].map(|_| {

@@ -1,5 +1,5 @@
-//! One datagram at a time with `recvfrom` and `sendto`: the two cheapest calls for batch 1 on a socket bound to a specific
-//! address.
+//! One datagram at a time with `recvfrom` and `sendto`: the two cheapest calls for batch 1 on a socket bound to a
+//! specific address.
 //!
 //! They bypass the C library's wrappers, which are cancellation points: in a program with threads these cost two locked
 //! instructions per call, and nothing here is ever cancelled.

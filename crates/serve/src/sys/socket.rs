@@ -10,8 +10,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::check;
 
-/// A socket kept open by a shared owner, with a copy of its descriptor: the packet path need not read the owner, which is not
-/// in the cache.
+/// A socket kept open by a shared owner, with a copy of its descriptor: the packet path need not read the owner, which
+/// is not in the cache.
 pub(crate) struct SocketHandle<O> {
     raw: RawFd,
     owner: Arc<O>,
@@ -69,8 +69,8 @@ pub(crate) fn receive_timestamps(socket: BorrowedFd<'_>) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &on)
 }
 
-/// Whether `address` is the broadcast address of a subnet of this host: the kernel rejects it (`EACCES`) unless the socket has
-/// `SO_BROADCAST` set. Sends nothing.
+/// Whether `address` is the broadcast address of a subnet of this host: the kernel rejects it (`EACCES`) unless the
+/// socket has `SO_BROADCAST` set. Sends nothing.
 pub(crate) fn is_broadcast(address: SocketAddr) -> io::Result<bool> {
     let socket =
         rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
@@ -144,8 +144,8 @@ pub(crate) fn kernel_drops(socket: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(entries[MEMINFO_DROPS])
 }
 
-/// Whether the kernel can cut one message into datagrams (`UDP_SEGMENT`, 4.18). An older kernel would ignore the request and
-/// send one long datagram.
+/// Whether the kernel can cut one message into datagrams (`UDP_SEGMENT`, 4.18). An older kernel would ignore the
+/// request and send one long datagram.
 pub(crate) fn segmentation(socket: BorrowedFd<'_>) -> bool {
     let mut size: libc::c_int = 0;
     let mut len = size_of_val(&size) as libc::socklen_t;
@@ -164,8 +164,8 @@ pub(crate) fn segmentation(socket: BorrowedFd<'_>) -> bool {
 
 /// Stops the socket from receiving; what is queued can still be read.
 ///
-/// Sets a classic socket filter that accepts nothing, which needs no privilege. Without it, a server under load would never
-/// finish answering what is queued.
+/// Sets a classic socket filter that accepts nothing, which needs no privilege. Without it, a server under load would
+/// never finish answering what is queued.
 pub(crate) fn stop_receiving(socket: BorrowedFd<'_>) -> io::Result<()> {
     /// `return 0`: drop the datagram.
     const RETURN_NOTHING: libc::sock_filter =
@@ -177,8 +177,9 @@ pub(crate) fn stop_receiving(socket: BorrowedFd<'_>) -> io::Result<()> {
 
 /// Wakes every thread that blocks in a receive call on the socket. Later receive calls do not block.
 ///
-/// `shutdown` reports `ENOTCONN` for an unconnected UDP socket, but Linux marks the socket as shut and wakes its readers. They
-/// still receive what is queued and then, without blocking, a message without a sender. Sending continues to work.
+/// `shutdown` reports `ENOTCONN` for an unconnected UDP socket, but Linux marks the socket as shut and wakes its
+/// readers. They still receive what is queued and then, without blocking, a message without a sender. Sending continues
+/// to work.
 pub(crate) fn wake_receivers(socket: BorrowedFd<'_>) {
     // SAFETY: `shutdown` takes no memory.
     // It returns ENOTCONN on success; the descriptor is open, so no other error is possible.

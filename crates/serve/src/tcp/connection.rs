@@ -34,8 +34,8 @@ enum Waits {
     Message,
     /// The rest of a message.
     Rest,
-    /// The peer to read replies: those that are unsent, or so many of those in the socket that there is room for more. The next
-    /// turn comes then.
+    /// The peer to read replies: those that are unsent, or so many of those in the socket that there is room for more.
+    /// The next turn comes then.
     Drain,
 }
 
@@ -76,8 +76,8 @@ impl Connection {
         }
     }
 
-    /// Whether it is polled for writing: the peer has to take unsent bytes, or messages are left for the next turn, which comes
-    /// when the other connections have had theirs.
+    /// Whether it is polled for writing: the peer has to take unsent bytes, or messages are left for the next turn,
+    /// which comes when the other connections have had theirs.
     pub(super) fn is_waiting(&self) -> bool {
         !self.unsent.is_empty() || self.more
     }
@@ -146,8 +146,9 @@ impl Connection {
         self.answer(now, dispatch, counters, &input[..have], output, have == input.len())
     }
 
-    /// Answers the messages of `input` as far as the replies fit `output`, and keeps what is not handled: one connection with
-    /// many requests does not hold up the others. `full`: no more can be read before something is handled.
+    /// Answers the messages of `input` as far as the replies fit `output`, and keeps what is not handled: one
+    /// connection with many requests does not hold up the others. `full`: no more can be read before something is
+    /// handled.
     fn answer(
         &mut self,
         now: Instant,

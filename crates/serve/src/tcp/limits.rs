@@ -1,5 +1,5 @@
-//! How long and how many: the limits of TCP connections ([`TcpLimits`]), so that slow ones do not keep others out (RFC 7766, 6.2;
-//! RFC 9210, 4.3).
+//! How long and how many: the limits of TCP connections ([`TcpLimits`]), so that slow ones do not keep others out (RFC
+//! 7766, 6.2; RFC 9210, 4.3).
 //!
 //! ```text
 //!  nothing asked      idle_timeout since the last reply                        ─▸ closed (idle)
@@ -16,27 +16,29 @@ use std::time::Duration;
 /// Limits of a worker's TCP connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TcpLimits {
-    /// Connections of a worker. Each may keep replies of up to 128 KiB that its peer does not read and 32 KiB of requests, so the
-    /// default of 1,024 limits a worker's memory to 160 MiB under attack. Fewer: idle clients lose their connections sooner when
-    /// many come; more: memory. It is lowered where the process may not have as many descriptors.
+    /// Connections of a worker. Each may keep replies of up to 128 KiB that its peer does not read and 32 KiB of
+    /// requests, so the default of 1,024 limits a worker's memory to 160 MiB under attack. Fewer: idle clients lose
+    /// their connections sooner when many come; more: memory. It is lowered where the process may not have as many
+    /// descriptors.
     pub connections: usize,
-    /// Connections that a network, IPv4 /24 or IPv6 /48, keeps when all places are taken: a new one of a network that has as many
-    /// takes the place of another one of that network. Fewer: a large site of clients loses idle connections while others are
-    /// slow; more: fewer networks can take all places. The default of 128 is an eighth of the default above.
+    /// Connections that a network, IPv4 /24 or IPv6 /48, keeps when all places are taken: a new one of a network that
+    /// has as many takes the place of another one of that network. Fewer: a large site of clients loses idle
+    /// connections while others are slow; more: fewer networks can take all places. The default of 128 is an eighth of
+    /// the default above.
     ///
     /// A network is what one party gets easily: hosters lend /24, and give every customer a /48 (256 times a /56).
     pub per_network: usize,
-    /// From the first byte of a message to its last; 5 s. Shorter: a client that loses two segments in a row is cut off; longer:
-    /// half messages keep their places for longer.
+    /// From the first byte of a message to its last; 5 s. Shorter: a client that loses two segments in a row is cut
+    /// off; longer: half messages keep their places for longer.
     pub message_timeout: Duration,
-    /// From a reply, or the start, to the next message; 30 s, or what the service says if that is shorter. Shorter: clients that
-    /// ask again must connect again; longer: more places are taken by idle clients.
+    /// From a reply, or the start, to the next message; 30 s, or what the service says if that is shorter. Shorter:
+    /// clients that ask again must connect again; longer: more places are taken by idle clients.
     pub idle_timeout: Duration,
-    /// Bytes per second of its replies that a peer must read while some are unsent; 1,024. Lower: slow readers keep their places
-    /// for longer; higher: clients behind a slow line are cut off.
+    /// Bytes per second of its replies that a peer must read while some are unsent; 1,024. Lower: slow readers keep
+    /// their places for longer; higher: clients behind a slow line are cut off.
     pub drain_rate: usize,
-    /// The period over which that rate is measured; 10 s. Shorter: a short outage cuts clients off; longer: a peer that reads
-    /// nothing keeps its place for longer.
+    /// The period over which that rate is measured; 10 s. Shorter: a short outage cuts clients off; longer: a peer that
+    /// reads nothing keeps its place for longer.
     pub drain_period: Duration,
 }
 
@@ -54,8 +56,8 @@ impl Default for TcpLimits {
 }
 
 impl TcpLimits {
-    /// How often connections are looked at that have waited for too long: a quarter of the shortest limit, but not more often than
-    /// costs nothing, and not so rarely that a place stays taken for much longer than documented.
+    /// How often connections are looked at that have waited for too long: a quarter of the shortest limit, but not more
+    /// often than costs nothing, and not so rarely that a place stays taken for much longer than documented.
     pub(super) fn sweep_interval(&self) -> Duration {
         let shortest = self.message_timeout.min(self.idle_timeout).min(self.drain_period);
         (shortest / 4).clamp(Duration::from_millis(10), Duration::from_secs(1))

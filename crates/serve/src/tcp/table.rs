@@ -1,4 +1,5 @@
-//! A worker's connections: by the key of their events, counted by network, and the one to close when another needs its place.
+//! A worker's connections: by the key of their events, counted by network, and the one to close when another needs its
+//! place.
 
 use std::collections::HashMap;
 
@@ -55,8 +56,8 @@ impl ConnectionTable {
         true
     }
 
-    /// The connection whose place a new one of `network` takes: one of the same network if that has its `share`, else one of a
-    /// network that has more than that, else any; of these, the one whose last progress is longest ago.
+    /// The connection whose place a new one of `network` takes: one of the same network if that has its `share`, else
+    /// one of a network that has more than that, else any; of these, the one whose last progress is longest ago.
     pub(super) fn victim(&self, network: Option<Network>, share: usize) -> Option<u64> {
         let count = |network: Network| self.by_network.get(&network).copied().unwrap_or(0);
         if let Some(own) = network.filter(|own| count(*own) >= share) {
@@ -79,7 +80,8 @@ mod tests {
 
     use super::*;
 
-    /// A table of connections from these addresses, each of whose progress is a second later than that of the one before.
+    /// A table of connections from these addresses, each of whose progress is a second later than that of the one
+    /// before.
     fn table(peers: &[&str]) -> ConnectionTable {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (mut table, begun) = (ConnectionTable::default(), Instant::now());

@@ -1,5 +1,5 @@
-//! A worker of the Io `xdp`: one thread that serves its queue's frames to completion, and the kernel sockets that receive what
-//! the fast path declines.
+//! A worker of the Io `xdp`: one thread that serves its queue's frames to completion, and the kernel sockets that
+//! receive what the fast path declines.
 //!
 //! ```text
 //! AF_XDP queue ─▸ stack::Worker::turn ─▸ ServiceHandler ─▸ Dispatch ─▸ reply in the request's frame
@@ -28,15 +28,15 @@ use crate::request::Peer;
 use crate::service::{Service, WorkerId};
 use crate::sys::{Control, MAX_PAYLOAD_V4, MAX_PAYLOAD_V6, RawAddr, send_to};
 
-/// Turns of a busy worker between two reads of its kernel sockets. With more, what the fast path declines waits longer: about
-/// 2 ms at 64 frames of 0.5 us each. With fewer, system calls that return nothing are more frequent.
+/// Turns of a busy worker between two reads of its kernel sockets. With more, what the fast path declines waits longer:
+/// about 2 ms at 64 frames of 0.5 us each. With fewer, system calls that return nothing are more frequent.
 const KERNEL_POLL_TURNS: u32 = 64;
 
 /// Maximum sleep. A longer one would miss nothing; a shorter one wakes an idle host without need.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
 
-/// How often a worker that has nothing left to do checks whether the others have ended. A shorter interval takes CPU time from
-/// them; a longer one delays stopping.
+/// How often a worker that has nothing left to do checks whether the others have ended. A shorter interval takes CPU
+/// time from them; a longer one delays stopping.
 const END_POLL_INTERVAL: Duration = Duration::from_micros(200);
 
 /// See the module.
@@ -102,8 +102,8 @@ impl Exchange for FrameExchange<'_> {
 }
 
 impl<P: Port, S: Service, F: Fn(WorkerId) -> S> FrameWorker<P, S, F> {
-    /// A worker for these sockets and the frames of `parts`, which have no handler yet. `neighbours`: where replies may go, if
-    /// that is checked.
+    /// A worker for these sockets and the frames of `parts`, which have no handler yet. `neighbours`: where replies may
+    /// go, if that is checked.
     pub(super) fn new(
         runner: ServiceRunner<S, F>,
         sources: Vec<SocketSource>,
@@ -160,7 +160,8 @@ impl<P: Port, S: Service, F: Fn(WorkerId) -> S> FrameWorker<P, S, F> {
         }
     }
 
-    /// Serves what is left once the interfaces and sockets have stopped receiving. Ends together with the other workers.
+    /// Serves what is left once the interfaces and sockets have stopped receiving. Ends together with the other
+    /// workers.
     fn finish(&mut self) {
         loop {
             self.datapath.handler().begin();

@@ -1,5 +1,5 @@
-//! A worker whose frames come from a link within the process: serve's datapath, dispatch and counters without a device, for
-//! measurements and tests of services at rates that no device here reaches.
+//! A worker whose frames come from a link within the process: serve's datapath, dispatch and counters without a device,
+//! for measurements and tests of services at rates that no device here reaches.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -18,12 +18,13 @@ use crate::io::{BurstSocket, KernelSocket};
 use crate::service::{Service, WorkerId};
 use crate::sys::{ReceiveResult, Wait};
 
-/// Bursts taken from one ready socket before the others are served. With fewer, `epoll_wait` is called more often, up to once
-/// per datagram at batch 1; with more, a busy address delays a quiet one.
+/// Bursts taken from one ready socket before the others are served. With fewer, `epoll_wait` is called more often, up
+/// to once per datagram at batch 1; with more, a busy address delays a quiet one.
 const BURSTS_PER_TURN: usize = 64;
 
-/// First and longest pause while receive calls keep failing. A single error (an ICMP message, a short lack of memory) causes
-/// no pause. Shorter pauses waste a CPU on a socket that is permanently broken; longer ones delay answers once it recovers.
+/// First and longest pause while receive calls keep failing. A single error (an ICMP message, a short lack of memory)
+/// causes no pause. Shorter pauses waste a CPU on a socket that is permanently broken; longer ones delay answers once
+/// it recovers.
 const MIN_BACKOFF: Duration = Duration::from_millis(1);
 const MAX_BACKOFF: Duration = Duration::from_millis(100);
 

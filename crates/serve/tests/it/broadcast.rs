@@ -1,5 +1,5 @@
-//! A request to a broadcast or multicast address gets no answer, or one if configured, over every Io and with any number of
-//! workers. Needs root.
+//! A request to a broadcast or multicast address gets no answer, or one if configured, over every Io and with any
+//! number of workers. Needs root.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -91,8 +91,8 @@ fn a_unicast_request_is_not_taken_for_a_broadcast() {
     let _turn = udpath_rig::together();
     let lab = link("serve-unicast", WORKERS as u32);
     let address = lab.address_of("server", "client").unwrap();
-    // A host address, one of a point-to-point subnet, whose last address is not a broadcast address, and a prefix that a
-    // route makes local.
+    // A host address, one of a point-to-point subnet, whose last address is not a broadcast address, and a prefix that
+    // a route makes local.
     ip(&lab, "server", &["addr", "add", "10.1.0.1/32", "dev", "eth0"]);
     ip(&lab, "server", &["addr", "add", "10.2.0.1/31", "dev", "eth0"]);
     ip(&lab, "server", &["route", "add", "local", "10.3.0.0/24", "dev", "lo"]);

@@ -230,7 +230,8 @@ fn replies_too_large_are_dropped_as_such() {
     for case in cases(&lab, one_and_all) {
         let server = case.start(|_| Times);
         let client = case.client(&server, 0);
-        // Requests in one frame and in fragments; replies in one frame, in fragments, and too long, one of them by one byte.
+        // Requests in one frame and in fragments; replies in one frame, in fragments, and too long, one of them by one
+        // byte.
         let longest = if case.target(&server, 0).is_ipv4() { 65_507 } else { 65_527 };
         let (mut received, mut refused) = (0, 0);
         for (times, len) in

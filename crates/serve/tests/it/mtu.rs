@@ -1,5 +1,5 @@
-//! The MTU changes while a server takes frames: replies longer than a frame leave by the kernel socket, those that fit leave as
-//! frames. Needs root.
+//! The MTU changes while a server takes frames: replies longer than a frame leave by the kernel socket, those that fit
+//! leave as frames. Needs root.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;

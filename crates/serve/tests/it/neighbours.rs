@@ -1,5 +1,5 @@
-//! Requests from addresses where nobody answers ARP or neighbour discovery: the kernel keeps the replies for up to 3 s and
-//! charges them to the server's socket. Those to other clients must leave all the same.
+//! Requests from addresses where nobody answers ARP or neighbour discovery: the kernel keeps the replies for up to 3 s
+//! and charges them to the server's socket. Those to other clients must leave all the same.
 //!
 //! And requests with somebody else's address, over `xdp`: a reply goes where the kernel would send it. Needs root.
 
@@ -13,8 +13,8 @@ use crate::support::{Echo, TIMEOUT, config, ip, link, receive, start_in, stop, w
 
 /// Addresses that do not answer, on the server's link as far as it knows.
 const DEAD: u16 = 100;
-/// Requests from them before the client's: the replies fill the send buffers of two sockets, 212,992 bytes of some 770 each,
-/// even if one socket gets a third of them.
+/// Requests from them before the client's: the replies fill the send buffers of two sockets, 212,992 bytes of some 770
+/// each, even if one socket gets a third of them.
 const FILL: usize = 2000;
 /// Transactions of the client, each after some requests of the dead addresses.
 const TRANSACTIONS: usize = 300;
@@ -28,7 +28,8 @@ fn dead(ipv6: bool, i: u16) -> IpAddr {
     }
 }
 
-/// Gives the client the addresses on its loopback, so that it answers for none of them, and the server routes to its link.
+/// Gives the client the addresses on its loopback, so that it answers for none of them, and the server routes to its
+/// link.
 fn prepare(lab: &Lab) {
     for (ipv6, network) in [(false, "198.18.0.0/24"), (true, "2001:db8:dead::/64")] {
         let family = if ipv6 { "-6" } else { "-4" };

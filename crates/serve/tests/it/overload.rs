@@ -1,5 +1,5 @@
-//! Ten times the load that the workers can serve, over a link whose counters confirm the result: every datagram is accounted
-//! for, over every Io. Needs root.
+//! Ten times the load that the workers can serve, over a link whose counters confirm the result: every datagram is
+//! accounted for, over every Io. Needs root.
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};

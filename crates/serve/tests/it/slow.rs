@@ -12,8 +12,8 @@ use udpath_serve::{DropReason, Io, Outcome, Reply, Server, StreamService, TcpCou
 use crate::support::{Echo, TIMEOUT, config, stop, target, wait_until};
 use crate::tcp::connect;
 
-/// A message has two bytes: the length of its reply in KiB, and the byte that the reply repeats. One that begins with [`ENDLESS`]
-/// has as many as fit.
+/// A message has two bytes: the length of its reply in KiB, and the byte that the reply repeats. One that begins with
+/// [`ENDLESS`] has as many as fit.
 struct Blocks;
 
 const ENDLESS: u8 = 255;
@@ -116,8 +116,8 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// As many slow connections as there are places, and more whenever one is closed, keep out no new client. From one network they
-/// do not displace one that was there before either.
+/// As many slow connections as there are places, and more whenever one is closed, keep out no new client. From one
+/// network they do not displace one that was there before either.
 #[test]
 fn slow_connections_keep_nobody_out() {
     let _turn = udpath_rig::together();

@@ -82,8 +82,8 @@ pub(crate) fn stop(server: Server) -> Status {
     status
 }
 
-/// Waits until the server's interface has no program of a server before. Its descriptors, closed by now, may live a moment longer in
-/// a process that another test is starting: between fork and exec that process has copies of all.
+/// Waits until the server's interface has no program of a server before. Its descriptors, closed by now, may live a
+/// moment longer in a process that another test is starting: between fork and exec that process has copies of all.
 fn wait_until_detached(lab: &Lab) {
     let server = lab.machine("server").unwrap();
     udpath_rig::awaited("a detached program", udpath_rig::TIMEOUT, || {
@@ -152,8 +152,8 @@ where
     })
 }
 
-/// Starts a server once its ports are free. A program that another test starts has copies of the last server's sockets until it is
-/// executed, and outside of a lab another test's client may have the port for a moment.
+/// Starts a server once its ports are free. A program that another test starts has copies of the last server's sockets
+/// until it is executed, and outside of a lab another test's client may have the port for a moment.
 fn bound<F>(
     config: &Config,
     factory: F,
@@ -184,8 +184,8 @@ pub(crate) struct Case<'a> {
     pub(crate) config: Config,
 }
 
-/// Every Io where it works: kernel sockets on the loopback, with single calls and with bursts; `xdp`, and `auto`, which must
-/// choose it, on the link. `binds` returns the addresses to serve, given the address of the server.
+/// Every Io where it works: kernel sockets on the loopback, with single calls and with bursts; `xdp`, and `auto`, which
+/// must choose it, on the link. `binds` returns the addresses to serve, given the address of the server.
 pub(crate) fn cases<'a>(lab: &'a Lab, binds: impl Fn(&str) -> Vec<Vec<String>>) -> Vec<Case<'a>> {
     let case = |io, batch, binds: &[String], lab| {
         let binds = binds.iter().map(|bind| bind.parse().unwrap());

@@ -59,8 +59,8 @@ fn a_request_arrives_when_the_kernel_receives_it() {
     udpath_lab::needs_root!();
     let lab = link("timestamps", 1);
     let all = || cases(&lab, one_and_all).into_iter();
-    // The kernel begins to read the clock for packets some time after the first socket asked for it, and ends with the last:
-    // this one stays.
+    // The kernel begins to read the clock for packets some time after the first socket asked for it, and ends with the
+    // last: this one stays.
     let mut other = config(Io::Shared, "127.0.0.1:0");
     other.timestamps = true;
     let other = Server::start(&other, |_| Echo).unwrap();

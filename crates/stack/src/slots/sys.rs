@@ -49,7 +49,8 @@ impl<T: Copy> Slots<T> {
         Self { base, len, owns: PhantomData }
     }
 
-    /// The layout of `len` values. Panics if there are none, or too many: a defect of the caller, which checks the batch.
+    /// The layout of `len` values. Panics if there are none, or too many: a defect of the caller, which checks the
+    /// batch.
     fn layout(len: usize) -> Layout {
         assert!(len > 0 && size_of::<T>() > 0, "an array without contents");
         Layout::array::<T>(len).unwrap_or_else(|_| panic!("an array of {len} does not fit the address space"))
@@ -63,8 +64,8 @@ impl<T: Copy> Slots<T> {
         self.len
     }
 
-    /// A pointer to value `i`, for the kernel and for headers. Valid until the array is dropped, and through it all values can be
-    /// reached.
+    /// A pointer to value `i`, for the kernel and for headers. Valid until the array is dropped, and through it all
+    /// values can be reached.
     ///
     /// # Panics
     /// If there is no value `i`.

@@ -24,8 +24,8 @@
 //! - **Invariant**, at rest: `offered = enqueued + refused (by reason)`, `enqueued = received + waiting`.
 //! - **Sleep**: the reader sleeps through [`crate::wake`]; producers signal at most once per burst.
 //!
-//! [`Step`] takes the optimisations back one by one, so that each can be measured (`make bench BENCH=two_queue`, `udpath experiment
-//! receive`).
+//! [`Step`] takes the optimisations back one by one, so that each can be measured (`make bench BENCH=two_queue`,
+//! `udpath experiment receive`).
 //!
 //! # Why the workers share a lock
 //! Memory accounting, drop counts and the order of sequence numbers must agree with the queue; under a lock, taken
@@ -57,24 +57,24 @@ use counts::RefusedCells;
 /// The largest limit, bytes: a charge is kept in 32 bits beside its item.
 pub const MAX_BYTES: usize = 1 << 30;
 
-/// The optimisations in use, in the order in which the kernel got them; each step includes those before it. Anything but the default is
-/// for measurements.
+/// The optimisations in use, in the order in which the kernel got them; each step includes those before it. Anything
+/// but the default is for measurements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Step {
-    /// One queue, and a lock of the socket beside the queue's: workers hold it while they enqueue a datagram, the reader takes it to
-    /// release one's bytes (Linux until 4.9).
+    /// One queue, and a lock of the socket beside the queue's: workers hold it while they enqueue a datagram, the
+    /// reader takes it to release one's bytes (Linux until 4.9).
     SocketLock,
     /// One queue; worker and reader take its lock for each datagram, and charge and release there (4.10).
     OneQueue,
     /// The reader accumulates what it frees, the account uses the pool in quanta (4.11).
     BulkRelease,
-    /// While the socket is more than half full, workers wait for each other at a lock of their own, so that only one of them
-    /// competes with the reader for the queue's (4.11 to 6.17).
+    /// While the socket is more than half full, workers wait for each other at a lock of their own, so that only one of
+    /// them competes with the reader for the queue's (4.11 to 6.17).
     BusyLock,
     /// The reader has a queue of its own and splices (4.13).
     TwoQueues,
-    /// Workers take the lock, and check for a sleeping reader, once per burst; instead of the lock of their own (6.18 has a queue
-    /// without a lock before this one).
+    /// Workers take the lock, and check for a sleeping reader, once per burst; instead of the lock of their own (6.18
+    /// has a queue without a lock before this one).
     Bursts,
     /// The producer queue is a ring, and the reader's own queue is the part of it that the reader has seen: a splice
     /// is one load, and only workers share the lock.
@@ -258,8 +258,8 @@ impl<T> Shared<T> {
         self.outstanding() + MIN_CHARGE as isize > self.limit as isize
     }
 
-    /// Bytes charged and not released. Read without the lock: it may be stale, and negative if the second load saw what was charged
-    /// after the first.
+    /// Bytes charged and not released. Read without the lock: it may be stale, and negative if the second load saw what
+    /// was charged after the first.
     #[inline]
     fn outstanding(&self) -> isize {
         let charged = self.hints.charged.load(Ordering::Relaxed);

@@ -1,11 +1,11 @@
-//! Whether the next hop to a peer is resolved, asked of the kernel for one peer: for senders over kernel sockets, which need
-//! it only when a send buffer is full, and no mirror of all tables before that.
+//! Whether the next hop to a peer is resolved, asked of the kernel for one peer: for senders over kernel sockets, which
+//! need it only when a send buffer is full, and no mirror of all tables before that.
 //!
 //! ```text
 //! peer ── route (RTM_GETROUTE) ──▸ interface, gateway or the peer itself ── neighbour (RTM_GETNEIGH) ──▸ NextHop
 //! ```
-//! The kernel keeps packets for a neighbour that it is resolving, and charges them to the socket that sent them, for up to 3 s
-//! (`mcast_solicit` times `retrans_time_ms`).
+//! The kernel keeps packets for a neighbour that it is resolving, and charges them to the socket that sent them, for up
+//! to 3 s (`mcast_solicit` times `retrans_time_ms`).
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 use udpath_netlink::Rtnetlink;
 use udpath_netlink::rtnetlink::{link, neighbour, route};
 
-/// How long an answer is used. Shorter: more system calls, three per lookup, while a send buffer is full. Longer: replies to a
-/// peer that was resolved in the meantime are dropped for that long.
+/// How long an answer is used. Shorter: more system calls, three per lookup, while a send buffer is full. Longer:
+/// replies to a peer that was resolved in the meantime are dropped for that long.
 const LIFETIME: Duration = Duration::from_millis(50);
 
-/// Answers kept, each in the place that its address hashes to. Fewer: more lookups, when replies to more peers wait. More:
-/// memory, 56 bytes each.
+/// Answers kept, each in the place that its address hashes to. Fewer: more lookups, when replies to more peers wait.
+/// More: memory, 56 bytes each.
 const ANSWERS: usize = 1024;
 
 /// The next hop to a peer: its router, or the peer itself.

@@ -7,8 +7,8 @@ use udpath_steer::{Addresses, Flow};
 
 use super::{EtherType, Refusal, be16, ethernet, ipv4, ipv6, udp, vlan};
 
-/// Most extension headers that are looked through: RFC 8200, 4.1 names six, each once but for the destination options. More:
-/// a frame made of nothing else would be read to its end.
+/// Most extension headers that are looked through: RFC 8200, 4.1 names six, each once but for the destination options.
+/// More: a frame made of nothing else would be read to its end.
 const MAX_EXTENSIONS: usize = 8;
 
 /// The flow of a UDP frame; bytes after the ports may be missing. Unlike [`Packet::parse`](super::Packet::parse) it
@@ -31,9 +31,9 @@ pub fn flow_of(frame: &[u8]) -> Result<Flow, Refusal> {
     })
 }
 
-/// The destination port and the payload of a whole unicast datagram, from and to any address, as a capture on the loopback has
-/// it, too. IPv6 extension headers that its receiver passes over are looked through. Checksums are not looked at: in a capture
-/// of the sender they may be the NIC's to fill in.
+/// The destination port and the payload of a whole unicast datagram, from and to any address, as a capture on the
+/// loopback has it, too. IPv6 extension headers that its receiver passes over are looked through. Checksums are not
+/// looked at: in a capture of the sender they may be the NIC's to fill in.
 ///
 /// # Errors
 /// Why the frame has none.

@@ -1,15 +1,15 @@
 //! Whether a reply may go back to the MAC address its request came from.
 //!
-//! A reply is written into its request's frame with the addresses reversed, so a neighbour that forges the source IP address of
-//! a request gets the reply. The kernel would send it to the MAC address that ARP or neighbour discovery found for the next hop
-//! to that source. With this check, a reply leaves as a frame only if both are the same:
+//! A reply is written into its request's frame with the addresses reversed, so a neighbour that forges the source IP
+//! address of a request gets the reply. The kernel would send it to the MAC address that ARP or neighbour discovery
+//! found for the next hop to that source. With this check, a reply leaves as a frame only if both are the same:
 //!
 //! ```text
 //! source address ── route ──▸ interface, gateway or the source itself ── neighbour ──▸ MAC address
 //!                             = the frame's interface?                                 = the frame's source?
 //! ```
-//! All other replies are left to the handler ([`Handler::send_otherwise`](crate::handler::Handler::send_otherwise)), which sends
-//! them through the kernel: it resolves the next hop, and the mirrored tables have it some 20 ms later.
+//! All other replies are left to the handler ([`Handler::send_otherwise`](crate::handler::Handler::send_otherwise)),
+//! which sends them through the kernel: it resolves the next hop, and the mirrored tables have it some 20 ms later.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ pub struct NeighbourCheck {
 }
 
 impl NeighbourCheck {
-    /// `interfaces`: by worker, the index of the interface that its port belongs to. `tables`: of the domain that the workers'
-    /// readers are registered with.
+    /// `interfaces`: by worker, the index of the interface that its port belongs to. `tables`: of the domain that the
+    /// workers' readers are registered with.
     #[must_use]
     pub fn new(tables: Arc<Tables>, interfaces: Arc<[u32]>) -> Self {
         Self { tables, interfaces }

@@ -4,8 +4,8 @@
 //! path of real packets: hash, queue, CPU ─┐
 //! path predicted for their flow ──────────┴▸ Verification: right, wrong, not predicted, not observed
 //! ```
-//! A step counts only where both sides have a value: a prediction of "not known" is not wrong, and a driver that does not
-//! record the queue proves nothing.
+//! A step counts only where both sides have a value: a prediction of "not known" is not wrong, and a driver that does
+//! not record the queue proves nothing.
 
 use std::collections::HashSet;
 

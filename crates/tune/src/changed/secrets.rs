@@ -36,7 +36,8 @@ const TEXTS: [(&str, &str, &str); 10] = [
 /// Servers that take a comment behind a statement for a part of it.
 const WHOLE_LINES: [&str; 2] = ["chrony", "coturn"];
 
-/// The text with a secret in a comment before each line, behind it if the server allows that, and at the end, without a newline.
+/// The text with a secret in a comment before each line, behind it if the server allows that, and at the end, without a
+/// newline.
 fn planted(name: &str, text: &str, comment: &str) -> String {
     let mut planted = String::new();
     for (number, line) in text.lines().enumerate() {

@@ -7,8 +7,8 @@
 //! anything else, a link, of another user,       an error, and nothing is changed
 //! or writable by other users
 //! ```
-//! A folder that is created has mode 0700, files 0600. What exists keeps its mode, except where an earlier version has left a
-//! journal's files open to others.
+//! A folder that is created has mode 0700, files 0600. What exists keeps its mode, except where an earlier version has
+//! left a journal's files open to others.
 
 use std::ffi::{OsStr, OsString};
 
@@ -53,7 +53,8 @@ pub(super) fn new_name(id: u64) -> String {
 }
 
 impl Name {
-    /// What a name stands for; [`None`] if no journal has it. Numbers are as they are written, so that each entry has one.
+    /// What a name stands for; [`None`] if no journal has it. Numbers are as they are written, so that each entry has
+    /// one.
     pub(super) fn of(name: &OsStr) -> Option<Self> {
         let name = name.to_str()?;
         if name == LOCK {

@@ -1,5 +1,5 @@
-//! The reuseport selections udpath has set, from its journal: for kernels without an iterator over sockets, which shows what
-//! selects ([`udpath_host::sockets::GroupOrder`]).
+//! The reuseport selections udpath has set, from its journal: for kernels without an iterator over sockets, which shows
+//! what selects ([`udpath_host::sockets::GroupOrder`]).
 //!
 //! The journal identifies a group by its sockets' cookies at that time. If a socket has joined or left since, the order
 //! differs from the one the program was made for, and the selection is reported as unknown.

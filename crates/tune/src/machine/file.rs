@@ -6,8 +6,8 @@ use std::path::Path;
 
 use udpath_files::{Beneath, replace};
 
-/// Longest file that is read, bytes. What udpath writes has some kB, a server's configuration some 100. Lower: a long one
-/// cannot be changed. Higher: the journal, which has its old text, grows by as much.
+/// Longest file that is read, bytes. What udpath writes has some kB, a server's configuration some 100. Lower: a long
+/// one cannot be changed. Higher: the journal, which has its old text, grows by as much.
 pub(crate) const MAX_FILE: u64 = 4 << 20;
 /// The mode of a file that did not exist.
 const MODE: u32 = 0o644;
@@ -27,8 +27,8 @@ pub(crate) fn read_whole(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// Creates or replaces a file on disk with `text`, or removes it, as [`replace::whole`] does. Removing the last file also removes
-/// a folder that is useless when empty.
+/// Creates or replaces a file on disk with `text`, or removes it, as [`replace::whole`] does. Removing the last file
+/// also removes a folder that is useless when empty.
 ///
 /// # Errors
 /// As [`replace::whole`]; the file is then as before.

@@ -19,8 +19,9 @@ use std::time::Duration;
 const FOLDER: &str = "/run/irqbalance";
 /// Longest request it reads, bytes; the rest is silently dropped.
 const MAX_REQUEST: usize = 500;
-/// Timeout. It answers between its rounds, immediately except while it reads /proc/interrupts. Shorter: on a busy machine right after its
-/// boot, one that is alive is taken for gone (5 s did in an emulated machine). Longer: one that hangs holds up every command.
+/// Timeout. It answers between its rounds, immediately except while it reads /proc/interrupts. Shorter: on a busy
+/// machine right after its boot, one that is alive is taken for gone (5 s did in an emulated machine). Longer: one that
+/// hangs holds up every command.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// IRQs that were banned over the socket or its command line.

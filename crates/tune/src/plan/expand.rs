@@ -6,8 +6,8 @@ use crate::settings::policy::{POLICY, parts};
 use crate::settings::{NONE, Setting, Value};
 use crate::{Machine, policy};
 
-/// One request for each queue that a `*` matches, for everything that serves a port, and for the cgroup of a unit. If the same plan sets
-/// `channels`, the queues are those that exist afterwards.
+/// One request for each queue that a `*` matches, for everything that serves a port, and for the cgroup of a unit. If
+/// the same plan sets `channels`, the queues are those that exist afterwards.
 pub(super) fn expanded(
     request: SettingRequest,
     machine: &dyn Machine,
@@ -42,7 +42,8 @@ pub(super) fn expanded(
     Ok(queues.iter().map(|queue| one(queue)).collect())
 }
 
-/// A policy whose target is a unit, or a folder of the cgroup file system, with its cgroup instead; `None` for any other request.
+/// A policy whose target is a unit, or a folder of the cgroup file system, with its cgroup instead; `None` for any
+/// other request.
 fn of_policy(request: &SettingRequest, machine: &dyn Machine) -> Result<Option<SettingRequest>, PlanError> {
     let Some(rest) = request.name.strip_prefix(POLICY) else { return Ok(None) };
     let unknown = |why| PlanError::Unserved { name: request.name.clone(), why };

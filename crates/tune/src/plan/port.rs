@@ -8,8 +8,8 @@
 //! | `port:53:threads=0-3` | `thread:PID/TID:affinity` of each thread that waits for one of the sockets |
 //! | `port:53:threads=one-per-cpu` | the same, each on the CPU that `incoming-cpu=one-per-cpu` gives its socket |
 //!
-//! `port:127.0.0.1:53:...` and `port:[::]:53:...` mean only the sockets bound to exactly that address: another program may
-//! have the same port at another one.
+//! `port:127.0.0.1:53:...` and `port:[::]:53:...` mean only the sockets bound to exactly that address: another program
+//! may have the same port at another one.
 //!
 //! The CPUs are the online ones, round-robin if there are more sockets or threads; `one-per-cpu:2-7` uses these
 //! instead.

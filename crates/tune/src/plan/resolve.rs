@@ -19,7 +19,8 @@ const INSECURE: &str = "insecure";
 /// What the caller has explicitly allowed.
 #[derive(Debug, Clone, Default)]
 pub struct Consent {
-    /// Settings that may be changed even though that may lower security: what is not known to be harmless. `insecure`: all.
+    /// Settings that may be changed even though that may lower security: what is not known to be harmless. `insecure`:
+    /// all.
     pub insecure: BTreeSet<String>,
     /// Conflicts to ignore.
     pub ignore_conflicts: BTreeSet<String>,

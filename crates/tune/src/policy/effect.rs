@@ -26,8 +26,8 @@ pub enum Effect {
     Broken(String),
 }
 
-/// The effect of an option that is set to `value`, on sockets of the calling thread's network namespace, and of those of
-/// the cgroup's processes.
+/// The effect of an option that is set to `value`, on sockets of the calling thread's network namespace, and of those
+/// of the cgroup's processes.
 pub fn effect(source: &dyn Source, target: &PolicyTarget, option: PolicyOption, value: u32) -> Effect {
     let policies = match open(source) {
         Ok(Some(policies)) => policies,

@@ -16,8 +16,8 @@ pub fn cgroup_of_process(source: &dyn Source, pid: u32) -> Result<String, String
     lasting(own.ok_or_else(|| format!("process {pid} has no cgroup of version 2"))?).map(str::to_owned)
 }
 
-/// A cgroup that belongs to a program, and not to everything or to a login. Who has control groups of their own names them as they
-/// like; this name becomes part of a setting's.
+/// A cgroup that belongs to a program, and not to everything or to a login. Who has control groups of their own names
+/// them as they like; this name becomes part of a setting's.
 fn lasting(cgroup: &str) -> Result<&str, String> {
     let name = cgroup.rsplit_once('/').map_or(cgroup, |(_, name)| name);
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/:-_.\\@".contains(&byte);

@@ -5,8 +5,8 @@
 //!                                                 ExecStartPost=-+udpath policy spread nsd.service:53 round-robin
 //! systemctl start ─▸ bind ─▸ ExecStartPost ─▸ groups of the unit's cgroup ─▸ group:PID/INODE:selection
 //! ```
-//! No hook of the kernel can attach a program to a group: `bpf_setsockopt` has no `SO_ATTACH_REUSEPORT_EBPF`. So the service
-//! manager runs it once the programs have started, and it waits until their sockets are bound.
+//! No hook of the kernel can attach a program to a group: `bpf_setsockopt` has no `SO_ATTACH_REUSEPORT_EBPF`. So the
+//! service manager runs it once the programs have started, and it waits until their sockets are bound.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
@@ -33,8 +33,8 @@ const UNITS: &str = "/etc/systemd/system";
 const DROP_IN: (&str, &str) = ("udpath-spread", ".conf");
 /// How long systemd may take to read its units again: a second for some hundred; a manager that needs longer hangs.
 const RELOAD: Duration = Duration::from_secs(60);
-/// How long a unit's sockets must stay the same before they count as bound. Shorter: a program that is still opening sockets
-/// leaves the later ones without datagrams. Longer: a start takes longer.
+/// How long a unit's sockets must stay the same before they count as bound. Shorter: a program that is still opening
+/// sockets leaves the later ones without datagrams. Longer: a start takes longer.
 const SETTLED: Duration = Duration::from_millis(300);
 
 /// The drop-in of a unit, by its path.
@@ -166,8 +166,8 @@ fn groups(source: &dyn Source, target: &PolicyTarget) -> Result<Vec<Group>, Stri
     Ok(found)
 }
 
-/// Sets what selects in the reuseport groups of a cgroup's programs, once they have been bound: within `wait`. Not journaled: a
-/// restart, which runs it again, makes new groups. If one group fails, those before it are as they were.
+/// Sets what selects in the reuseport groups of a cgroup's programs, once they have been bound: within `wait`. Not
+/// journaled: a restart, which runs it again, makes new groups. If one group fails, those before it are as they were.
 ///
 /// # Errors
 /// There is no group within that time; one has a program that could not be restored; or it cannot be set.

@@ -1,4 +1,5 @@
-//! Selections for which a program of udpath has a slot for each socket of the group: round robin, least loaded, by field.
+//! Selections for which a program of udpath has a slot for each socket of the group: round robin, least loaded, by
+//! field.
 //!
 //! ```text
 //!  select ─▸ load ─▸ empty the slots of an earlier program ─▸ a socket into each slot ─▸ attach

@@ -13,7 +13,8 @@ pub struct Advisory {
     pub id: String,
     /// What a larger value of the knob exposes.
     pub what: String,
-    /// Versions that mend it: the project's own, and that of Debian's package in each release that has one. Empty: none is known.
+    /// Versions that mend it: the project's own, and that of Debian's package in each release that has one. Empty: none
+    /// is known.
     pub mended: Vec<String>,
 }
 
@@ -29,8 +30,8 @@ impl fmt::Display for Advisory {
 }
 
 impl Advisory {
-    /// Whether the installed version mends it; not if that is not known. A release's own fix counts for versions of the same
-    /// origin, as 1.17.1-2+deb12u5 does for 1.17.1-2+deb12u6; a version above all that are known has it as well.
+    /// Whether the installed version mends it; not if that is not known. A release's own fix counts for versions of the
+    /// same origin, as 1.17.1-2+deb12u5 does for 1.17.1-2+deb12u6; a version above all that are known has it as well.
     pub(super) fn is_mended_in(&self, version: Option<&str>) -> bool {
         let Some(version) = version else { return false };
         let since = |mended: &&String| order(version, mended) != Ordering::Less;

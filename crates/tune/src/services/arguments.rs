@@ -6,7 +6,8 @@ use udpath_files::kernel;
 
 use super::ServiceError;
 
-/// Most bytes that are read. No server needs more; a process chooses the length of its own, up to 64 GiB of mapped memory.
+/// Most bytes that are read. No server needs more; a process chooses the length of its own, up to 64 GiB of mapped
+/// memory.
 pub(super) const MAX: usize = 64 << 10;
 
 /// The command line of a process: each argument ends with a NUL.
@@ -26,8 +27,9 @@ pub(super) fn command_line(pid: u32) -> Result<Vec<u8>, ServiceError> {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Arguments {
     words: Vec<String>,
-    /// Letters of options without a value: they may stand before another one in a word, `-dc FILE`, and any other letter takes the
-    /// rest of its word, or the next one. Empty: not known, so that no word is taken for another option's value.
+    /// Letters of options without a value: they may stand before another one in a word, `-dc FILE`, and any other
+    /// letter takes the rest of its word, or the next one. Empty: not known, so that no word is taken for another
+    /// option's value.
     switches: &'static str,
 }
 
@@ -58,8 +60,8 @@ impl Arguments {
         self.option(&names.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
-    /// The value of the last of these options: `-c FILE`, `-cFILE`, `-dc FILE`, `--config FILE`, `--config=FILE` or, shortened as far
-    /// as the server understands it, `--conf=FILE`.
+    /// The value of the last of these options: `-c FILE`, `-cFILE`, `-dc FILE`, `--config FILE`, `--config=FILE` or,
+    /// shortened as far as the server understands it, `--conf=FILE`.
     pub(super) fn option(&self, names: &[&str]) -> Option<&str> {
         let mut values = self.items(names).into_iter().filter_map(|item| match item {
             Item::Letter(letter, value) if names.iter().any(|name| is_letter(name, letter)) => value,
@@ -88,7 +90,8 @@ impl Arguments {
         words.collect()
     }
 
-    /// All in order. `asked`: the options with a value that are asked for; of other long options it is not known whether they have one.
+    /// All in order. `asked`: the options with a value that are asked for; of other long options it is not known
+    /// whether they have one.
     fn items<'a>(&'a self, asked: &[&str]) -> Vec<Item<'a>> {
         let mut items = Vec::new();
         let mut words = self.words.iter().map(String::as_str).peekable();
@@ -134,8 +137,8 @@ fn is_letter(name: &str, letter: char) -> bool {
     name.strip_prefix('-').is_some_and(|rest| rest.chars().eq([letter]))
 }
 
-/// Whether `--config` is meant by this name without dashes. getopt_long(3) takes what begins only one of the server's options for it; a
-/// server does not start with what begins several.
+/// Whether `--config` is meant by this name without dashes. getopt_long(3) takes what begins only one of the server's
+/// options for it; a server does not start with what begins several.
 fn is_long(name: &str, given: &str) -> bool {
     name.strip_prefix("--").is_some_and(|name| !given.is_empty() && name.starts_with(given))
 }

@@ -1,7 +1,8 @@
 //! A server's own checker, run on a configuration that is not written yet.
 //!
 //! In a mount namespace of its own, the new files stand where the server will find them, so that includes and paths are
-//! those of the real configuration. Everybody else sees the old files. It has the server's rights ([`super::confined`]).
+//! those of the real configuration. Everybody else sees the old files. It has the server's rights
+//! ([`super::confined`]).
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -84,8 +84,8 @@ pub(super) struct Found<'a> {
 }
 
 impl Config {
-    /// Reads the file `main` and all that it includes, and the shell file with the server's arguments, if there is one, with the
-    /// server's rights.
+    /// Reads the file `main` and all that it includes, and the shell file with the server's arguments, if there is one,
+    /// with the server's rights.
     ///
     /// # Errors
     /// The main file cannot be read.
@@ -168,8 +168,8 @@ impl Config {
         self.lines.extend(lines);
     }
 
-    /// Takes the lines of a file and, at their places, of those that it includes. `outside`: what holds at its beginning; returns
-    /// what holds at its end.
+    /// Takes the lines of a file and, at their places, of those that it includes. `outside`: what holds at its
+    /// beginning; returns what holds at its end.
     fn take(&mut self, taking: &mut Taking<'_>, file: usize, outside: Holds) -> Holds {
         taking.open.push(file);
         taking.taken += 1;
@@ -226,8 +226,8 @@ impl Config {
         holds
     }
 
-    /// What a value `${NAME}` of FreeRADIUS stands for: that of an earlier line of its own section, or else of one outside of all.
-    /// `None`: it is no such value.
+    /// What a value `${NAME}` of FreeRADIUS stands for: that of an earlier line of its own section, or else of one
+    /// outside of all. `None`: it is no such value.
     fn referred(&self, file: usize, at: usize, holds: &Holds) -> Option<String> {
         let File { format: Format::Radius, text, parsed, .. } = &self.files[file] else { return None };
         // In single quotes nothing is expanded.
@@ -240,8 +240,8 @@ impl Config {
         Some(directive(found).value.clone())
     }
 
-    /// The lines with this key, in sections of this name, in the order in which the server reads them; empty for lines outside of
-    /// all sections.
+    /// The lines with this key, in sections of this name, in the order in which the server reads them; empty for lines
+    /// outside of all sections.
     pub(super) fn find(&self, section: &str, key: &str) -> Vec<Found<'_>> {
         let lines =
             self.lines.iter().filter(|line| self.files[line.file].format.same(&line.holds.name, section));
@@ -289,8 +289,8 @@ impl Config {
         named.map(|(block, _)| block).collect()
     }
 
-    /// The path of a drop-in, if the main file includes a folder of them that exists below its own: not any folder that a line
-    /// may name.
+    /// The path of a drop-in, if the main file includes a folder of them that exists below its own: not any folder that
+    /// a line may name.
     fn find_drop_in(&self, reader: &Reader, own: &Path) -> Option<String> {
         let main = &self.files.first()?.parsed;
         let all = statements(main);

@@ -7,10 +7,11 @@
 //!           └─ setpriv            the server's user and groups, no capability, none to be had
 //!               └─ nsd-checkconf /etc/nsd/nsd.conf
 //! ```
-//! A checker that changes its root, as `named-checkconf -t`, keeps CAP_SYS_CHROOT: with another root it opens no file that the user
-//! could not open, and since it gains nothing at an exec, no program with the set-user-ID bit takes that root for the machine's.
-//! A server's configuration may name modules and scripts, which its checker loads. They can do here what the server's user can
-//! do anyway, and less: nothing over the network, to no other process, and not for longer than the limit.
+//! A checker that changes its root, as `named-checkconf -t`, keeps CAP_SYS_CHROOT: with another root it opens no file
+//! that the user could not open, and since it gains nothing at an exec, no program with the set-user-ID bit takes that
+//! root for the machine's. A server's configuration may name modules and scripts, which its checker loads. They can do
+//! here what the server's user can do anyway, and less: nothing over the network, to no other process, and not for
+//! longer than the limit.
 
 use std::io::{self, PipeReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -29,19 +30,19 @@ mod sys;
 const FOLDERS: [&str; 6] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/sbin", "/usr/local/bin"];
 /// Pause between two looks at the program, nanoseconds.
 const POLL: i64 = 20_000_000;
-/// Most bytes read after it has ended. Lower: its last words are missing: a pipe has 64 KiB. Higher: who has been given its
-/// pipe, and is none of it, holds up its end for longer.
+/// Most bytes read after it has ended. Lower: its last words are missing: a pipe has 64 KiB. Higher: who has been given
+/// its pipe, and is none of it, holds up its end for longer.
 const AFTER_ITS_END: usize = 1 << 16;
 /// Most bytes that are kept of what it wrote: its last words.
 const WORDS: usize = 600;
 /// The exit code of the script if the files could not be put in place.
 const UNPREPARED: i32 = 125;
-/// Most bytes that the copy of a folder may take. Lower: drop-ins beside much data cannot be checked. Higher: a folder takes as
-/// much memory while it is checked.
+/// Most bytes that the copy of a folder may take. Lower: drop-ins beside much data cannot be checked. Higher: a folder
+/// takes as much memory while it is checked.
 const COPY: &str = "size=64m,mode=0755";
-/// Arguments: the folder for copies; the number of files; for each its new text's file and its path; then the program. A file
-/// that does not exist cannot be mounted over, so a copy of its folder is. Nothing happens before a line arrives on stdin: by
-/// then the way to end all of it is set up.
+/// Arguments: the folder for copies; the number of files; for each its new text's file and its path; then the program.
+/// A file that does not exist cannot be mounted over, so a copy of its folder is. Nothing happens before a line arrives
+/// on stdin: by then the way to end all of it is set up.
 const SCRIPT: &str = r#"
 echo
 read -r go || exit 125

@@ -19,8 +19,8 @@ use rustix::thread::{
 };
 use udpath_files::kernel;
 
-/// How long the files of a server may take to be read: those of a disk take milliseconds. Shorter: a configuration on a slow
-/// network is rejected. Longer: one on a file system that never answers holds the plan up for as long.
+/// How long the files of a server may take to be read: those of a disk take milliseconds. Shorter: a configuration on a
+/// slow network is rejected. Longer: one on a file system that never answers holds the plan up for as long.
 const READING: Duration = Duration::from_secs(10);
 /// With one of these, a process opens files that are not its user's.
 const ANY_FILE: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH);
@@ -43,9 +43,9 @@ impl Credentials {
         Self::parse(&status).ok_or_else(|| io::Error::other("its status has no user"))
     }
 
-    /// From `/proc/PID/status`. A process with several users at once, as one that has put root aside for a moment or was
-    /// started by a program with the set-user-ID bit, has the rights of the one that is not root. `None` if a list of users or
-    /// groups is missing or is not of numbers.
+    /// From `/proc/PID/status`. A process with several users at once, as one that has put root aside for a moment or
+    /// was started by a program with the set-user-ID bit, has the rights of the one that is not root. `None` if a list
+    /// of users or groups is missing or is not of numbers.
     #[must_use]
     pub fn parse(status: &str) -> Option<Self> {
         let numbers = |name: &str| -> Option<Vec<u32>> {
@@ -71,8 +71,8 @@ impl Credentials {
         self.user == 0
     }
 
-    /// Does `work` in a thread with these rights and without capabilities. A process that could not take them anyway, since it
-    /// may neither change its user nor open files of others, does it with its own.
+    /// Does `work` in a thread with these rights and without capabilities. A process that could not take them anyway,
+    /// since it may neither change its user nor open files of others, does it with its own.
     ///
     /// # Errors
     /// The rights cannot be taken; or it takes longer than [`READING`], and then the thread is left behind.
@@ -95,7 +95,8 @@ impl Credentials {
         }
     }
 
-    /// Gives them to the calling thread, for good. Its real user stays: a server's user must not be able to send it signals.
+    /// Gives them to the calling thread, for good. Its real user stays: a server's user must not be able to send it
+    /// signals.
     fn take(&self) -> io::Result<()> {
         if self.user == geteuid().as_raw() {
             return Ok(());
@@ -110,8 +111,8 @@ impl Credentials {
         }
     }
 
-    /// The arguments of setpriv(1) that give them to a program, without any capability and any way to get one; but for the one to
-    /// change its root, if it must.
+    /// The arguments of setpriv(1) that give them to a program, without any capability and any way to get one; but for
+    /// the one to change its root, if it must.
     pub(super) fn setpriv(&self, changes_root: bool) -> Vec<String> {
         let groups: Vec<String> = self.groups.iter().map(u32::to_string).collect();
         let groups = match groups.is_empty() {

@@ -188,8 +188,8 @@ fn numbered(text: &str) -> impl Iterator<Item = (usize, usize, &str)> {
     })
 }
 
-/// The part of a line before a comment: before the first of `marks` that is outside of quotes, in which a backslash takes the next
-/// letter with it.
+/// The part of a line before a comment: before the first of `marks` that is outside of quotes, in which a backslash
+/// takes the next letter with it.
 fn code<'a>(line: &'a str, marks: &[char]) -> &'a str {
     let mut quote = None;
     let mut letters = line.char_indices();

@@ -6,8 +6,8 @@
 //! ```
 //! (The crate `glob` reads `[^x]`, classes and backslashes otherwise, and finds nothing.)
 
-/// Most patterns that braces make of one. NSD and Unbound need a handful. Lower: an include is reported as not read. Higher: `{a,b}{a,b}...`
-/// takes longer.
+/// Most patterns that braces make of one. NSD and Unbound need a handful. Lower: an include is reported as not read.
+/// Higher: `{a,b}{a,b}...` takes longer.
 const MAX_ALTERNATIVES: usize = 512;
 
 /// A part of a pattern between slashes.
@@ -58,8 +58,8 @@ pub(super) fn alternatives(pattern: &str) -> Result<Vec<String>, String> {
     Ok(done)
 }
 
-/// Where the first braces of a pattern begin, are separated, and end. None: it has none, or they do not end, and then glob(3) takes them
-/// as they stand. So are `{}`.
+/// Where the first braces of a pattern begin, are separated, and end. None: it has none, or they do not end, and then
+/// glob(3) takes them as they stand. So are `{}`.
 fn braces(pattern: &str) -> Option<(usize, Vec<usize>, usize)> {
     let (mut begin, mut depth, mut commas) = (None, 0_usize, Vec::new());
     let mut letters = pattern.bytes().enumerate();
@@ -174,8 +174,8 @@ impl Token {
     }
 }
 
-/// The set whose bracket stands before these bytes: whether it is negated, its items, and its length with the closing bracket. None: it has
-/// no end.
+/// The set whose bracket stands before these bytes: whether it is negated, its items, and its length with the closing
+/// bracket. None: it has no end.
 #[allow(clippy::type_complexity, reason = "of one caller")]
 fn set(bytes: &[u8]) -> Result<Option<(bool, Vec<Item>, usize)>, String> {
     let not = matches!(bytes.first(), Some(b'!' | b'^'));

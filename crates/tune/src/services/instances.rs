@@ -29,8 +29,8 @@ use super::reader::Reader;
 const PLACEHOLDERS: [&str; 3] = ["{n}", "{cpu}", "{folder}"];
 /// The accounts of this machine.
 const ACCOUNTS: &str = "/etc/passwd";
-/// Longest list of accounts that is read, bytes: some 100 per account. Lower: accounts of a large machine are not found.
-/// Higher: more memory.
+/// Longest list of accounts that is read, bytes: some 100 per account. Lower: accounts of a large machine are not
+/// found. Higher: more memory.
 const MAX_ACCOUNTS: u64 = 16 << 20;
 
 /// A known server whose instances can share a port, and its command line.
@@ -44,8 +44,8 @@ pub struct Instances {
 }
 
 impl Instances {
-    /// The server that a command line starts; `None` if it is not known, and then nothing but the command line itself can
-    /// differ.
+    /// The server that a command line starts; `None` if it is not known, and then nothing but the command line itself
+    /// can differ.
     ///
     /// # Errors
     /// There must be one instance only, with the reason; or its configuration cannot be read.
@@ -210,7 +210,8 @@ impl Instances {
         first + &text + &last
     }
 
-    /// Writes the main file, and links to what is beside it if the server is given a folder. Returns what the server is given.
+    /// Writes the main file, and links to what is beside it if the server is given a folder. Returns what the server is
+    /// given.
     fn write(&self, folder: &Path, text: &str) -> io::Result<PathBuf> {
         let name = self.config_path.file_name().unwrap_or_default();
         let original = self.config_path.parent().unwrap_or(Path::new("/"));

@@ -144,8 +144,8 @@ impl Service {
         value("port").or_else(|| value("name"))
     }
 
-    /// The changes that the authors' guide would make for a machine with so many CPUs, where the server's datagrams arrive on
-    /// `interface`, if that is known.
+    /// The changes that the authors' guide would make for a machine with so many CPUs, where the server's datagrams
+    /// arrive on `interface`, if that is known.
     #[must_use]
     pub fn proposals(&self, cpus: usize, interface: Option<&str>) -> Vec<Proposal> {
         let port = self.address.map_or(0, |address| address.port());

@@ -4,8 +4,8 @@
 //!  run by systemd        unit:freeradius.service/instances=2   `udpath multiply` as a drop-in (units/setting.rs)
 //!  by another command    restart:freeradius@...                that command, with what is to run the server in $UDPATH_RUN
 //! ```
-//! `$UDPATH_RUN` is empty, or begins a command line: `udpath multiply -n 2 ... --`. A restart command that has it before the
-//! server's program, as in `setsid $UDPATH_RUN freeradius -f &`, can start one process or several.
+//! `$UDPATH_RUN` is empty, or begins a command line: `udpath multiply -n 2 ... --`. A restart command that has it
+//! before the server's program, as in `setsid $UDPATH_RUN freeradius -f &`, can start one process or several.
 
 use std::env;
 use std::path::PathBuf;
@@ -32,7 +32,8 @@ impl Service {
     /// The number of instances that a request asks for.
     ///
     /// # Errors
-    /// It is not a number from 1 to that of the CPUs that the server may use; or several instances of it cannot share a port.
+    /// It is not a number from 1 to that of the CPUs that the server may use; or several instances of it cannot share a
+    /// port.
     pub(super) fn count(&self, value: &str) -> Result<usize, ServiceError> {
         let most = self.cpus.len();
         let count = value.parse().ok().filter(|count| (1..=most).contains(count)).ok_or_else(|| {
@@ -72,7 +73,8 @@ pub(super) fn value(count: usize) -> Value {
     Value::Words(format!("{count}{WORDS}"))
 }
 
-/// The number of instances in which a restart of this value runs the server; `None` for one process without a supervisor.
+/// The number of instances in which a restart of this value runs the server; `None` for one process without a
+/// supervisor.
 #[must_use]
 pub fn number(value: &Value) -> Option<usize> {
     let Value::Words(words) = value else { return None };

@@ -323,8 +323,8 @@ impl Prepared {
         self.service.check(&self.files)
     }
 
-    /// Whether systemd agrees that the server is this unit: its control group's name alone may be somebody's who has control
-    /// groups of their own, and a group may have processes that are not the unit's program.
+    /// Whether systemd agrees that the server is this unit: its control group's name alone may be somebody's who has
+    /// control groups of their own, and a group may have processes that are not the unit's program.
     fn is_of(&self, unit: &UnitName) -> Result<(), String> {
         let pid = self.service.pid;
         match units::processes_of(&Folder::live(), unit) {
@@ -335,8 +335,8 @@ impl Prepared {
     }
 }
 
-/// Without the servers whose files root does not change, if there are others of the port: any user can start one at another
-/// address. What is left names them.
+/// Without the servers whose files root does not change, if there are others of the port: any user can start one at
+/// another address. What is left names them.
 fn without_strangers(prepared: Vec<(bool, Prepared)>) -> Vec<Prepared> {
     let (mut kept, mut strangers) = (Vec::new(), Vec::new());
     for (named, one) in prepared {

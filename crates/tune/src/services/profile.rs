@@ -25,10 +25,11 @@ pub struct Profile {
     pub(super) format: Format,
     /// Debian's configuration file.
     pub(super) config: String,
-    /// Options that name another file, or folder. Empty: its arguments are its configuration, and the file has them for the
-    /// service manager.
+    /// Options that name another file, or folder. Empty: its arguments are its configuration, and the file has them for
+    /// the service manager.
     pub(super) config_options: Vec<String>,
-    /// Letters of its options without a value (getopt(3)): they may stand in one word before another option, `-dc FILE`.
+    /// Letters of its options without a value (getopt(3)): they may stand in one word before another option,
+    /// `-dc FILE`.
     #[serde(default)]
     pub(super) switches: String,
     /// What it may go by instead of a file.
@@ -47,11 +48,12 @@ pub struct Profile {
     /// But not with one of these options.
     #[serde(default)]
     pub(super) moves_with: Vec<String>,
-    /// Words of its command line that belong to no option are lines of its configuration, and then it reads no file of its own.
+    /// Words of its command line that belong to no option are lines of its configuration, and then it reads no file of
+    /// its own.
     #[serde(default)]
     pub(super) lines_as_words: bool,
-    /// Where its packages have its configuration: files, and folders with all that is in them. Of a server that does not run as
-    /// root, root changes no other file.
+    /// Where its packages have its configuration: files, and folders with all that is in them. Of a server that does
+    /// not run as root, root changes no other file.
     pub(super) places: Vec<String>,
     /// How its numbers are written.
     #[serde(default)]
@@ -64,7 +66,8 @@ pub struct Profile {
     pub(super) arguments: Option<String>,
     /// Its own checker; `{config}`, `{folder}` and `{program}` are replaced. Empty if it has none.
     pub(super) check: Vec<String>,
-    /// What the checker has after its name for a server whose root is a folder, `{root}`. Empty: it cannot check such a server.
+    /// What the checker has after its name for a server whose root is a folder, `{root}`. Empty: it cannot check such a
+    /// server.
     #[serde(default)]
     pub(super) check_root: Vec<String>,
     /// As root, the checker changes its root as the server does, where its configuration says so.
@@ -114,14 +117,16 @@ pub(super) struct Instead {
 }
 
 impl Instead {
-    /// Whether a server with these arguments goes by it. `named`: they name a file. `is_file`: whether it sees a file there.
+    /// Whether a server with these arguments goes by it. `named`: they name a file. `is_file`: whether it sees a file
+    /// there.
     pub(super) fn holds(&self, arguments: &Arguments, named: bool, is_file: impl Fn(&str) -> bool) -> bool {
         let preferred = || self.preferred.as_ref().is_some_and(|path| is_file(path));
         arguments.has(&self.options) || !named && preferred()
     }
 }
 
-/// What several instances of a server on one port need. `{folder}` is the instance's own folder, `{n}` its number from 1.
+/// What several instances of a server on one port need. `{folder}` is the instance's own folder, `{n}` its number from
+/// 1.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct InstancesProfile {
@@ -139,7 +144,8 @@ pub(super) struct InstancesProfile {
     pub(super) excludes: Vec<Excluded>,
     /// Options with a value of each instance's own.
     pub(super) options: Vec<[String; 2]>,
-    /// Keys outside of all sections with a value of each instance's own: replaced where they stand, else added at the top.
+    /// Keys outside of all sections with a value of each instance's own: replaced where they stand, else added at the
+    /// top.
     pub(super) set: BTreeMap<String, String>,
     /// Lines at the end of each instance's configuration.
     pub(super) append: Vec<String>,
@@ -239,15 +245,16 @@ pub(super) struct KnobProfile {
     later_defaults: Vec<LaterDefault>,
     /// The command-line option that overrides it.
     pub(super) flag: Option<String>,
-    /// The value that the authors' guide would give it: a value, `cpus`, or `interface`, the one that the server's datagrams arrive
-    /// on. Without, nothing is proposed.
+    /// The value that the authors' guide would give it: a value, `cpus`, or `interface`, the one that the server's
+    /// datagrams arrive on. Without, nothing is proposed.
     pub(super) propose: Option<String>,
     /// Proposed only for more than one CPU.
     #[serde(default)]
     pub(super) many: bool,
     /// What of the running server shows its value.
     pub(super) shows: Option<Shows>,
-    /// How many more there are of those than the value says. Without: not known, so that only a change of their number shows anything.
+    /// How many more there are of those than the value says. Without: not known, so that only a change of their number
+    /// shows anything.
     pub(super) besides: Option<u64>,
     /// Proposed only if none of these keys is set.
     #[serde(default)]
@@ -287,8 +294,8 @@ struct LaterDefault {
 }
 
 impl KnobProfile {
-    /// The server's default in this version of its package; `cpus` if it starts one for each CPU. That of the oldest version if it
-    /// is not known: a proposal then may say what is so already, and never lowers anything.
+    /// The server's default in this version of its package; `cpus` if it starts one for each CPU. That of the oldest
+    /// version if it is not known: a proposal then may say what is so already, and never lowers anything.
     pub(super) fn default_in(&self, version: Option<&str>) -> &str {
         let later = self.later_defaults.iter().rev();
         let begun = |later: &&LaterDefault| {
@@ -306,8 +313,8 @@ pub(super) struct Only {
     pub(super) key: String,
     /// The values that select, in any case.
     pub(super) values: Vec<String>,
-    /// They are modules that the sections load: their names have the case of their files, and a module that is loaded already is not
-    /// loaded again, so that the first of the sections counts.
+    /// They are modules that the sections load: their names have the case of their files, and a module that is loaded
+    /// already is not loaded again, so that the first of the sections counts.
     #[serde(default)]
     loads: bool,
 }
@@ -429,8 +436,8 @@ impl Kind {
     }
 }
 
-/// Whether it is the name of an interface, as `dev_valid_name` of net/core/dev.c has them, but of ASCII letters that mean nothing
-/// in a configuration, and a port, if there is one.
+/// Whether it is the name of an interface, as `dev_valid_name` of net/core/dev.c has them, but of ASCII letters that
+/// mean nothing in a configuration, and a port, if there is one.
 fn is_interface(text: &str) -> bool {
     let (name, port) = text.split_once('@').map_or((text, None), |(name, port)| (name, Some(port)));
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);

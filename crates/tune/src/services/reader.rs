@@ -1,7 +1,7 @@
 //! The files of a server, as it sees them and with its rights.
 //!
-//! What it may name is up to its user: a link to `/etc/shadow`, a FIFO, `/proc/kmsg`, `/**`. So files are opened beneath the
-//! server's root, as its user, only if somebody has written them to a disk, and only so many.
+//! What it may name is up to its user: a link to `/etc/shadow`, a FIFO, `/proc/kmsg`, `/**`. So files are opened
+//! beneath the server's root, as its user, only if somebody has written them to a disk, and only so many.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -18,11 +18,11 @@ use super::glob;
 /// Largest file that is read, bytes. Zones and lists of blocked names have files of their own; a larger file is data,
 /// and is reported as not read.
 const MAX_FILE: u64 = 4 << 20;
-/// Most bytes of all files together. A FreeRADIUS has some 300 kB. Lower: a large one is not read as a whole. Higher: somebody's
-/// process can make udpath hold as much.
+/// Most bytes of all files together. A FreeRADIUS has some 300 kB. Lower: a large one is not read as a whole. Higher:
+/// somebody's process can make udpath hold as much.
 const MAX_BYTES: u64 = 32 << 20;
-/// Most names of folders that are looked at for patterns. FreeRADIUS needs a few hundred. Lower: the files of a large folder
-/// are reported as not read. Higher: a pattern like `/*/*/*` takes longer.
+/// Most names of folders that are looked at for patterns. FreeRADIUS needs a few hundred. Lower: the files of a large
+/// folder are reported as not read. Higher: a pattern like `/*/*/*` takes longer.
 const MAX_NAMES: usize = 20_000;
 
 /// Where a server's files are, and whose rights open them.
@@ -137,8 +137,8 @@ impl Reader {
         found.is_some_and(|found| File::from(found).metadata().is_ok_and(|about| about.is_file()))
     }
 
-    /// The files that an include means: a path, a pattern, or a folder, in the order of their names. `none` is told of what is
-    /// not looked at. `alternative`: it is of a pattern with braces, of which one may lead nowhere.
+    /// The files that an include means: a path, a pattern, or a folder, in the order of their names. `none` is told of
+    /// what is not looked at. `alternative`: it is of a pattern with braces, of which one may lead nowhere.
     pub(super) fn included(
         &mut self,
         include: &Path,
@@ -183,7 +183,8 @@ impl Reader {
         }
     }
 
-    /// The paths that match a pattern, as glob(3) has them: a `*` matches no slash, nor a dot at the beginning of a name.
+    /// The paths that match a pattern, as glob(3) has them: a `*` matches no slash, nor a dot at the beginning of a
+    /// name.
     fn matched(&mut self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
         let mut folders = BTreeSet::from([PathBuf::from("/")]);
         for part in pattern.components() {
@@ -232,7 +233,8 @@ fn too_many() -> io::Error {
     io::Error::other(format!("more than {MAX_NAMES} names would have to be looked at"))
 }
 
-/// Whether a server reads a file of this name that is in a folder which it includes: FreeRADIUS has rules of its own (cf_file.c).
+/// Whether a server reads a file of this name that is in a folder which it includes: FreeRADIUS has rules of its own
+/// (cf_file.c).
 fn is_of_folder(name: &str, format: Format) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     !name.starts_with('.') && (format != Format::Radius || name.bytes().all(plain))

@@ -7,8 +7,8 @@ use super::{Proposal, Service};
 const CPUS: &str = "cpus";
 
 impl Service {
-    /// The proposals with which more threads or processes read, each with a socket of its own: one for each CPU that the server may
-    /// use. None if it is so already, or has no such knobs.
+    /// The proposals with which more threads or processes read, each with a socket of its own: one for each CPU that
+    /// the server may use. None if it is so already, or has no such knobs.
     #[must_use]
     pub fn more_readers(&self) -> Vec<Proposal> {
         self.settled_of(|knob| knob.many || knob.propose.as_deref() == Some(CPUS))

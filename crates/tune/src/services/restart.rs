@@ -34,8 +34,8 @@ pub(super) const PIDS: &str = "UDPATH_PID";
 /// What the text of a restart by systemd begins with.
 const BY_SYSTEMD: &str = "systemctl restart ";
 
-/// A restart command of a server that nobody watches: it ends what serves, waits until that has ended, and starts it again. `folder`:
-/// `cd FOLDER && ` or nothing; `line`: its command line for a shell.
+/// A restart command of a server that nobody watches: it ends what serves, waits until that has ended, and starts it
+/// again. `folder`: `cd FOLDER && ` or nothing; `line`: its command line for a shell.
 #[must_use]
 pub fn started_again(folder: &str, line: &str) -> String {
     let wait = format!("while kill -0 ${PIDS}; do sleep 0.1; done 2>/dev/null");
@@ -115,11 +115,12 @@ impl Restart {
         known.then(|| Self { server: server.to_owned(), address, by: By::of(command) })
     }
 
-    /// Runs the command, and waits until the server answers, in so many instances if that was asked for. It must be another
-    /// process than before: a server that only reloads keeps its sockets and threads.
+    /// Runs the command, and waits until the server answers, in so many instances if that was asked for. It must be
+    /// another process than before: a server that only reloads keeps its sockets and threads.
     ///
     /// # Errors
-    /// The command failed (what it printed last); or the server does not answer; or it was not restarted, or not in instances.
+    /// The command failed (what it printed last); or the server does not answer; or it was not restarted, or not in
+    /// instances.
     pub fn run(&self, instances: Option<usize>) -> Result<(), String> {
         let before = self.serving();
         let command = self.by.to_string();
@@ -223,7 +224,8 @@ pub(crate) fn output(command: Command, limit: Duration) -> io::Result<(Option<Ex
 fn run(mut command: Command, limit: Duration) -> io::Result<(Option<ExitStatus>, File)> {
     let output = tempfile::tempfile()?;
     command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
-    // ^C and timeout(1) signal the caller's process group as well: the command that restores a server must survive that.
+    // ^C and timeout(1) signal the caller's process group as well: the command that restores a server must survive
+    // that.
     command.process_group(0);
     let mut child = command.spawn()?;
     let until = Instant::now() + limit;

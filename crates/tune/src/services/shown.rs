@@ -1,12 +1,12 @@
-//! Whether a knob is in effect at the running server, not only in its files: what a restart made of its processes, threads, sockets,
-//! buffers and XDP programs.
+//! Whether a knob is in effect at the running server, not only in its files: what a restart made of its processes,
+//! threads, sockets, buffers and XDP programs.
 //!
 //! ```text
 //!  prepared.shape() ─ before ─┐        apply: files, restart        ┌─ prepared.shown(before) ─▸ server-count=2: 4 processes, 3 before
 //!                             └─────────────────────────────────────┘
 //! ```
-//! A file may be another than the one that the server reads, and a server may take less than it asked for. A knob that does not show is
-//! in the list as well, with the reason: it is verified in the file only.
+//! A file may be another than the one that the server reads, and a server may take less than it asked for. A knob that
+//! does not show is in the list as well, with the reason: it is verified in the file only.
 
 use std::time::{Duration, Instant};
 
@@ -19,8 +19,8 @@ use super::{Origin, Prepared};
 
 /// How long the threads of a server that answers already may take to start.
 const SETTLES: Duration = Duration::from_secs(3);
-/// Between two looks that must agree. Shorter: a process that only starts others (nsd has one for a moment) is counted. Longer: an apply
-/// takes longer.
+/// Between two looks that must agree. Shorter: a process that only starts others (nsd has one for a moment) is counted.
+/// Longer: an apply takes longer.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// The limits of what a program without privileges gets as buffers.
 const RECEIVE_LIMIT: &str = "net.core.rmem_max";
@@ -102,8 +102,8 @@ impl Limits {
 }
 
 impl Prepared {
-    /// The server as it runs now, once it no longer changes; `None` if none of its files is to change, it does not serve, or nothing of
-    /// it is visible.
+    /// The server as it runs now, once it no longer changes; `None` if none of its files is to change, it does not
+    /// serve, or nothing of it is visible.
     #[must_use]
     pub fn shape(&self) -> Option<Shape> {
         if self.files.is_empty() {
@@ -143,7 +143,8 @@ impl Prepared {
         })
     }
 
-    /// How the changes show at the server that runs now: each of them, or none if no file changed. `before`: how the server was.
+    /// How the changes show at the server that runs now: each of them, or none if no file changed. `before`: how the
+    /// server was.
     #[must_use]
     pub fn shown(&self, before: Option<&Shape>) -> Vec<Shown> {
         if self.files.is_empty() {
@@ -278,7 +279,8 @@ fn at_an_address(sockets: usize) -> String {
     format!("{sockets} socket{s} at an address")
 }
 
-/// The smallest buffer of its sockets, `has` as the kernel counts it, and the most that a program without privileges gets.
+/// The smallest buffer of its sockets, `has` as the kernel counts it, and the most that a program without privileges
+/// gets.
 fn buffered(what: &str, change: Change<'_>, has: Option<u32>, limit: (Option<u64>, &str)) -> Outcome {
     let Some(asked) = change.number.filter(|asked| *asked > 0) else {
         return Outcome::unverified("asks for no size of its own");

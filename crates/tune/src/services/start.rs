@@ -1,4 +1,5 @@
-//! The folder that a server was started in: what the relative paths of its arguments, and in some servers of its files, begin with.
+//! The folder that a server was started in: what the relative paths of its arguments, and in some servers of its files,
+//! begin with.
 //!
 //! ```text
 //!  cd /lab; nsd -c nsd.conf       /proc/PID/cwd is /etc/nsd by now (zonesdir), and there is an nsd.conf, too
@@ -48,8 +49,9 @@ pub(super) fn folder(
     by_shell(pid, &environment).or_else(|| by_systemd(pid, &environment, unit?))
 }
 
-/// What a file's time may be later than the start that it was written before: the kernel's start time has hundredths of a second, and the
-/// time of a file is that of the last tick. Shorter: files of just before are named. Longer: a change of just after is not.
+/// What a file's time may be later than the start that it was written before: the kernel's start time has hundredths of
+/// a second, and the time of a file is that of the last tick. Shorter: files of just before are named. Longer: a change
+/// of just after is not.
 const SAME_MOMENT: Duration = Duration::from_millis(50);
 
 /// When a process was started.
@@ -89,7 +91,8 @@ impl Environment {
     }
 }
 
-/// Where the shell was that started this very program. Another program between them may have changed the folder, and left PWD as it was.
+/// Where the shell was that started this very program. Another program between them may have changed the folder, and
+/// left PWD as it was.
 fn by_shell(pid: u32, environment: &Environment) -> Option<String> {
     let pwd = environment.pwd.as_deref().filter(|pwd| pwd.starts_with('/'))?;
     let program =
@@ -105,7 +108,8 @@ fn by_shell(pid: u32, environment: &Environment) -> Option<String> {
     Some(Path::new("/").join(within).display().to_string())
 }
 
-/// The folder in which systemd starts a unit's first process, if nothing was between them: any shell would have left PWD.
+/// The folder in which systemd starts a unit's first process, if nothing was between them: any shell would have left
+/// PWD.
 fn by_systemd(pid: u32, environment: &Environment, unit: &UnitName) -> Option<String> {
     if !environment.is_invocation || environment.pwd.is_some() {
         return None;

@@ -6,8 +6,8 @@
 //!  named -t /srv/dns                                         its /etc/named.conf is ours below    "/srv/dns"
 //!  a container, a file that is mounted over ours, or none    read by its own root, never changed  "/proc/812/root"
 //! ```
-//! A path means what it means to the server: absolute links begin at its own root, and `..` ends there. A file that does not
-//! exist there is not read elsewhere, even if this machine has one of that name.
+//! A path means what it means to the server: absolute links begin at its own root, and `..` ends there. A file that
+//! does not exist there is not read elsewhere, even if this machine has one of that name.
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -41,8 +41,8 @@ pub(super) fn of(pid: u32, config: &str) -> String {
     }
 }
 
-/// Whether a server has changed its root since it read its main configuration file, which is one of this machine: it is told to,
-/// there or by its arguments, and its root is the folder named there.
+/// Whether a server has changed its root since it read its main configuration file, which is one of this machine: it is
+/// told to, there or by its arguments, and its root is the folder named there.
 pub(super) fn changed_root(pid: u32, profile: &Profile, arguments: &Arguments, config: &str) -> bool {
     let is_its_root = |folder: &Path| {
         Beneath::root_of(pid).and_then(|root| root.find("/")).is_ok_and(|root| is_at(&root, folder))
@@ -60,7 +60,8 @@ pub(super) fn changed_root(pid: u32, profile: &Profile, arguments: &Arguments, c
         && named().is_some_and(|folder| folder.starts_with('/') && is_its_root(Path::new(&folder)))
 }
 
-/// The path on this machine, links resolved, of a file that a process names; `None` if that is not its file, or there is none.
+/// The path on this machine, links resolved, of a file that a process names; `None` if that is not its file, or there
+/// is none.
 pub(super) fn real(pid: u32, path: &str) -> Option<String> {
     let found = Beneath::root_of(pid).ok()?.find(path).ok()?;
     let here = fs::read_link(format!("/proc/self/fd/{}", found.as_raw_fd())).ok()?;
@@ -118,8 +119,8 @@ impl Service {
         self.view.starts_with("/proc/")
     }
 
-    /// The file itself on this machine, which a path of the server leads to; of one that does not exist yet, where it would be.
-    /// `None`: its file is not one of this machine.
+    /// The file itself on this machine, which a path of the server leads to; of one that does not exist yet, where it
+    /// would be. `None`: its file is not one of this machine.
     pub(super) fn real(&self, path: &str) -> Option<String> {
         if self.has_other_files() {
             return None;

@@ -1,8 +1,9 @@
-//! Which files of a server's configuration root writes: those that nobody else can change, where the server's profile has them.
+//! Which files of a server's configuration root writes: those that nobody else can change, where the server's profile
+//! has them.
 //!
 //! A server's arguments and files say where its configuration is, and both may be its user's: a user can start
-//! `chronyd -f /etc/ld.so.conf`, or write `confdir /etc/modprobe.d`. So of a server that does not run as root, only files in
-//! the places of its profile are changed; of one that does, only if all of its files are root's.
+//! `chronyd -f /etc/ld.so.conf`, or write `confdir /etc/modprobe.d`. So of a server that does not run as root, only
+//! files in the places of its profile are changed; of one that does, only if all of its files are root's.
 
 use std::fs;
 use std::path::Path;
@@ -18,8 +19,8 @@ pub(crate) fn changeable(why: &Changeable) -> String {
 }
 
 impl Service {
-    /// Whether a change to its configuration could be carried out, as far as the owners of its files decide: of root's server, all of
-    /// them must be root's alone; of another's, one to change is enough.
+    /// Whether a change to its configuration could be carried out, as far as the owners of its files decide: of root's
+    /// server, all of them must be root's alone; of another's, one to change is enough.
     #[must_use]
     pub fn is_changeable(&self) -> bool {
         let mut roots =

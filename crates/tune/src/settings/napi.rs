@@ -1,4 +1,5 @@
-//! NAPI of an interface: polling in threads, and how long interrupts stay off. Files in sysfs, or the kernel's netdev family.
+//! NAPI of an interface: polling in threads, and how long interrupts stay off. Files in sysfs, or the kernel's netdev
+//! family.
 
 use udpath_host::interfaces::Napi;
 use udpath_host::shell::quoted;
@@ -71,8 +72,8 @@ pub static GRO_FLUSH_TIMEOUT: Row = Row {
     extra: Extra::NONE,
 };
 
-/// How long interrupts stay off while an application polls and finds packets, nanoseconds; of every NAPI instance of the
-/// interface (Linux 6.13).
+/// How long interrupts stay off while an application polls and finds packets, nanoseconds; of every NAPI instance of
+/// the interface (Linux 6.13).
 pub static IRQ_SUSPEND_TIMEOUT: Row = Row {
     name: "napi/irq-suspend-timeout",
     part: PartKind::Whole,

@@ -52,7 +52,8 @@ static SEND_BUFFER: Row = option(PolicyOption::SendBuffer);
 static REUSEPORT: Row = option(PolicyOption::Reuseport);
 static PRIORITY: Row = option(PolicyOption::Priority);
 static MARK: Row = option(PolicyOption::Mark);
-/// How datagrams are spread over the sockets of a reuseport group: no option of the kernel's, but a drop-in of the unit.
+/// How datagrams are spread over the sockets of a reuseport group: no option of the kernel's, but a drop-in of the
+/// unit.
 pub(super) static SPREAD_ROW: Row = {
     let row = option(PolicyOption::Mark);
     Row {

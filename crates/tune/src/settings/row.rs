@@ -250,8 +250,8 @@ pub enum Keeps {
     Even,
 }
 
-/// Whether a change needs consent, by name: everything does that is not known to be harmless, so that a plan from somebody
-/// else changes nothing by surprise. Each row says it.
+/// Whether a change needs consent, by name: everything does that is not known to be harmless, so that a plan from
+/// somebody else changes nothing by surprise. Each row says it.
 #[derive(Debug, Clone, Copy)]
 pub enum Security {
     /// Whatever the value, it can only make traffic slower.

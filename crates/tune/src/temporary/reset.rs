@@ -3,8 +3,9 @@
 //! ```text
 //!  the values that the reset may lose ─▸ journaled, if not before ─▸ the change ─▸ written again, what was lost ─▸ the link is up
 //! ```
-//! A new number of channels has the driver choose interrupts, XPS and the RSS table anew, and its choice stays while the
-//! change is in effect, unless one of them is under temporary change as well. With the number as found, they are as found.
+//! A new number of channels has the driver choose interrupts, XPS and the RSS table anew, and its choice stays while
+//! the change is in effect, unless one of them is under temporary change as well. With the number as found, they are as
+//! found.
 
 use std::collections::BTreeMap;
 use std::thread;

@@ -15,7 +15,8 @@ pub(super) struct Line {
     pub(super) value: String,
 }
 
-/// The assignments of a file, in order. A line that ends with a backslash goes on in the next one that is not a comment.
+/// The assignments of a file, in order. A line that ends with a backslash goes on in the next one that is not a
+/// comment.
 pub(super) fn lines(text: &str) -> Vec<Line> {
     let (mut found, mut section, mut whole) = (Vec::new(), String::new(), String::new());
     for line in text.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';'])) {

@@ -7,8 +7,8 @@ use udpath_host::{Source, UnitName, processes};
 
 use crate::services::{finished, output};
 
-/// How long systemctl may take. systemd itself gives up on the start of a unit after 90 s, and on its stop after 90 s more; a
-/// command that takes much longer hangs.
+/// How long systemctl may take. systemd itself gives up on the start of a unit after 90 s, and on its stop after 90 s
+/// more; a command that takes much longer hangs.
 const COMMAND: Duration = Duration::from_secs(240);
 
 /// Runs `systemctl` with this order for these units until it has ended.
@@ -68,9 +68,9 @@ pub fn main_pid(source: &dyn Source, unit: &UnitName) -> Result<Option<u32>, Str
     Ok(pid.parse().ok().filter(|pid| *pid > 0))
 }
 
-/// The processes of a unit's program, as systemd knows it: those of its control group that run the same program as its main
-/// process, that one first. Others in the group are what it has started, or what somebody else started through it, as cron
-/// does.
+/// The processes of a unit's program, as systemd knows it: those of its control group that run the same program as its
+/// main process, that one first. Others in the group are what it has started, or what somebody else started through it,
+/// as cron does.
 ///
 /// # Errors
 /// systemd is not running, has no such unit, or does not run it.

@@ -9,8 +9,8 @@ use super::manager::properties;
 use crate::persist::{escaped, word};
 use crate::policy::of_slice;
 
-/// What a unit says of its service that its instances do not say: the commands around the program, which run once, in the unit;
-/// what the supervisor decides; and what only one of them can have.
+/// What a unit says of its service that its instances do not say: the commands around the program, which run once, in
+/// the unit; what the supervisor decides; and what only one of them can have.
 const LEFT_OUT: [&str; 20] = [
     "ExecCondition",
     "ExecStartPre",

@@ -18,7 +18,8 @@ use crate::policy::{root, spread};
 use crate::services::finished;
 use crate::settings::Value;
 
-/// How long another number of instances may take: longer than a start and a drain of each (`--start-limit`, `--drain-limit`).
+/// How long another number of instances may take: longer than a start and a drain of each (`--start-limit`,
+/// `--drain-limit`).
 const NUMBER: Duration = Duration::from_secs(620);
 
 /// The number of instances of a unit, and the other options; `None` if it is not multiplied.
@@ -51,8 +52,8 @@ fn options<'a>(path: &str, text: &'a str) -> Result<&'a str, String> {
         .ok_or_else(|| format!("{path} has no `udpath multiply`; remove or rename it"))
 }
 
-/// Runs a unit in instances, or in one process again. If it does not start so, it runs as before. A write that a kill has cut
-/// short is completed by the same write.
+/// Runs a unit in instances, or in one process again. If it does not start so, it runs as before. A write that a kill
+/// has cut short is completed by the same write.
 ///
 /// # Errors
 /// It cannot be multiplied, or does not start.

@@ -156,7 +156,8 @@ fn in_a_lab(name: &str, work: impl FnOnce(&mut Server) + Send) {
     lab.down().unwrap();
 }
 
-/// The program counts the sockets of its time: for a group that has changed it is another value, applied again and restored.
+/// The program counts the sockets of its time: for a group that has changed it is another value, applied again and
+/// restored.
 #[test]
 fn by_cpu_of_another_number_of_sockets_is_not_in_place() {
     udpath_lab::needs_root!();

@@ -14,8 +14,8 @@ use super::VmSpec;
 
 /// The emulator.
 pub(super) const PROGRAM: &str = "qemu-system-x86_64";
-/// Drivers for the devices of [`arguments`] and of a server. Most are built into no kernel; Linux 6.1 of Debian has even
-/// the one of virtio's PCI devices as a module.
+/// Drivers for the devices of [`arguments`] and of a server. Most are built into no kernel; Linux 6.1 of Debian has
+/// even the one of virtio's PCI devices as a module.
 pub(super) const MODULES: [&str; 8] =
     ["virtio_pci", "virtio_console", "virtio_net", "vmxnet3", "e1000e", "sch_fq", "veth", "8021q"];
 /// Drivers of the shared folder.
@@ -26,8 +26,8 @@ pub(super) const SHARE_MODULES: [&str; 2] = ["9pnet_virtio", "9p"];
 ///   emulator's exit.
 /// - `loglevel=6`: notices, so that a failed boot shows how far it got; more costs time.
 /// - `mitigations=off nokaslr no_timer_check`: slow under an emulator, and there is nothing to protect here.
-/// - `tsc=reliable`: the CPUs' counter is a clock source beside those of the board, which Linux else gives up on a machine of
-///   several sockets.
+/// - `tsc=reliable`: the CPUs' counter is a clock source beside those of the board, which Linux else gives up on a
+///   machine of several sockets.
 /// - `lpj`: loops per jiffy, for short delays. Setting it spares each CPU a calibration of 0.1 s.
 const PARAMETERS: &str =
     "console=ttyS0 loglevel=6 panic=-1 mitigations=off nokaslr no_timer_check lpj=4000000 tsc=reliable";

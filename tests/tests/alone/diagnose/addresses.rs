@@ -1,5 +1,5 @@
-//! What addresses have to do with it: a client on the server's own machine, a server bound to another address than is asked, and one that
-//! answers from another.
+//! What addresses have to do with it: a client on the server's own machine, a server bound to another address than is
+//! asked, and one that answers from another.
 
 use rustix::process::Signal;
 use serde_json::Value;

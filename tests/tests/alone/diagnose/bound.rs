@@ -1,5 +1,5 @@
-//! A reader that may run only on the CPU that softirqs take, beside one that is idle; and its twin under the same load, which may run
-//! on both.
+//! A reader that may run only on the CPU that softirqs take, beside one that is idle; and its twin under the same load,
+//! which may run on both.
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -10,8 +10,8 @@ use super::{PORT, first_is, found_first, severe, silent};
 
 const FOUND: &str = "readers-on-softirq-cpus";
 
-/// What is found of a server on these CPUs. On a link of one queue a request is sent where the last reply came in, and received there,
-/// so that all softirqs are on the CPU of the reader.
+/// What is found of a server on these CPUs. On a link of one queue a request is sent where the last reply came in, and
+/// received there, so that all softirqs are on the CPU of the reader.
 fn diagnosed(cpus: &str) -> (u32, Value) {
     let bed = Bed::new("bound", &LinkSpec::with_queues(1)).polled();
     let (program, bind) = (program().display().to_string(), format!("0.0.0.0:{PORT}"));

@@ -21,8 +21,8 @@ pub(super) enum Served {
     Single,
     /// The same with two processes, each of which writes a line to a file for each datagram.
     Logging,
-    /// The same with two processes bound to a CPU each, whose sockets a program selects by CPU; after the first has been
-    /// restarted, or before.
+    /// The same with two processes bound to a CPU each, whose sockets a program selects by CPU; after the first has
+    /// been restarted, or before.
     ByCpu { restarted: bool },
 }
 
@@ -408,8 +408,8 @@ fn stop_one(scene: &mut Scene) {
     std::thread::sleep(std::time::Duration::from_secs(1));
 }
 
-/// 400 requests/s from 100 addresses on the server's link for which the client's machine answers no ARP, until they fill the send
-/// buffer: the kernel keeps each reply for up to 3 s.
+/// 400 requests/s from 100 addresses on the server's link for which the client's machine answers no ARP, until they
+/// fill the send buffer: the kernel keeps each reply for up to 3 s.
 fn ask_from_dead_addresses(scene: &mut Scene) {
     scene.run("ip", &["route", "add", "198.18.0.0/24", "dev", "eth0"]);
     let dead = "for i in $(seq 100 199); do ip address add 198.18.0.$i dev lo || exit 1; done; \
@@ -486,8 +486,8 @@ fn account(scene: &mut Scene) {
     scene.accounting = Some(Accounting::attach().unwrap());
 }
 
-/// With the rules of a machine that routes by source: each lookup walks them. Without any, validation takes two per cent of the CPU
-/// time, which is the rule's bound.
+/// With the rules of a machine that routes by source: each lookup walks them. Without any, validation takes two per
+/// cent of the CPU time, which is the rule's bound.
 fn validate_sources(scene: &mut Scene) {
     scene.run("sysctl", &["-qw", "net.ipv4.conf.all.rp_filter=1"]);
     for network in 0..16 {

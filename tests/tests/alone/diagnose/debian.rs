@@ -1,17 +1,17 @@
-//! Debian's servers in their packages' configuration, each under a load that it cannot take: what comes first is what its own threads and
-//! sockets say.
+//! Debian's servers in their packages' configuration, each under a load that it cannot take: what comes first is what
+//! its own threads and sockets say.
 
 use udpath_lab::LinkSpec;
 use udpath_rig::{Bed, DaemonProgram, TIMEOUT, awaited};
 
 use super::{HARDLY_HELD_UP, found_first, severe};
 
-/// Names of the DNS servers' zones. NSD answers one client network 200 times a second with one name: fewer, and it takes more requests than
-/// it answers.
+/// Names of the DNS servers' zones. NSD answers one client network 200 times a second with one name: fewer, and it
+/// takes more requests than it answers.
 const NAMES: usize = 10_000;
 
-/// What comes first of what is lost or limited; `None` where threads for all CPUs fill them, and nothing else is to be found. And what
-/// the evidence of it says, or else the headline.
+/// What comes first of what is lost or limited; `None` where threads for all CPUs fill them, and nothing else is to be
+/// found. And what the evidence of it says, or else the headline.
 struct Expected {
     program: DaemonProgram,
     first: Option<&'static str>,

@@ -16,8 +16,8 @@ const SEVEN: [&str; 7] = [
     "fragments",
 ];
 
-/// What programs of their own send beside a server under full load, ten times what they send alone: of 300,000 datagrams a
-/// second, less would be under 1 %, and the cause of nothing.
+/// What programs of their own send beside a server under full load, ten times what they send alone: of 300,000
+/// datagrams a second, less would be under 1 %, and the cause of nothing.
 const BESIDE: [(&str, Load); 3] = [
     ("checksum-errors", Load::Python(&["ADDRESS", "7000", "100", "200", "10", "1", "checksum"])),
     ("no-listener", Load::Python(&["ADDRESS", "7001", "100", "200", "10", "8"])),
@@ -59,8 +59,8 @@ fn both(pair: [&'static Cause; 2]) -> Option<String> {
     })
 }
 
-/// Sixteen rules before the one that tracks, as of a firewall: tracking alone is 7 % of a machine's CPU time, which a program beside it
-/// brings below the 5 % that a finding needs.
+/// Sixteen rules before the one that tracks, as of a firewall: tracking alone is 7 % of a machine's CPU time, which a
+/// program beside it brings below the 5 % that a finding needs.
 fn ban(scene: &Scene) {
     for host in 1..=16 {
         scene.run("nft", &[&format!("insert rule inet t c ip saddr 198.51.100.{host} drop")]);

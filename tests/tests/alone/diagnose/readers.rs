@@ -71,8 +71,8 @@ fn bed(name: &str) -> Bed {
     Bed::new(name, &LinkSpec::with_queues(2)).polled()
 }
 
-/// The first finding of the port under a closed loop, which is that its reader is at its limit; `None` where others took too much
-/// of the CPUs to tell.
+/// The first finding of the port under a closed loop, which is that its reader is at its limit; `None` where others
+/// took too much of the CPUs to tell.
 fn diagnosed(bed: &Bed, protocol: &[&str]) -> Option<Value> {
     let mut first = Value::Null;
     let wrong = right("a reader at its limit", || {
@@ -95,8 +95,8 @@ fn looked(bed: &Bed, protocol: &[&str]) -> Value {
     udpath_rig::json(&ended.out)
 }
 
-/// The command sets what the server's own configuration has for more readers, and starts it again as it was started: pasted, it
-/// does, and `undo` puts both back.
+/// The command sets what the server's own configuration has for more readers, and starts it again as it was started:
+/// pasted, it does, and `undo` puts both back.
 fn first_fix_is_its_own(single: &Single, (bed, conf): (&Bed, &Path), first: &Value) {
     let inside = format!("nsenter --net=/run/netns/{}", bed.namespace());
     let mut expected = format!("{inside} udpath apply");
@@ -202,7 +202,8 @@ fn the_first_fix_of_an_unknown_program_runs_it_twice() {
     bed.down();
 }
 
-/// `udpath serve` has given up its privileges: its arguments, which its user may have changed, are not repeated. Each command has a rate.
+/// `udpath serve` has given up its privileges: its arguments, which its user may have changed, are not repeated. Each
+/// command has a rate.
 #[test]
 fn the_first_fixes_of_udpaths_own_server_are_other_ways() {
     udpath_lab::needs_root!();
@@ -257,8 +258,8 @@ fn replies_sent_as_one_message_are_all_counted() {
     bed.down();
 }
 
-/// The lowest and the highest mean rate of a load over any so many seconds in a row: of one that varies, the part that was watched is not
-/// the mean of the whole.
+/// The lowest and the highest mean rate of a load over any so many seconds in a row: of one that varies, the part that
+/// was watched is not the mean of the whole.
 fn rates(series: &Value, seconds: f64) -> (f64, f64) {
     let rates: Vec<f64> = series["tps"].as_array().unwrap().iter().filter_map(Value::as_f64).collect();
     let slices = (seconds / series["slice"].as_f64().unwrap()) as usize;

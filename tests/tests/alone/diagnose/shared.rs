@@ -1,5 +1,5 @@
-//! A port that two programs share, or an instance from before an update with the new one; beside a server of two processes, and two
-//! instances of one file, under the same load.
+//! A port that two programs share, or an instance from before an update with the new one; beside a server of two
+//! processes, and two instances of one file, under the same load.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! A socket that a busy program does not read beside one that it reads, and its twins under the same load: one that reads both, and
-//! one that reads both too slowly.
+//! A socket that a busy program does not read beside one that it reads, and its twins under the same load: one that
+//! reads both, and one that reads both too slowly.
 
 use rustix::process::Signal;
 use serde_json::Value;

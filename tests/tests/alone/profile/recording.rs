@@ -1,5 +1,5 @@
-//! What this machine's kernel writes while it serves: a short recording, read back. The fixture `crates/profile/tests/rings/real`
-//! comes from the files that this test keeps below `target/tmp`.
+//! What this machine's kernel writes while it serves: a short recording, read back. The fixture
+//! `crates/profile/tests/rings/real` comes from the files that this test keeps below `target/tmp`.
 
 use std::collections::BTreeSet;
 use std::fs;

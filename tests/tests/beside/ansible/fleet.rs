@@ -1,4 +1,5 @@
-//! Hosts that Ansible manages: each a network namespace with an sshd, a user who may become root, and a journal of its own.
+//! Hosts that Ansible manages: each a network namespace with an sshd, a user who may become root, and a journal of its
+//! own.
 //!
 //! ```text
 //!  controller ──── eth0  host-1: sshd, udpath
@@ -77,8 +78,8 @@ impl Fleet {
         }
         self.write("inventory", &inventory);
         let key = self.folder.path().join("key");
-        // In the large fleets some hosts are cut off: Ansible must give them up before they revert (30 s). In the others no host is,
-        // but on a busy machine sudo may answer late.
+        // In the large fleets some hosts are cut off: Ansible must give them up before they revert (30 s). In the
+        // others no host is, but on a busy machine sudo may answer late.
         let timeout = if hosts < 3 { 120 } else { 15 };
         let config = format!(
             "[defaults]\ninventory = inventory\ncollections_path = collections\nremote_user = admin\nprivate_key_file = {}\n\

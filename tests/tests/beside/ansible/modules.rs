@@ -171,8 +171,8 @@ fn plans_and_policies_are_applied_once_and_captures_are_fetched() {
     }
 }
 
-/// Three runs on this machine itself, which has boots that could keep something; what they write is gone with their mount namespace.
-/// Prints how many files keep it after each.
+/// Three runs on this machine itself, which has boots that could keep something; what they write is gone with their
+/// mount namespace. Prints how many files keep it after each.
 const KEEPING: &str = r#"
 for folder in /etc/sysctl.d /var/lib; do mount -n -t tmpfs test $folder; done
 setting=sysctl:net.core.optmem_max=$(cat /proc/sys/net/core/optmem_max)

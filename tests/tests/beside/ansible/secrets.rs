@@ -19,8 +19,8 @@ fn configuration() -> String {
     )
 }
 
-/// Ends the server, and whatever an apply has started in its place. It waits for the process: nsd removes its pid file before it closes its
-/// sockets.
+/// Ends the server, and whatever an apply has started in its place. It waits for the process: nsd removes its pid file
+/// before it closes its sockets.
 const STOP: &str = "pid=$(cat /run/nsd.pid) && kill $pid && while [ -e /proc/$pid/exe ]; do sleep 0.1; done";
 
 /// Everything of a run of Ansible that stays: what it printed, and what `--tree` wrote.

@@ -16,7 +16,8 @@ fn agents_refuse_what_their_limits_forbid() {
         let fixed = ["load", "echo", target, "--fleet", &bed.server, "--gather", "1s", "--lead", "300ms"];
         started(&bed.lab, "client", program(), &[&fixed, more].concat()).finish()
     };
-    // A rate that is allowed is not enough: also what is awaited, sent at once, sent in bytes, kept open, and kept in memory.
+    // A rate that is allowed is not enough: also what is awaited, sent at once, sent in bytes, kept open, and kept in
+    // memory.
     let refused: [(&str, &[&str], &str); 9] = [
         (&other, &["--rate", "100"], "--allow"),
         (&bed.target, &["--rate", "6k"], "--max-rate"),

@@ -19,8 +19,8 @@ struct Chronyd {
 }
 
 impl Chronyd {
-    /// Its restart command has what is to run the server, or is one that knows nothing of it. In a folder that only root can change,
-    /// as root's servers have.
+    /// Its restart command has what is to run the server, or is one that knows nothing of it. In a folder that only
+    /// root can change, as root's servers have.
     fn start(name: &str, variable: &str) -> Self {
         let chronyd = Self { lab: client_and_server(name, 2), folder: tempfile::tempdir_in("/run").unwrap() };
         let here = chronyd.folder.path().display();

@@ -1,5 +1,5 @@
-//! Signals at instances and their supervisor: in every way in which a group of processes is ended, and request after request while an
-//! instance hangs.
+//! Signals at instances and their supervisor: in every way in which a group of processes is ended, and request after
+//! request while an instance hangs.
 
 use super::servers::kill;
 use super::*;

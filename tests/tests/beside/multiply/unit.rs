@@ -1,5 +1,5 @@
-//! `unit:NAME/instances`, the setting of `udpath multiply UNIT`: its drop-in, and when systemd is asked for what. A `systemctl` of
-//! this test records that; systemd itself is in `tests/boots`.
+//! `unit:NAME/instances`, the setting of `udpath multiply UNIT`: its drop-in, and when systemd is asked for what. A
+//! `systemctl` of this test records that; systemd itself is in `tests/boots`.
 
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
@@ -12,8 +12,8 @@ use super::*;
 const UNIT: &str = "udpath-test.service";
 const DROP_IN: &str = "/etc/systemd/system/udpath-test.service.d/udpath-instances.conf";
 const RUNS: &str = "/run/systemd/system";
-/// Writes each command to `calls`, with `instances` if the drop-in is there. A restart into instances fails while there is a file
-/// `fails`.
+/// Writes each command to `calls`, with `instances` if the drop-in is there. A restart into instances fails while there
+/// is a file `fails`.
 const SYSTEMCTL: &str = r#"#!/bin/sh
 cd "$(dirname "$0")" || exit
 [ "$1" != --no-ask-password ] || shift

@@ -95,8 +95,8 @@ fn killed(scene: &Scene, at: u32, arguments: &[&str]) -> bool {
     killed
 }
 
-/// Kills at every point, or at each of the short campaign's. `one`: given the arguments of an apply, does what is killed at a
-/// call, and returns whether it was.
+/// Kills at every point, or at each of the short campaign's. `one`: given the arguments of an apply, does what is
+/// killed at a call, and returns whether it was.
 fn at_every_call(what: &str, one: impl Fn(&Scene, &[&str], u32) -> bool) {
     let scene = Scene::new();
     let wanted = Wanted::of(&scene);
@@ -136,7 +136,8 @@ fn an_undo_killed_at_any_call_is_finished_by_the_next() {
     });
 }
 
-/// A signal before each of several calls in a row: one request. An apply is taken back or was whole; a removal goes to its end.
+/// A signal before each of several calls in a row: one request. An apply is taken back or was whole; a removal goes to
+/// its end.
 #[test]
 fn signals_at_any_call_take_an_apply_back_and_let_a_removal_end() {
     udpath_lab::needs_root!();

@@ -63,8 +63,8 @@ fn a_second_request_still_removes_the_lab_and_a_third_names_it() {
     host.is_as_before(&[ended.pid]);
 }
 
-/// Programs in a machine of a kept lab that outlive SIGKILL: the first process of a pid namespace ends once its others have been waited
-/// for, and here their parent does not wait.
+/// Programs in a machine of a kept lab that outlive SIGKILL: the first process of a pid namespace ends once its others
+/// have been waited for, and here their parent does not wait.
 struct Unkillable {
     _inside: Running,
     first: Pid,

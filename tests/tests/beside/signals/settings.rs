@@ -6,8 +6,8 @@ use udpath_rig::{Ended, Run, alone, campaign, client_and_server};
 
 use super::{Moments, SEARCH, WAYS};
 
-/// An apply is taken back or complete, and an undo that has begun goes to its end: by each way, at moments from before their first
-/// change to after their last.
+/// An apply is taken back or complete, and an undo that has begun goes to its end: by each way, at moments from before
+/// their first change to after their last.
 #[test]
 fn an_apply_and_its_undo() {
     const QUEUES: u32 = 16;

@@ -1,5 +1,5 @@
-//! The line of the docs for Slurm, run by Debian's Slurm: a controller and one node, both on the client's machine of the lab. Two
-//! tasks on that node take the place of one on each of ten.
+//! The line of the docs for Slurm, run by Debian's Slurm: a controller and one node, both on the client's machine of
+//! the lab. Two tasks on that node take the place of one on each of ten.
 //!
 //! Without munge, which proves who sends a message: only this machine of the lab reaches them.
 

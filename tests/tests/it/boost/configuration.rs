@@ -34,7 +34,8 @@ impl Nsd {
             "$ORIGIN example.test.\n$TTL 60\n@ SOA ns host 1 60 60 60 60\n@ NS ns\nns A 192.0.2.53\n",
         );
         put("queries", "ns.example.test A\n");
-        // Without Debian's limit of 200 answers a second to one query: trials of what it drops last as long as the timeout.
+        // Without Debian's limit of 200 answers a second to one query: trials of what it drops last as long as the
+        // timeout.
         put(
             "nsd.conf",
             &format!(
@@ -44,9 +45,10 @@ impl Nsd {
                  zonefile: zone\n"
             ),
         );
-        // The old processes, NSD has several, have to release the port before the new ones bind it. One that is stopped right after its
-        // start may hold it for longer than boost waits for an answer, and is killed; no other process has this configuration. Without the environment by which a test knows what it has
-        // started: the server outlives the boost.
+        // The old processes, NSD has several, have to release the port before the new ones bind it. One that is stopped
+        // right after its start may hold it for longer than boost waits for an answer, and is killed; no other process
+        // has this configuration. Without the environment by which a test knows what it has started: the server
+        // outlives the boost.
         put(
             "restart",
             &format!(
@@ -126,7 +128,8 @@ fn it_is_tried_only_with_consent_and_put_back_byte_for_byte() {
     assert!(reason.contains("server-count=") && reason.contains("--allow config,restart"), "{reason}");
     assert_eq!(result["running"]["server"], "nsd");
 
-    // Time for a race of each candidate, whichever comes first: each ends after three blocks, however much time is left.
+    // Time for a race of each candidate, whichever comes first: each ends after three blocks, however much time is
+    // left.
     let consent = ["--budget", "300s", "--allow", "config,restart", "--restart", &restart];
     let ended = nsd.boost(&consent).finish();
     assert_eq!(ended.code(), Some(0), "{}", ended.err);

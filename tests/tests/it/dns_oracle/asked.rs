@@ -27,7 +27,8 @@ pub(super) struct Said {
     answer: Vec<String>,
     authority: Vec<String>,
     glue: Vec<String>,
-    /// What the authority section may have besides: of an alias, what its zone says of the target, which another zone has.
+    /// What the authority section may have besides: of an alias, what its zone says of the target, which another zone
+    /// has.
     also: Vec<String>,
 }
 
@@ -42,8 +43,8 @@ impl Said {
         own.next().map(|words| (words.join(" "), words[3].to_owned()))
     }
 
-    /// Whether it says the same. Of a wildcard that has no records, but names below it, it may also say that: NSD and Knot leave that out of a chain of
-    /// NSEC records, and it is needed (RFC 4035, 3.1.3.4).
+    /// Whether it says the same. Of a wildcard that has no records, but names below it, it may also say that: NSD and
+    /// Knot leave that out of a chain of NSEC records, and it is needed (RFC 4035, 3.1.3.4).
     pub(super) fn is(&self, other: &Self) -> bool {
         let needed = other.authority.iter().all(|record| self.authority.contains(record));
         let own = self.authority.iter();
@@ -108,7 +109,8 @@ impl<'a> Asked<'a> {
         Self { name, socket, connect, secure }
     }
 
-    /// The answer to a question whose aliases are asked for one by one, as the server's own search would begin again with each.
+    /// The answer to a question whose aliases are asked for one by one, as the server's own search would begin again
+    /// with each.
     pub(super) fn follows(&self, number: u16, name: &str, qtype: u16) -> Said {
         let (mut name, mut aliases) = (name.to_owned(), Vec::new());
         // With signatures.
@@ -210,7 +212,8 @@ fn said(reply: &[u8]) -> Said {
         if header.aa() { " aa" } else { "" },
         if header.tc() { " tc" } else { "" }
     );
-    // A referral's glue is needed; other additional records, and signatures of addresses that are no glue, are a favour.
+    // A referral's glue is needed; other additional records, and signatures of addresses that are no glue, are a
+    // favour.
     let glue: Vec<String> = glue.into_iter().filter(|record| !record.contains(" rrsig ")).collect();
     let referral = answer.is_empty() && !header.aa();
     let (authority, glue) = match (answer.is_empty(), referral) {

@@ -1,5 +1,6 @@
-//! The same zones signed by BIND's `dnssec-signzone`: with NSEC records, with NSEC3 records, and with those that leave out delegations that
-//! are not signed (opt-out). Signatures differ from run to run, as those of ECDSA do; all three servers have the same file.
+//! The same zones signed by BIND's `dnssec-signzone`: with NSEC records, with NSEC3 records, and with those that leave
+//! out delegations that are not signed (opt-out). Signatures differ from run to run, as those of ECDSA do; all three
+//! servers have the same file.
 
 use std::path::Path;
 use std::process::Command;

@@ -52,8 +52,8 @@ impl Random {
     }
 }
 
-/// Zones, and what stands where. Nothing stands below a DNAME record, in no zone: for those, servers refuse a zone, and NSD has one tree for
-/// all. No wildcard is delegated: each server answers for those in its own way.
+/// Zones, and what stands where. Nothing stands below a DNAME record, in no zone: for those, servers refuse a zone, and
+/// NSD has one tree for all. No wildcard is delegated: each server answers for those in its own way.
 pub(super) struct Generator {
     random: Random,
     /// Name and text of each zone, the outermost first.

@@ -9,7 +9,8 @@ const HOLD: &str = "hold";
 /// The pid of a restart command that waits, or has waited.
 const HELD: &str = "held";
 
-/// The restart command of a server that can be held. Without the mark of a run of udpath, since it outlives one that ends at once.
+/// The restart command of a server that can be held. Without the mark of a run of udpath, since it outlives one that
+/// ends at once.
 fn restart(nsd: &Nsd) -> String {
     let (path, hold, held) = (nsd.path("held-restart"), nsd.path(HOLD), nsd.path(HELD));
     let (hold, held, restart) = (hold.display(), held.display(), nsd.path("restart"));

@@ -1,5 +1,5 @@
-//! Secrets in a server's files: none of the verbs that show a change of a file shows one, and the shell lines that they print make
-//! the same change, byte for byte.
+//! Secrets in a server's files: none of the verbs that show a change of a file shows one, and the shell lines that they
+//! print make the same change, byte for byte.
 
 use std::fs;
 
@@ -7,7 +7,8 @@ use udpath_rig::{Ended, TIMEOUT, awaited};
 
 use super::{Nsd, apply_with, ended};
 
-/// A key of TSIG, as nsd.conf has it; and words beside the knob that is changed, and at the end of the file, which has no newline.
+/// A key of TSIG, as nsd.conf has it; and words beside the knob that is changed, and at the end of the file, which has
+/// no newline.
 const SECRETS: [&str; 3] = ["c2VjcmV0LXRzaWcta2V5", "s3cret-beside", "s3cret-at-the-end"];
 
 /// A server whose main file has secrets, and sets the knob itself.

@@ -1,5 +1,5 @@
-//! After a restart each knob is looked for at the running server: one that shows is seen there, one that does not is not called verified,
-//! and one that is not in force is named.
+//! After a restart each knob is looked for at the running server: one that shows is seen there, one that does not is
+//! not called verified, and one that is not in force is named.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! Configurations, programs and folders that a user other than root controls: nothing of root's is shown or changed by them,
-//! nothing of theirs runs as root, and nothing of theirs keeps root waiting.
+//! Configurations, programs and folders that a user other than root controls: nothing of root's is shown or changed by
+//! them, nothing of theirs runs as root, and nothing of theirs keeps root waiting.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -79,8 +79,8 @@ impl Place {
 
     /// A process of the user's that looks like chronyd with this configuration.
     fn chronyd(&self, config: &Path) -> Fake {
-        // Each its own: a running program cannot be replaced. Copied by another program: a descriptor that is open for writing
-        // here would be inherited by the children of other tests, and keep it from being started.
+        // Each its own: a running program cannot be replaced. Copied by another program: a descriptor that is open for
+        // writing here would be inherited by the children of other tests, and keep it from being started.
         let folder = tempfile::tempdir_in(self.theirs.path()).unwrap().keep();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
         let program = folder.join("chronyd");

@@ -1,5 +1,5 @@
-//! A configuration with a file that is no longer there: `plan` lists it, and `apply` refuses to change a configuration that it does not
-//! know as a whole.
+//! A configuration with a file that is no longer there: `plan` lists it, and `apply` refuses to change a configuration
+//! that it does not know as a whole.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! Signals that arrive while many settings are being changed or restored: an apply is taken back; an undo and a revert go to
-//! their end.
+//! Signals that arrive while many settings are being changed or restored: an apply is taken back; an undo and a revert
+//! go to their end.
 
 use std::fs;
 use std::path::Path;
@@ -42,7 +42,8 @@ fn started(place: &Place, arguments: &[String], state: &Path) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Waits until a journal's first entry has this many lines of a kind, without a pause, in which the program would make progress.
+/// Waits until a journal's first entry has this many lines of a kind, without a pause, in which the program would make
+/// progress.
 fn has_written(state: &Path, kind: &str, lines: usize) {
     let (entry, kind) = (state.join("000001.journal"), format!("\"{kind}\""));
     let deadline = Instant::now() + TIMEOUT;

@@ -139,8 +139,8 @@ impl Drop for Named {
     }
 }
 
-/// A namespace with this inode. The kernel assigns the lowest free number, which is free some time after its namespace was
-/// removed; those below it are held.
+/// A namespace with this inode. The kernel assigns the lowest free number, which is free some time after its namespace
+/// was removed; those below it are held.
 fn of_inode(inode: u64) -> Option<Named> {
     let mut held = Vec::new();
     (0..40).find_map(|round| {

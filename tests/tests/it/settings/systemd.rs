@@ -90,7 +90,8 @@ impl<'a> Systemd<'a> {
         Said::from(command.output().unwrap()).fine();
     }
 
-    /// Stops a unit. Returns the exit code of its process, or the signal that ended it; `None` if it is not loaded any more.
+    /// Stops a unit. Returns the exit code of its process, or the signal that ended it; `None` if it is not loaded any
+    /// more.
     pub(crate) fn stop(&self, unit: &str) -> Option<i32> {
         let control = |arguments: &[&str]| {
             let output = self.command("systemctl").args(arguments).arg(unit).output().unwrap();

@@ -1,5 +1,5 @@
-//! Servers in control groups: of a unit, and of somebody who names groups as they like: user nobody, to whom the test's group is
-//! delegated (as systemd delegates user@UID.service), makes the groups, and is the server's user.
+//! Servers in control groups: of a unit, and of somebody who names groups as they like: user nobody, to whom the test's
+//! group is delegated (as systemd delegates user@UID.service), makes the groups, and is the server's user.
 //!
 //! In a cgroup namespace, a group of the test is the root; systemctl is a script that records how it was called.
 
@@ -11,7 +11,8 @@ use udpath_rig::{Cgroup, Ended, Run, TIMEOUT, program};
 
 use super::script;
 
-/// Arguments: the test's group, the server's group below it, the results' folder, udpath. `/run` is empty in its mount namespace.
+/// Arguments: the test's group, the server's group below it, the results' folder, udpath. `/run` is empty in its mount
+/// namespace.
 const NAMESPACES: &str = r#"
 chown 65534:65534 "$1" "$1/cgroup.procs"
 setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all -- mkdir -p "$1/$2"

@@ -1,5 +1,5 @@
-//! Requests with the address of another machine of the link: where a reply proves who has asked, or shows what only the client may read,
-//! it does not go to whoever sent the request, without an option that says so.
+//! Requests with the address of another machine of the link: where a reply proves who has asked, or shows what only the
+//! client may read, it does not go to whoever sent the request, without an option that says so.
 
 use udpath_lab::Lab;
 

@@ -34,8 +34,8 @@ pub(super) fn line(pair: [u32; 2]) -> io::Result<f64> {
     })
 }
 
-/// A FIFO lock whose waiters each watch a line of their own, as the kernel's queued spinlocks do: a waiter takes a number,
-/// and the one before it writes into its place.
+/// A FIFO lock whose waiters each watch a line of their own, as the kernel's queued spinlocks do: a waiter takes a
+/// number, and the one before it writes into its place.
 #[derive(Debug, Default)]
 struct Fifo {
     next: Apart<AtomicU32>,
@@ -93,8 +93,8 @@ pub(super) fn lock(cpu: u32) -> io::Result<f64> {
     })
 }
 
-/// Share of turns that must change hands for a round to count: if another program takes a CPU away, the other one has the
-/// lock for itself, and is quick.
+/// Share of turns that must change hands for a round to count: if another program takes a CPU away, the other one has
+/// the lock for itself, and is quick.
 const CHANGES: f64 = 0.9;
 
 /// A turn of it while two CPUs want it all the time: the hand-over, with the move of the line that it guards.

@@ -4,8 +4,8 @@ use udpath_host::sockets::{GroupOrder, Owner, Place, ReuseportGroup, Selector, S
 use crate::finding::Location;
 use crate::rules::testing::{Host, fact, only, set, settings};
 
-/// A server of so many processes on port 53, each with a socket and a thread bound to the CPU of its number. `order`: the
-/// sockets by their index in the group.
+/// A server of so many processes on port 53, each with a socket and a thread bound to the CPU of its number. `order`:
+/// the sockets by their index in the group.
 fn host(selector: Selector, order: &[usize]) -> Host {
     let mut host = Host::with_queues(2);
     host.cpus(4, 1);

@@ -9,14 +9,15 @@ use super::SHARES;
 use crate::finding::Location;
 use crate::rule::{Found, Observed, cpus, percent};
 
-/// Idle share of a CPU, at most, for it to have no time left; sampling errs by a point or two. Lower: a reader that sleeps between bursts hides
-/// it. Higher: a reader that could do more is called bound.
+/// Idle share of a CPU, at most, for it to have no time left; sampling errs by a point or two. Lower: a reader that
+/// sleeps between bursts hides it. Higher: a reader that could do more is called bound.
 const NO_TIME: f64 = 0.1;
-/// Share of a CPU that softirqs take, at least, for its readers to be better off elsewhere: there they have 1.4 times the time. Lower: what
-/// they gain is lost to datagrams that come from another CPU's cache. Higher: readers that would get half as much again stay.
+/// Share of a CPU that softirqs take, at least, for its readers to be better off elsewhere: there they have 1.4 times
+/// the time. Lower: what they gain is lost to datagrams that come from another CPU's cache. Higher: readers that would
+/// get half as much again stay.
 const SOFT: f64 = 0.3;
-/// Idle share of the other CPUs, at least, for a reader to be better off there. Lower: it would only change whom it waits for. Higher:
-/// a machine with a little other work is said to have no room.
+/// Idle share of the other CPUs, at least, for a reader to be better off there. Lower: it would only change whom it
+/// waits for. Higher: a machine with a little other work is said to have no room.
 const IDLE: f64 = 0.5;
 /// Threads that get a command. More: a line that nobody reads; their program's own option is the better way.
 const THREADS: usize = 8;
@@ -35,7 +36,8 @@ fn times(on: Observed<'_>, of: &CpuSet) -> Option<Vec<Shares>> {
     of.iter().map(time).collect()
 }
 
-/// Where a reader of the same sockets may run, in whichever process: with a reader for each CPU, one of them is where it should be.
+/// Where a reader of the same sockets may run, in whichever process: with a reader for each CPU, one of them is where
+/// it should be.
 fn allowed(on: Observed<'_>, process: &ProcessMap) -> CpuSet {
     let own = on.map.sockets.iter().filter(|socket| socket.pids.contains(&process.pid));
     let ports: BTreeSet<u16> = own.map(|socket| socket.local.port()).collect();

@@ -8,20 +8,21 @@ use super::unread::is_unread;
 use crate::diagnosis::busy_of;
 use crate::rule::Observed;
 
-/// Fill of a receive queue, at both ends of the interval, from which on it did not drain in between, where nobody looked in
-/// between.
+/// Fill of a receive queue, at both ends of the interval, from which on it did not drain in between, where nobody
+/// looked in between.
 const STAYS: f64 = 0.5;
-/// Share of the looks that find datagrams waiting (a queue at least half full) from which on it is not bursts that fill it. A
-/// steady load fills the queue of a reader that empties it at once and then sleeps for more than half of the time, once any of it
-/// is lost. Lower: long bursts count as a steady load. Higher: a few short sleeps make a steady loss a burst.
+/// Share of the looks that find datagrams waiting (a queue at least half full) from which on it is not bursts that fill
+/// it. A steady load fills the queue of a reader that empties it at once and then sleeps for more than half of the
+/// time, once any of it is lost. Lower: long bursts count as a steady load. Higher: a few short sleeps make a steady
+/// loss a burst.
 const WAITING: f64 = 0.5;
-/// Part of what came to UDP that one socket dropped from which on, without looks, nothing says that it was a burst. Lower: a
-/// burst on a quiet machine is not named. Higher: a reader that never keeps up is called one that does.
+/// Part of what came to UDP that one socket dropped from which on, without looks, nothing says that it was a burst.
+/// Lower: a burst on a quiet machine is not named. Higher: a reader that never keeps up is called one that does.
 const LOST: f64 = 0.5;
 /// Part of a group's drops at one socket from which on they are that socket's.
 const MOST: f64 = 0.8;
-/// In an uneven group, the other readers are on average at most this part as busy as the busiest, which has no time left.
-/// Two readers of a dozen flows differ by a half. Lower: only a single flow is found.
+/// In an uneven group, the other readers are on average at most this part as busy as the busiest, which has no time
+/// left. Two readers of a dozen flows differ by a half. Lower: only a single flow is found.
 const UNEVEN: f64 = 0.25;
 
 /// Why a socket drops.
@@ -55,7 +56,8 @@ pub(in crate::rules) fn cause(on: Observed<'_>, socket: &SocketMap) -> Cause {
     }
 }
 
-/// The least share of what came to a socket that it dropped: everything else that UDP delivered may have come to others.
+/// The least share of what came to a socket that it dropped: everything else that UDP delivered may have come to
+/// others.
 pub(super) fn lost_share(on: Observed<'_>, socket: &SocketMap) -> Option<f64> {
     let counters = [on.map.udp.v4, on.map.udp.v6];
     let delivered: u64 = counters.iter().flatten().map(|udp| udp.in_datagrams).sum();

@@ -10,22 +10,23 @@ use super::seen::owners;
 use crate::finding::Location;
 use crate::rule::{Found, Observed, counted, percent};
 
-/// Share of the interval that a thread runs or waits for a CPU from which on it takes no more; softirqs of its CPU are part of it where
-/// the kernel counts them as the thread's. Lower: a thread that could take a tenth more is called full. Higher: one that slept once is
-/// not.
+/// Share of the interval that a thread runs or waits for a CPU from which on it takes no more; softirqs of its CPU are
+/// part of it where the kernel counts them as the thread's. Lower: a thread that could take a tenth more is called
+/// full. Higher: one that slept once is not.
 const FULL: f64 = 0.93;
-/// Share that it must run. Lower: a thread starved by other programs is advised to become two. Higher: one that another program or the
-/// hypervisor interrupts now and then is not called full.
+/// Share that it must run. Lower: a thread starved by other programs is advised to become two. Higher: one that another
+/// program or the hypervisor interrupts now and then is not called full.
 const RUNS: f64 = 0.75;
-/// Share that it waits for a CPU from which on the evidence says so. Lower: every thread that an interrupt stopped once waits. Higher: a
-/// reader seems to sleep that is held up.
+/// Share that it waits for a CPU from which on the evidence says so. Lower: every thread that an interrupt stopped once
+/// waits. Higher: a reader seems to sleep that is held up.
 const WAITS: f64 = 0.01;
-/// Share of what came that is lost below which a reader at its limit is named for that, not for the loss. Lower: a few datagrams lost
-/// at the start of a load hide what limits it. Higher: the loss that a user asks about is not the first thing named.
+/// Share of what came that is lost below which a reader at its limit is named for that, not for the loss. Lower: a few
+/// datagrams lost at the start of a load hide what limits it. Higher: the loss that a user asks about is not the first
+/// thing named.
 const STRAY: f64 = 0.001;
 
-/// Readers without time left, of a port that fewer threads read than there are CPUs, and where next to nothing is lost: else that
-/// is what to begin with.
+/// Readers without time left, of a port that fewer threads read than there are CPUs, and where next to nothing is lost:
+/// else that is what to begin with.
 pub(super) fn reached(on: Observed<'_>) -> Vec<Found> {
     if on.map.seconds.is_none() {
         return Vec::new();
@@ -72,7 +73,8 @@ pub(super) fn reached(on: Observed<'_>) -> Vec<Found> {
     found.collect()
 }
 
-/// Why a thread that never slept is not named for being at its limit, where that is so: a sentence without its full stop.
+/// Why a thread that never slept is not named for being at its limit, where that is so: a sentence without its full
+/// stop.
 pub(crate) fn held_back(map: &Map) -> Option<String> {
     let _ = map.seconds?;
     let threads =

@@ -1,7 +1,8 @@
 //! Readers that wait for a name server: a name for each client, as logging by name asks for.
 //!
-//! A resolver of the C library has a socket connected to the name server for as long as it waits. That it is the reader's wait is not
-//! seen: a reader that sleeps although datagrams wait, in a process that waits for a name server, is as close as it gets.
+//! A resolver of the C library has a socket connected to the name server for as long as it waits. That it is the
+//! reader's wait is not seen: a reader that sleeps although datagrams wait, in a process that waits for a name server,
+//! is as close as it gets.
 
 use std::net::SocketAddr;
 
@@ -14,8 +15,9 @@ use super::{STARVED, located, lost};
 use crate::rule::{Found, Observed, counted, percent};
 use crate::rules::SOCKETS;
 
-/// Part of the looks that find a wait for a name server from which on that is where the time goes. Lower: a program that asks for a name
-/// now and then is blamed on it. Higher: one that waits for other things for a third of the time is missed.
+/// Part of the looks that find a wait for a name server from which on that is where the time goes. Lower: a program
+/// that asks for a name now and then is blamed on it. Higher: one that waits for other things for a third of the time
+/// is missed.
 const WAITING: f64 = 0.5;
 /// Fewest looks that decide: of twenty, the 95 % interval of a half is a quarter to three quarters.
 const ENOUGH: u32 = 20;

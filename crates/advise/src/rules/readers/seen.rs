@@ -6,8 +6,8 @@ use udpath_host::sockets::looks::QueueLooks;
 use crate::diagnosis::busy_of;
 use crate::rule::Observed;
 
-/// Share of the interval below which a thread did not run. Lower: one that wakes up for a timer ran. Higher: a reader of
-/// short bursts did not.
+/// Share of the interval below which a thread did not run. Lower: one that wakes up for a timer ran. Higher: a reader
+/// of short bursts did not.
 pub(super) const IDLE: f64 = 0.001;
 /// Share of the interval from which on a reader has no time left.
 pub(super) const BUSY: f64 = 0.9;

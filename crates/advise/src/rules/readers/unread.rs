@@ -1,12 +1,13 @@
-//! Sockets that a running process does not read: most often beside another one of its own that it does read, and that gets nothing
-//! because of them.
+//! Sockets that a running process does not read: most often beside another one of its own that it does read, and that
+//! gets nothing because of them.
 //!
 //! ```text
 //! looks at its queue ── never shorter, often the same ─▸ not read ─┬─ a wider socket of the process got nothing ─▸ overlap
 //!                                                                  ├─ others of its group are read ─▸ its flows get no answer
 //!                                                                  └─ none, and it drops, though its process ran ─▸ unread
 //! ```
-//! A reader that is only slow is seen: the kernel takes each datagram that was read off what waits, also while the queue is full.
+//! A reader that is only slow is seen: the kernel takes each datagram that was read off what waits, also while the
+//! queue is full.
 
 use udpath_host::map::SocketMap;
 
@@ -15,8 +16,8 @@ use super::{located, lost, named};
 use crate::rule::{Found, Observed, counted, number, percent};
 use crate::rules::SOCKETS;
 
-/// Looks that find as much waiting as the look before from which on the queue stood still. Lower: a reader that was held up for some
-/// tens of milliseconds does not read. Higher: a queue that filled up in the interval is not judged.
+/// Looks that find as much waiting as the look before from which on the queue stood still. Lower: a reader that was
+/// held up for some tens of milliseconds does not read. Higher: a queue that filled up in the interval is not judged.
 const STILL: u32 = 20;
 
 /// The socket of the same process that gets what this one does not read once this one is gone, if it got nothing.
@@ -34,9 +35,9 @@ pub(super) fn wider<'a>(on: Observed<'a>, socket: &SocketMap) -> Option<&'a Sock
     wider.next()
 }
 
-/// How many others of its group are read, if its process has one of these: they keep up (nothing stands still in them, though something may
-/// wait at the end), or are seen to get shorter. A process of a group
-/// that reads none may be blocked.
+/// How many others of its group are read, if its process has one of these: they keep up (nothing stands still in them,
+/// though something may wait at the end), or are seen to get shorter. A process of a group that reads none may be
+/// blocked.
 fn read_in_group(on: Observed<'_>, socket: &SocketMap) -> usize {
     if socket.group < 2 || socket.peer.is_some() {
         return 0;

@@ -3,22 +3,23 @@
 //! ```text
 //!   high  | number: low bits of the slot's seq | flow, if there is room | place of the slot in its flow |  low
 //! ```
-//! The whole is scrambled by an odd factor modulo 2^bits, as in the program, so that neighbouring transactions get unlike
-//! identifiers and a flipped bit is not another transaction's.
+//! The whole is scrambled by an odd factor modulo 2^bits, as in the program, so that neighbouring transactions get
+//! unlike identifiers and a flipped bit is not another transaction's.
 
 use super::TableError;
 
 /// `SCRAMBLE` of the program.
 const SCRAMBLE: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Fewest bits of the number. Fewer: after 2^bits further requests of its slot, a very late reply counts as that of the
-/// newest; with 8, a slot of 1,000 transactions/s repeats after a quarter of a second. More: fewer requests in flight fit.
+/// newest; with 8, a slot of 1,000 transactions/s repeats after a quarter of a second. More: fewer requests in flight
+/// fit.
 const MIN_NUMBER_BITS: u32 = 8;
-/// Fewest bits that must remain for the number if the flow is included. Fewer: numbers repeat sooner, for a flow that the
-/// receiving port already tells. More: replies on another flow's port count as corrupt instead.
+/// Fewest bits that must remain for the number if the flow is included. Fewer: numbers repeat sooner, for a flow that
+/// the receiving port already tells. More: replies on another flow's port count as corrupt instead.
 const NUMBER_BITS_WITH_FLOW: u32 = 16;
 
-/// The same where each slot has requests of its own. Fewer: as above, but complete checks find it, since such requests are
-/// signed. More: of the 256 identifiers of RADIUS, fewer requests of a flow may be in flight.
+/// The same where each slot has requests of its own. Fewer: as above, but complete checks find it, since such requests
+/// are signed. More: of the 256 identifiers of RADIUS, fewer requests of a flow may be in flight.
 const MIN_OWN_NUMBER_BITS: u32 = 3;
 
 /// The layout of identifiers.
@@ -45,7 +46,8 @@ impl IdCode {
         Ok(Self { place_bits: 0, flow_bits: 0, number_bits: 0 })
     }
 
-    /// For flows of `inflight` slots that have up to 2^`log_numbers` requests each of their own with unlike identifiers.
+    /// For flows of `inflight` slots that have up to 2^`log_numbers` requests each of their own with unlike
+    /// identifiers.
     pub(super) fn of_own(bits: u32, inflight: u32, log_numbers: u32) -> Result<Self, TableError> {
         let place_bits = place_bits(bits, inflight, MIN_OWN_NUMBER_BITS)?;
         Ok(Self { place_bits, flow_bits: 0, number_bits: log_numbers.min(bits - place_bits) })

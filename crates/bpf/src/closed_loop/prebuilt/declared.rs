@@ -87,8 +87,8 @@ impl Rule {
     }
 }
 
-/// An element of BER (X.690) around the identifier of a message and the fields that rules look at. A length of the long form
-/// moves them by as many bytes as it has more than one.
+/// An element of BER (X.690) around the identifier of a message and the fields that rules look at. A length of the long
+/// form moves them by as many bytes as it has more than one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Element {
     /// Offset of its tag, if every length before has one byte.
@@ -107,8 +107,8 @@ pub struct ReplyRules {
     pub min: usize,
     /// The longest reply, bytes.
     pub max: usize,
-    /// Elements that identifier and rules are within, outermost first, at most [`MAX_ELEMENTS`](super::MAX_ELEMENTS). Offsets
-    /// are those of messages in which each of their lengths has one byte.
+    /// Elements that identifier and rules are within, outermost first, at most [`MAX_ELEMENTS`](super::MAX_ELEMENTS).
+    /// Offsets are those of messages in which each of their lengths has one byte.
     pub within: Vec<Element>,
     /// In order, at most [`MAX_RULES`](super::MAX_RULES).
     pub rules: Cow<'static, [Rule]>,

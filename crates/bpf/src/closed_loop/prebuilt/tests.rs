@@ -1,5 +1,5 @@
-//! The program as a function of one frame, with a protocol of 16-bit identifiers and requests of different lengths, and one
-//! of 64-bit identifiers. Loading requires CAP_BPF.
+//! The program as a function of one frame, with a protocol of 16-bit identifiers and requests of different lengths, and
+//! one of 64-bit identifiers. Loading requires CAP_BPF.
 //!
 //! ```text
 //!   request   0 id 2 | 2 kind 1 | 3 body ...          its length depends on its index

@@ -1,12 +1,13 @@
-//! The results that an agent keeps: a file each, NAME.START.json, up to a number and a size. Whoever may announce loads decides how
-//! many there are and how large, so the oldest make room.
+//! The results that an agent keeps: a file each, NAME.START.json, up to a number and a size. Whoever may announce loads
+//! decides how many there are and how large, so the oldest make room.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use udpath_load::result::LoadResult;
 
-/// Most names in the folder. More: a folder of somebody else's files is read for each result. Fewer: results are not kept.
+/// Most names in the folder. More: a folder of somebody else's files is read for each result. Fewer: results are not
+/// kept.
 const MAX_NAMES: usize = 100_000;
 /// Read and write for the agent's user, read for others.
 const MODE: u32 = 0o644;

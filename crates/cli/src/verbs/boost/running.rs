@@ -23,14 +23,15 @@ use crate::args::place::of_process;
 use crate::exit::Failure;
 use crate::verbs::levers::{self, Arguments};
 
-/// Flows of a load that does not say: enough for the hashes of queues and sockets to spread. Fewer: one socket of a group may
-/// get most of them.
+/// Flows of a load that does not say: enough for the hashes of queues and sockets to spread. Fewer: one socket of a
+/// group may get most of them.
 const FLOWS: u32 = 64;
 /// Requests in flight over all flows of a load that does not say. Fewer: the server idles while requests travel. More:
 /// receive buffers of 212,992 bytes, the kernel's default, hold 256 datagrams, and the rest is lost.
 const IN_FLIGHT: u32 = 192;
 
-/// Shortest trial of live traffic. Shorter: CPU time is counted in ticks of 10 ms, too coarse for a gain of a few per cent.
+/// Shortest trial of live traffic. Shorter: CPU time is counted in ticks of 10 ms, too coarse for a gain of a few per
+/// cent.
 const LIVE_TRIAL: Duration = Duration::from_secs(1);
 
 /// A server to boost, and its traffic.
@@ -164,8 +165,8 @@ fn parsed(words: &[OsString]) -> Result<load::Args, Failure> {
     Ok(args)
 }
 
-/// The process of a unit that has UDP sockets; the first, if several have. systemd says which processes are the unit's: any user
-/// with control groups of their own can name one like it.
+/// The process of a unit that has UDP sockets; the first, if several have. systemd says which processes are the unit's:
+/// any user with control groups of their own can name one like it.
 fn pid_of(unit: &str) -> Result<u32, Failure> {
     let source = Folder::live();
     let unit = unit.parse().or_else(|_| format!("{unit}.service").parse());

@@ -21,7 +21,8 @@ use crate::exit::Done;
 /// Answers until SIGTERM.
 pub(super) fn run(args: &AnswerArgs) -> Done {
     let stop = Arc::new(AtomicBool::new(false));
-    // A terminal's ^C and its end reach both processes: the other passes them on as SIGTERM, which systemd sends to both too.
+    // A terminal's ^C and its end reach both processes: the other passes them on as SIGTERM, which systemd sends to
+    // both too.
     for signal in [SIGINT, SIGHUP] {
         signal_hook::flag::register(signal, Arc::default()).context("cannot watch for signals")?;
     }

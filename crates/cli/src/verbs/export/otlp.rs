@@ -1,7 +1,7 @@
 //! `udpath export --otlp`: pushes the metrics to an OpenTelemetry collector, by OTLP over HTTP.
 //!
-//! A push that fails is not repeated: counters are cumulative, and the next push, an interval later, has everything that this one had.
-//! A failure is reported once, and so is the first push that succeeds after it.
+//! A push that fails is not repeated: counters are cumulative, and the next push, an interval later, has everything
+//! that this one had. A failure is reported once, and so is the first push that succeeds after it.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -13,8 +13,8 @@ use udpath_report::{OTLP_CONTENT_TYPE, otlp_rejected};
 use crate::args::endpoint::Endpoint;
 use crate::exit::Done;
 
-/// Longest time of a push, from the connection to the answer; the default timeout of OTLP's exporters. Lower: a busy collector seems
-/// to fail. Higher: a collector that does not answer holds up the end of the program.
+/// Longest time of a push, from the connection to the answer; the default timeout of OTLP's exporters. Lower: a busy
+/// collector seems to fail. Higher: a collector that does not answer holds up the end of the program.
 const LIMIT: Duration = Duration::from_secs(10);
 /// Most bytes of an answer that are read: a message of an error or of rejected metrics.
 const ANSWER: usize = 64 << 10;

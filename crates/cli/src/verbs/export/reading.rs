@@ -1,7 +1,7 @@
 //! The process that reads the machine: started by the user, asked by the process that answers clients.
 //!
-//! A request is one byte; an answer is a byte that says whether it worked, a length of four bytes (little endian), and a text. The
-//! formats of a reading are asked for after it, so that a reading is formatted only as clients want it.
+//! A request is one byte; an answer is a byte that says whether it worked, a length of four bytes (little endian), and
+//! a text. The formats of a reading are asked for after it, so that a reading is formatted only as clients want it.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpListener;

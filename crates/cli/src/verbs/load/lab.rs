@@ -8,8 +8,8 @@
 //!   all-to-all   N c ─▶ N s      every client to every server
 //! ```
 //! Every server is a process (`udpath serve`) on its own machine, every client a load on its own machine. The loads
-//! start together, and their results are merged: counts and histograms are summed. A search (`--find-max`) does that at several
-//! rates with the same servers.
+//! start together, and their results are merged: counts and histograms are summed. A search (`--find-max`) does that at
+//! several rates with the same servers.
 
 mod receivers;
 mod servers;
@@ -131,7 +131,8 @@ fn link(args: &LabArgs) -> LinkSpec {
     }
 }
 
-/// Flows that each queue follows to their readers. Fewer: flows share an entry and move between CPUs. More: eight bytes each.
+/// Flows that each queue follows to their readers. Fewer: flows share an entry and move between CPUs. More: eight bytes
+/// each.
 const RFS_FLOWS: u32 = 4096;
 
 /// Every link's end processes a packet on the CPU of the thread that reads its flow.

@@ -4,9 +4,9 @@ use std::thread::JoinHandle;
 
 use udpath_serve::{ReloadHook, Server};
 
-/// The nice value of a reload: a worker on the same CPU, at 0, gets nine tenths of it (`sched_prio_to_weight` of kernel/sched/core.c).
-/// Lower: a worker that needs more than half of the CPU falls behind for seconds, and its buffer overflows. Higher: on a machine without
-/// idle CPUs the old data stay in use for minutes.
+/// The nice value of a reload: a worker on the same CPU, at 0, gets nine tenths of it (`sched_prio_to_weight` of
+/// kernel/sched/core.c). Lower: a worker that needs more than half of the CPU falls behind for seconds, and its buffer
+/// overflows. Higher: on a machine without idle CPUs the old data stay in use for minutes.
 const NICE: i32 = 10;
 
 /// See the module.

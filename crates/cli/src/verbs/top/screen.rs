@@ -1,6 +1,7 @@
 //! The terminal: set up, drawn on, restored.
 //!
-//! The terminal is restored when the [`Screen`] is dropped, before a panic is printed, and while the program is stopped.
+//! The terminal is restored when the [`Screen`] is dropped, before a panic is printed, and while the program is
+//! stopped.
 
 use std::io::{self, Stdout, Write};
 use std::sync::Once;

@@ -3,8 +3,9 @@
 //! ```text
 //!   port ─▸ sockets (pcb hash) ─▸ interface list ─▸ address of the interface ─▸ neighbours (link-layer table) ─▸ transmit ring
 //! ```
-//! A table is replaced as a whole by the writer, as routes and sockets change. Under a read lock the lock is held while the entry is
-//! used; with a reference count the table's lock is held only until the entry is counted; under an epoch nothing shared is written.
+//! A table is replaced as a whole by the writer, as routes and sockets change. Under a read lock the lock is held while
+//! the entry is used; with a reference count the table's lock is held only until the entry is counted; under an epoch
+//! nothing shared is written.
 
 use std::hint::black_box;
 use std::sync::{Arc, PoisonError, RwLock};

@@ -1,7 +1,8 @@
 //! The receive buffer against throughput, and against the delay from NAPI to the copy.
 //!
-//! The document varies the card's descriptors and the buffer of a TCP socket, and measures the delay in a patched kernel. A veth has no
-//! descriptors, and the kernel's tracepoints show the delay of UDP datagrams only: the buffer is varied for both, the delay is UDP's.
+//! The document varies the card's descriptors and the buffer of a TCP socket, and measures the delay in a patched
+//! kernel. A veth has no descriptors, and the kernel's tracepoints show the delay of UDP datagrams only: the buffer is
+//! varied for both, the delay is UDP's.
 
 use std::time::Duration;
 

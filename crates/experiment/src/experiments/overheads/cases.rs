@@ -63,7 +63,8 @@ impl Case {
     }
 }
 
-/// Patterns and flow counts; the ablations of one flow. Those whose ratio is published are neighbours: they drift least.
+/// Patterns and flow counts; the ablations of one flow. Those whose ratio is published are neighbours: they drift
+/// least.
 pub(super) const CASES: [Case; 19] = [
     Case::single("no-offloads", &["--offloads", "none"], true),
     Case::single("gso-gro", &["--offloads", "gso,gro"], true),

@@ -1,6 +1,7 @@
 //! A bare receiver: one socket and one thread that reads it by `read` or `recvfrom`, and counts.
 //!
-//! `udpath serve sink` has no `read`, which does not return the sender, so both calls are compared without a server around them.
+//! `udpath serve sink` has no `read`, which does not return the sender, so both calls are compared without a server
+//! around them.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -45,7 +46,8 @@ pub(super) enum BareError {
     TooFew(u64),
 }
 
-/// Datagrams per second that a thread on CPU 0 reads at `at` of `machine`, with a receive buffer of `buffer` bytes, while `load` runs.
+/// Datagrams per second that a thread on CPU 0 reads at `at` of `machine`, with a receive buffer of `buffer` bytes,
+/// while `load` runs.
 pub(super) fn receive(
     machine: &Machine,
     at: SocketAddr,

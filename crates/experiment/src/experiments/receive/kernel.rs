@@ -37,8 +37,8 @@ const SIZE: usize = 18;
 /// First port of the servers; the bare receivers' is beyond them.
 const PORT: u16 = 9000;
 const BARE_PORT: u16 = 9100;
-/// Trials of a bare receiver until one has a rate. Fewer: a busy machine that gives it no CPU for as long as a trial ends the experiment. More: a
-/// flood that never arrives is noticed late.
+/// Trials of a bare receiver until one has a rate. Fewer: a busy machine that gives it no CPU for as long as a trial
+/// ends the experiment. More: a flood that never arrives is noticed late.
 const ATTEMPTS: usize = 4;
 /// From the start of a load until it is sampled. Shorter: part of the samples is its start.
 const BEFORE_SAMPLES: Duration = Duration::from_millis(300);

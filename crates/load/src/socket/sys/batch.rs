@@ -32,11 +32,11 @@ struct Segments {
     bytes: usize,
 }
 
-/// Datagrams of up to `size` bytes each, one behind the other, and the headers that describe them to the kernel. Allocated
-/// once.
+/// Datagrams of up to `size` bytes each, one behind the other, and the headers that describe them to the kernel.
+/// Allocated once.
 ///
-/// The headers point to the io vectors and the control messages, the io vectors into the buffer; the kernel and this module reach
-/// all four through the same pointers ([`Slots`]), which moving a `Batch` does not change.
+/// The headers point to the io vectors and the control messages, the io vectors into the buffer; the kernel and this
+/// module reach all four through the same pointers ([`Slots`]), which moving a `Batch` does not change.
 pub(in crate::socket) struct Batch {
     buffer: Slots<u8>,
     size: usize,
@@ -52,7 +52,8 @@ pub(in crate::socket) struct Batch {
     used: usize,
 }
 
-// SAFETY: the pointers in the headers and io vectors point into the arrays of the same value; nothing else reaches them.
+// SAFETY: the pointers in the headers and io vectors point into the arrays of the same value; nothing else reaches
+// them.
 unsafe impl Send for Batch {}
 
 impl Batch {
@@ -143,8 +144,8 @@ impl Batch {
             return Ok(0);
         }
         self.describe();
-        // SAFETY: the headers, their io vectors and control messages, and the buffer that the vectors point into belong to
-        // self and outlive the call; `push` keeps every vector within the buffer.
+        // SAFETY: the headers, their io vectors and control messages, and the buffer that the vectors point into belong
+        // to self and outlive the call; `push` keeps every vector within the buffer.
         let n = unsafe {
             libc::sendmmsg(
                 socket.as_raw_fd(),

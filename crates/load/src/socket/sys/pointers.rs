@@ -1,5 +1,5 @@
-//! The pointers of the arrays without the kernel: these tests reach the memory as the kernel does, from the headers. Under Miri
-//! they show that no reference of one side ends a pointer of the other (`make miri`).
+//! The pointers of the arrays without the kernel: these tests reach the memory as the kernel does, from the headers.
+//! Under Miri they show that no reference of one side ends a pointer of the other (`make miri`).
 
 use super::{Batch, Messages};
 

@@ -47,10 +47,10 @@ pub(crate) fn compare_rare(result: &LoadResult, truth: &Truth) {
     assert!(counts.lost >= lost && counts.lost <= lost + 8, "{} lost of {lost}", counts.lost);
 }
 
-/// The load counts as many reordered replies as the server sent. Only comparable on a link with one queue: with two, requests
-/// overtake each other on the way, and the server knows only the order in which they arrive. A late reply is reordered if a
-/// request sent within the timeout has been answered: where nothing was, for as long, its place is not known (`late` of
-/// bpf/closed_loop.h).
+/// The load counts as many reordered replies as the server sent. Only comparable on a link with one queue: with two,
+/// requests overtake each other on the way, and the server knows only the order in which they arrive. A late reply is
+/// reordered if a request sent within the timeout has been answered: where nothing was, for as long, its place is not
+/// known (`late` of bpf/closed_loop.h).
 pub(crate) fn compare_order(result: &LoadResult, truth: &Truth) {
     let (counted, reordered) = (result.counts.reordered, truth.reordered);
     let unknown = reordered / 100 + 2 + result.counts.late;
@@ -62,8 +62,8 @@ pub(crate) fn compare_late(result: &LoadResult, truth: &Truth, timeout: Duration
     let counts = &result.counts;
     counts.check().unwrap();
     assert!(truth.late > 20 && counts.sent == truth.received, "{truth:?}");
-    // Replies after the end of the run are lost. A slot has one more in flight each time that a reply takes a timeout longer:
-    // three, or more if the server waited for a CPU.
+    // Replies after the end of the run are lost. A slot has one more in flight each time that a reply takes a timeout
+    // longer: three, or more if the server waited for a CPU.
     let longest = truth.delays.iter().max().copied().unwrap_or(0);
     let at_the_end = 32 * longest.div_ceil(timeout.as_nanos() as u64);
     assert!(

@@ -10,9 +10,9 @@ use super::Faults;
 /// Longest deviation that is accepted, as a share of the truth. It contains the width of the histogram's bucket.
 const BOUND: f64 = 0.01;
 
-/// The shorter delay. 1 % of it has to contain a bucket, and what a shared machine adds between the server's clock and the
-/// generator's: waits of both for a CPU, of a few milliseconds each. Just below 2^31 and 2^32 ns, a bucket is 0.4 % wide
-/// (anywhere else, up to 0.8 %): 12 ms are left for that. Shorter: the scheduler decides the test.
+/// The shorter delay. 1 % of it has to contain a bucket, and what a shared machine adds between the server's clock and
+/// the generator's: waits of both for a CPU, of a few milliseconds each. Just below 2^31 and 2^32 ns, a bucket is 0.4 %
+/// wide (anywhere else, up to 0.8 %): 12 ms are left for that. Shorter: the scheduler decides the test.
 pub(crate) const DELAY: Duration = Duration::from_millis(2100);
 /// The longer delay: twice the other, so that the percentiles tell them apart.
 pub(crate) const LONGER: Duration = Duration::from_millis(4200);
@@ -24,8 +24,8 @@ pub(crate) fn two_delays() -> Faults {
     Faults { delayed: 0.8, delay: DELAY, late: 0.2, late_by: LONGER, ..Faults::default() }
 }
 
-/// Mean, p50, p90 and p99 are each within 1 % of the truth; `truth` is in nanoseconds, in the order of the answers. Latencies
-/// that end before the run does are the first of them.
+/// Mean, p50, p90 and p99 are each within 1 % of the truth; `truth` is in nanoseconds, in the order of the answers.
+/// Latencies that end before the run does are the first of them.
 pub(crate) fn compare(what: &str, measured: &Latency, truth: &[u64]) {
     let mut sorted = truth[..measured.count as usize].to_vec();
     sorted.sort_unstable();

@@ -223,9 +223,9 @@ fn wildcards_delegations_and_dname_records_cover_what_is_below_them() {
     assert!(ask(&index, &longer, rtype::A).starts_with("noerror aa\n"));
 }
 
-/// DNAME records as NSD and Knot have them. What NS records of a wildcard mean RFC 4592 (4.2) leaves open: NSD answers with the wildcard's
-/// other records, Knot refers to its name, and here the name below its parent is delegated, of
-/// all names there.
+/// DNAME records as NSD and Knot have them. What NS records of a wildcard mean RFC 4592 (4.2) leaves open: NSD answers
+/// with the wildcard's other records, Knot refers to its name, and here the name below its parent is delegated, of all
+/// names there.
 #[test]
 fn a_wildcard_may_have_dname_and_ns_records() {
     let index =
@@ -325,7 +325,8 @@ fn nested_zones_answer_for_themselves() {
     assert_eq!(ask(&index, "down.cut.x", rtype::A), "noerror\nauthority: cut.x 1 ns ns.far.away.");
 }
 
-/// A loaded zone makes no names of the zone above, nor hides those that stand above it: `b.x` is a name of the second only.
+/// A loaded zone makes no names of the zone above, nor hides those that stand above it: `b.x` is a name of the second
+/// only.
 #[test]
 fn a_nested_zone_leaves_the_tree_above_as_it_is() {
     let nested = "$ORIGIN a.b.x.\n@ 2 SOA . . 2 2 2 2 2\nhere A 192.0.2.1\nds CNAME a.b.x.\n";
@@ -384,8 +385,8 @@ fn a_nested_zone_leaves_the_tree_above_as_it_is() {
     }
 }
 
-/// As NSD and Knot answer: an alias is no DNAME record though its target has one, a delegation's DS records are the zone's, also at the
-/// end of an alias, and a wildcard stands for a server's name without addresses of its own.
+/// As NSD and Knot answer: an alias is no DNAME record though its target has one, a delegation's DS records are the
+/// zone's, also at the end of an alias, and a wildcard stands for a server's name without addresses of its own.
 #[test]
 fn aliases_of_delegations_and_wildcards_as_glue() {
     let ds = "0000000000000000000000000000000000000000000000000000000000000000";

@@ -240,8 +240,9 @@ impl Builder<'_> {
         (flags, false)
     }
 
-    /// Of a signed zone's name the set that is the answer to a question for all: the alias, else the shortest one that is the name's own
-    /// (RFC 8482, 4.1); none that only says how others are proven, as NSEC3PARAM, which signers give a TTL of 0.
+    /// Of a signed zone's name the set that is the answer to a question for all: the alias, else the shortest one that
+    /// is the name's own (RFC 8482, 4.1); none that only says how others are proven, as NSEC3PARAM, which signers give
+    /// a TTL of 0.
     fn any_type(&mut self, name: usize) {
         let ends = self.entries.iter().map(|(_, end)| *end).skip(1).chain([self.sections.len()]);
         let own = self.entries.iter().zip(ends).filter(|((rtype, _), _)| {
@@ -253,8 +254,8 @@ impl Builder<'_> {
         self.entries.extend(chosen.map(|at| (ANY_TYPE, at)));
     }
 
-    /// The answer to a question for DS records of an apex, from the zone above, if that has the name. If not, it is found at run time
-    /// what there is instead: [`ZoneEntry::ds_above`].
+    /// The answer to a question for DS records of an apex, from the zone above, if that has the name. If not, it is
+    /// found at run time what there is instead: [`ZoneEntry::ds_above`].
     fn signing(&mut self, apex: usize, wire: &[u8]) {
         match self.names.signing(self.names.zone(apex)) {
             Some(Target::Name(at) | Target::Cut(at)) => self.answer(at, wire, Question::Exact, rtype::DS),
@@ -305,8 +306,8 @@ impl Builder<'_> {
         self.compose(name, wire, mode, rtype, |builder| builder.chain(name, wire, rtype));
     }
 
-    /// The name servers of a delegation, what says whether it is signed (RFC 4035, 3.1.4), and the addresses of the servers that the zone
-    /// has (RFC 9471: all, or the reply is truncated).
+    /// The name servers of a delegation, what says whether it is signed (RFC 4035, 3.1.4), and the addresses of the
+    /// servers that the zone has (RFC 9471: all, or the reply is truncated).
     fn referral(&mut self, name: usize, wire: &[u8]) {
         self.compose(name, wire, Question::Below, OTHER_TYPES, |builder| builder.delegation(name, wire));
     }

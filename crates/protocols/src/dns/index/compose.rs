@@ -112,7 +112,8 @@ impl Composer {
         self.optional.get_or_insert((self.body.len(), self.counts[Part::Additional as usize]));
     }
 
-    /// Adds a set of denial to the authority section, if it is not there yet; `at`: its offset, `apex`: the name of its zone.
+    /// Adds a set of denial to the authority section, if it is not there yet; `at`: its offset, `apex`: the name of its
+    /// zone.
     pub(super) fn set(&mut self, at: u32, set: Set<'_>, apex: &[u8]) {
         if self.sets.contains(&at) {
             return;
@@ -221,7 +222,8 @@ impl Composer {
 
     /// The same of a section to which up to so many bytes are added in a reply.
     fn finish_before(&self, arena: &mut Vec<u8>, more: usize) -> Result<(), TooLong> {
-        // With the question, an OPT record and a cookie it must still be a message. The question's name may be any where it is not the node's.
+        // With the question, an OPT record and a cookie it must still be a message. The question's name may be any
+        // where it is not the node's.
         let before = if self.question == Question::Exact { self.base } else { HEADER + name::MAX_NAME + 4 };
         let (len, most) = (self.body.len(), usize::from(u16::MAX) - before - OPT - OPTION - more);
         if len > most {
@@ -244,8 +246,8 @@ impl Composer {
         Ok(())
     }
 
-    /// Appends it as the signed form of the section at `plain`, which ends where the arena does. If both are the same, one is enough.
-    /// `more`: bytes of the proofs that are added in a reply, at most.
+    /// Appends it as the signed form of the section at `plain`, which ends where the arena does. If both are the same,
+    /// one is enough. `more`: bytes of the proofs that are added in a reply, at most.
     pub(super) fn finish_signed(
         &self,
         arena: &mut Vec<u8>,

@@ -1,5 +1,5 @@
-//! What an answer says, record by record, for [`Builder`] to compose: once for clients that want no signatures, and in signed zones once for
-//! those that do (RFC 4035, 3.1).
+//! What an answer says, record by record, for [`Builder`] to compose: once for clients that want no signatures, and in
+//! signed zones once for those that do (RFC 4035, 3.1).
 //!
 //! ```text
 //! chain        name ─▸ CNAME ─▸ CNAME ─▸ records of the type, their addresses │ nothing: SOA
@@ -162,8 +162,8 @@ impl Builder<'_> {
         }
     }
 
-    /// The name servers of a delegation, what says whether it is signed (RFC 4035, 3.1.4), and the addresses of the servers that the zone
-    /// has (RFC 9471: all, or the reply is truncated).
+    /// The name servers of a delegation, what says whether it is signed (RFC 4035, 3.1.4), and the addresses of the
+    /// servers that the zone has (RFC 9471: all, or the reply is truncated).
     pub(super) fn delegation(&mut self, name: usize, wire: &[u8]) {
         let (names, records) = (self.names, &self.names.records);
         self.composer.authoritative = false;

@@ -1,16 +1,18 @@
-//! Proofs that a name or a type does not exist, made of the zone's own NSEC records (RFC 4035, 3.1.3) or NSEC3 records (RFC 5155, 7.2).
+//! Proofs that a name or a type does not exist, made of the zone's own NSEC records (RFC 4035, 3.1.3) or NSEC3 records
+//! (RFC 5155, 7.2).
 //!
 //! ```text
 //! load     names ─▸ Chain: the sets of one zone in the order in which they are searched ─▸ check: is it whole?
 //!                     └ set: owner and records of each with their signatures, in the index's arena
 //! query    Claim (no such type, no such name, a wildcard's answer) ─▸ Chain::prove ─▸ Proof: at most three sets ─▸ set: written
 //! ```
-//! The index owns chains and sets; nothing of them changes after the load. Signatures are those of the file: nothing is signed here, and
-//! no key is known. Which sets prove something depends on the question's name, so they are looked for with each question: for NSEC with a
-//! binary search, for NSEC3 with three hashes and searches (up to ten where opt-out has left names out), all on the stack.
+//! The index owns chains and sets; nothing of them changes after the load. Signatures are those of the file: nothing is
+//! signed here, and no key is known. Which sets prove something depends on the question's name, so they are looked for
+//! with each question: for NSEC with a binary search, for NSEC3 with three hashes and searches (up to ten where opt-out
+//! has left names out), all on the stack.
 //!
-//! A chain that has gaps gives proofs that prove nothing, or none. Validating resolvers see that, and a warning says so at the load
-//! ([`check`]). Nothing here depends on a chain being whole.
+//! A chain that has gaps gives proofs that prove nothing, or none. Validating resolvers see that, and a warning says so
+//! at the load ([`check`]). Nothing here depends on a chain being whole.
 
 mod check;
 mod nsec;
@@ -27,13 +29,15 @@ use super::super::wire::rtype;
 use super::super::zone::{Faults, ZoneError};
 use super::resolve::Names;
 
-/// Most sets of one proof: with NSEC3 records the closest encloser, the next closer name and the wildcard (RFC 5155, 7.2.2).
+/// Most sets of one proof: with NSEC3 records the closest encloser, the next closer name and the wildcard (RFC 5155,
+/// 7.2.2).
 const MAX_SETS: usize = 3;
 
 /// Most bytes of one proof.
 pub(super) const MAX_PROOF: usize = MAX_SETS * set::MAX_SET;
 
-/// What is to be proven of a question's name. Labels: how many of the name are in front of its closest encloser, at least one.
+/// What is to be proven of a question's name. Labels: how many of the name are in front of its closest encloser, at
+/// least one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Claim {
     /// It exists, and has no records of the type.
@@ -69,8 +73,8 @@ pub(in super::super) struct Proof<'a> {
 }
 
 impl Chain {
-    /// The chain of a zone, its sets appended to the arena. With NSEC3PARAM records it is one of theirs, else that of NSEC records
-    /// (RFC 5155, 7.2, and 10.4 for a zone that changes from one to the other).
+    /// The chain of a zone, its sets appended to the arena. With NSEC3PARAM records it is one of theirs, else that of
+    /// NSEC records (RFC 5155, 7.2, and 10.4 for a zone that changes from one to the other).
     pub(super) fn of(
         names: &Names,
         zone: u16,
@@ -142,8 +146,8 @@ impl<'a> Proof<'a> {
         self.len == 0
     }
 
-    /// Writes all records behind the first `from` bytes of `out`; returns their bytes and number, or `None` if they do not fit.
-    /// `out` follows the question in the message.
+    /// Writes all records behind the first `from` bytes of `out`; returns their bytes and number, or `None` if they do
+    /// not fit. `out` follows the question in the message.
     pub(in super::super) fn write(
         &self,
         name: &QueryName,

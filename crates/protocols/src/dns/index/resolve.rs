@@ -3,8 +3,8 @@
 use super::super::records::{Record, Records, boundaries, is_hashed, key_of};
 use super::super::wire::rtype;
 
-/// The names that have records, zone by zone. Each zone is a tree of its own: what another loaded zone has below it neither makes
-/// nor hides names of it.
+/// The names that have records, zone by zone. Each zone is a tree of its own: what another loaded zone has below it
+/// neither makes nor hides names of it.
 ///
 /// ```text
 /// zone x      x, a.b.x, *.x, c.x        list, in the order of the zones and of their keys
@@ -20,8 +20,8 @@ pub(super) struct Names {
     by_apex: Vec<u16>,
     /// For each zone the loaded one right above it.
     above: Vec<Option<u16>>,
-    /// For each zone its NSEC3 records and their signatures, in the order of their owners: those are hashes, and no names of the zone
-    /// (RFC 5155, 7.2.8).
+    /// For each zone its NSEC3 records and their signatures, in the order of their owners: those are hashes, and no
+    /// names of the zone (RFC 5155, 7.2.8).
     hashed: Vec<Vec<Record>>,
     /// For each zone whether it has any signatures.
     signed: Vec<bool>,
@@ -102,7 +102,8 @@ impl Names {
         self.above.get(usize::from(zone)).copied().flatten()
     }
 
-    /// The zone that questions for a name and type go to: the deepest; for DS records of an apex the one above (RFC 4035, 3.1.4.1).
+    /// The zone that questions for a name and type go to: the deepest; for DS records of an apex the one above (RFC
+    /// 4035, 3.1.4.1).
     pub(super) fn asked(&self, key: &[u8], rtype: u16) -> Option<u16> {
         let ends: Vec<usize> = boundaries(key).collect();
         let (end, zone) = ends.into_iter().rev().find_map(|end| Some((end, self.zone_at(&key[..end])?)))?;
@@ -110,14 +111,16 @@ impl Names {
         Some(above.unwrap_or(zone))
     }
 
-    /// If the name is in or below another loaded zone, which then answers for it: how much of the key that zone's apex is.
+    /// If the name is in or below another loaded zone, which then answers for it: how much of the key that zone's apex
+    /// is.
     pub(super) fn nested(&self, name: usize) -> Option<usize> {
         let key = self.key(name);
         let own = self.apex(self.zone(name)).len();
         boundaries(key).filter(|end| *end > own).find(|end| self.zone_at(&key[..*end]).is_some())
     }
 
-    /// What the zone above has for DS records of a zone's apex; `None` if there is none or the apex is not one of its names.
+    /// What the zone above has for DS records of a zone's apex; `None` if there is none or the apex is not one of its
+    /// names.
     pub(super) fn signing(&self, zone: u16) -> Option<Target> {
         let target = self.search(self.above(zone)?, self.apex(zone));
         matches!(target, Target::Name(_) | Target::Cut(_) | Target::Empty(_)).then_some(target)
@@ -133,7 +136,8 @@ impl Names {
         self.hashed.get(usize::from(zone)).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The names of a zone of which it has what is to be signed: not those below its delegations. In the order of their keys.
+    /// The names of a zone of which it has what is to be signed: not those below its delegations. In the order of their
+    /// keys.
     pub(super) fn authoritative(&self, zone: u16) -> Vec<usize> {
         let mut cut: Option<&[u8]> = None;
         let mut names = Vec::new();

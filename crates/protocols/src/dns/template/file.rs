@@ -1,5 +1,5 @@
-//! Queries from a file as dnsperf 2.10 reads them: a name and a type per line, `;` and `#` begin a comment. What follows the type is
-//! not looked at, but for a class, which is always IN.
+//! Queries from a file as dnsperf 2.10 reads them: a name and a type per line, `;` and `#` begin a comment. What
+//! follows the type is not looked at, but for a class, which is always IN.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
@@ -9,8 +9,8 @@ use super::queries::{Composer, MAX_QUERIES};
 use super::types;
 use crate::misfits::{Misfits, encoding};
 
-/// Longest line, bytes: a name of 255 bytes, each written as `\DDD`, with a type and a comment. Longer lines are not read to
-/// their end, so that no file fills the memory.
+/// Longest line, bytes: a name of 255 bytes, each written as `\DDD`, with a type and a comment. Longer lines are not
+/// read to their end, so that no file fills the memory.
 const MAX_LINE: usize = 4096;
 
 /// Classes that are not sent. dnsperf takes no notice of them either, but sends another query than is written.

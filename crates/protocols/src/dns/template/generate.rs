@@ -5,8 +5,9 @@ use super::name::{self, NameError};
 use super::queries::{Composer, Draw};
 use super::types::Shares;
 
-/// Queries that a load of few names has at least if it draws types, missing names or EDNS: each share is then met within 3 per
-/// cent. Fewer: shares are coarse. More: the server's caches are asked for more missing names than there are names.
+/// Queries that a load of few names has at least if it draws types, missing names or EDNS: each share is then met
+/// within 3 per cent. Fewer: shares are coarse. More: the server's caches are asked for more missing names than there
+/// are names.
 pub(super) const MIN_DRAWN: usize = 10_000;
 /// Stands for the number in a pattern.
 pub(super) const PLACE: &str = "{}";
@@ -54,8 +55,8 @@ impl Names {
     }
 }
 
-/// The numbers below `count` in random order, the same every time (Fisher and Yates): no cache of a server's profits from
-/// neighbours.
+/// The numbers below `count` in random order, the same every time (Fisher and Yates): no cache of a server's profits
+/// from neighbours.
 fn shuffled(count: usize) -> Vec<u32> {
     let mut order: Vec<u32> = (0..count as u32).collect();
     for last in (1..count).rev() {

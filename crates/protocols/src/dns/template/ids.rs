@@ -3,8 +3,9 @@
 //! ```text
 //!   run, flow ──▶ key            seq ──▶ xor key, multiply, fold, add key, multiply, fold, xor key ──▶ id
 //! ```
-//! For one run and flow it is a bijection of 16 bits, so no two of 65,536 queries in a row share an identifier, and a reply's
-//! identifier gives the sequence number back. Identifiers in order would hide a server that answers by the wrong one.
+//! For one run and flow it is a bijection of 16 bits, so no two of 65,536 queries in a row share an identifier, and a
+//! reply's identifier gives the sequence number back. Identifiers in order would hide a server that answers by the
+//! wrong one.
 
 /// The factors, odd, and their inverses modulo 2^16.
 const FACTORS: [u16; 2] = [0x9e3b, 0x6d2d];
@@ -41,7 +42,8 @@ impl Ids {
     }
 }
 
-/// The finalizer of SplitMix64 (Steele, Lea, Flood 2014) after one step of its counter: unlike numbers for neighbours, 0 too.
+/// The finalizer of SplitMix64 (Steele, Lea, Flood 2014) after one step of its counter: unlike numbers for neighbours,
+/// 0 too.
 #[inline]
 pub(super) fn scramble(z: u64) -> u64 {
     let z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);

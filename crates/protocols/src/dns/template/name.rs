@@ -20,8 +20,8 @@ pub(in super::super) enum NameError {
     Escape,
 }
 
-/// Writes the name `text` to `wire`, which is cleared first. Names are absolute, with or without the final dot; `\.` is a dot
-/// within a label, `\065` the byte 65. Case is kept.
+/// Writes the name `text` to `wire`, which is cleared first. Names are absolute, with or without the final dot; `\.` is
+/// a dot within a label, `\065` the byte 65. Case is kept.
 pub(in super::super) fn write(text: &[u8], wire: &mut Vec<u8>) -> Result<(), NameError> {
     wire.clear();
     match text {

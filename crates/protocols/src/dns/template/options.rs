@@ -78,7 +78,8 @@ const VERIFY: OptionSpec = OptionSpec {
 pub(in crate::dns) const OPTIONS: &[OptionSpec] =
     &[QUERIES, SKIP_INVALID, NAME, NAMES, TYPES, MISSING, EDNS, BUFSIZE, DNSSEC, VERIFY];
 
-/// Longest reply over UDP without EDNS, bytes (RFC 1035, 4.2.1), and the shortest limit that EDNS may set (RFC 6891, 6.2.3).
+/// Longest reply over UDP without EDNS, bytes (RFC 1035, 4.2.1), and the shortest limit that EDNS may set (RFC 6891,
+/// 6.2.3).
 pub(super) const PLAIN_REPLY: u16 = 512;
 /// What resolvers use since the DNS flag day of 2020: such replies are not fragmented.
 const DEFAULT_BUFSIZE: u16 = 1232;

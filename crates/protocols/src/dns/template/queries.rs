@@ -4,7 +4,8 @@
 //!   bytes   | id 0, flags, 1 question, 0/1 record | name, type, class IN | OPT? | next query ...
 //!   starts  ^ one per query, and the end
 //! ```
-//! To send one is to copy it and to write its identifier; to check a reply is to compare its question with the copy here.
+//! To send one is to copy it and to write its identifier; to check a reply is to compare its question with the copy
+//! here.
 
 use udpath_load::template::Lengths;
 
@@ -19,8 +20,8 @@ const QUESTION_TAIL: usize = 4;
 const OPT_LEN: usize = 11;
 /// The longest query, bytes.
 pub const MAX_QUERY: usize = HEADER + MAX_NAME + QUESTION_TAIL + OPT_LEN;
-/// Most queries of a load. More: their offsets may not fit 32 bits. Fewer would do for any server: it has cached nothing
-/// of so many.
+/// Most queries of a load. More: their offsets may not fit 32 bits. Fewer would do for any server: it has cached
+/// nothing of so many.
 pub(super) const MAX_QUERIES: usize = 8 << 20;
 
 /// RD as a stub resolver sets it; everything else 0: a standard query.
@@ -106,8 +107,8 @@ impl Composer {
         true
     }
 
-    /// Repeats all queries until there are at least `count`, each with or without an OPT record of its own: so that shares
-    /// are met though the queries are few.
+    /// Repeats all queries until there are at least `count`, each with or without an OPT record of its own: so that
+    /// shares are met though the queries are few.
     pub(super) fn repeat(&mut self, count: usize) {
         let once = self.count();
         if once == 0 {

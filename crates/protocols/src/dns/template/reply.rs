@@ -6,13 +6,14 @@
 //!   records                                        as many as the counts say: there is room for them, or (`walk`) each is
 //!                                                  whole, and the last ends where the message does
 //! ```
-//! All of it is bounded by the length of the reply: a name is followed through at most [`MAX_JUMPS`] pointers, backwards only.
+//! All of it is bounded by the length of the reply: a name is followed through at most [`MAX_JUMPS`] pointers,
+//! backwards only.
 
 use super::name::MAX_NAME;
 use super::queries::HEADER;
 
-/// Bits of the flags that a reply to a standard query with RD cannot choose: QR, opcode, RD and the reserved Z; AA, TC, RA,
-/// AD, CD and the response code are the server's.
+/// Bits of the flags that a reply to a standard query with RD cannot choose: QR, opcode, RD and the reserved Z; AA, TC,
+/// RA, AD, CD and the response code are the server's.
 const FIXED: u16 = 0xf940;
 const EXPECTED: u16 = 0x8100;
 const RCODE: u16 = 0x000f;

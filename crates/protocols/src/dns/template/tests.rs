@@ -190,8 +190,8 @@ proptest! {
         }
     }
 
-    /// A flipped bit of the identifier makes it that of another query; of the flags, it is not the answer any more, unless it
-    /// is one of the server's: AA, TC, RA, AD or CD; in the question or a count of questions, it is damage.
+    /// A flipped bit of the identifier makes it that of another query; of the flags, it is not the answer any more,
+    /// unless it is one of the server's: AA, TC, RA, AD or CD; in the question or a count of questions, it is damage.
     #[test]
     fn flipped_bits_are_detected(flow in 0..131_072_u32, seq in 0..65_536_u64, at in 0..6_usize, bit in 0..8_u8) {
         let load = load(&[("name", "h{}.example.org"), ("names", "3000")]);

@@ -2,8 +2,8 @@
 
 use std::str::FromStr;
 
-/// Names of types that are queried for (IANA's registry of DNS parameters); the others are written TYPE and their number
-/// (RFC 3597). Transfers are not: they need TCP.
+/// Names of types that are queried for (IANA's registry of DNS parameters); the others are written TYPE and their
+/// number (RFC 3597). Transfers are not: they need TCP.
 const NAMES: &[(&str, u16)] = &[
     ("A", 1),
     ("NS", 2),
@@ -97,8 +97,8 @@ const NAMES: &[(&str, u16)] = &[
     ("DLV", 32769),
 ];
 
-/// Names of types that are no questions of a load: transfers, whose answers need TCP and are more than one message, and what
-/// stands in other parts of a message.
+/// Names of types that are no questions of a load: transfers, whose answers need TCP and are more than one message, and
+/// what stands in other parts of a message.
 const NO_QUESTIONS: [&str; 5] = ["AXFR", "IXFR", "OPT", "TSIG", "TKEY"];
 
 /// Whether this is the name of such a type.

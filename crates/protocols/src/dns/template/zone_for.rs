@@ -7,7 +7,8 @@ use crate::{OptionError, Options};
 use super::generate::PLACE;
 use super::options::{NAME, NAMES, QUERIES, invalid, names};
 
-/// Most names of such a zone. More: making and loading it takes longer than most loads. Fewer: a server's caches hold it.
+/// Most names of such a zone. More: making and loading it takes longer than most loads. Fewer: a server's caches hold
+/// it.
 const MAX_NAMES: usize = 1_000_000;
 /// Addresses of 198.18.0.0/15, which are reserved for benchmarks (RFC 2544, C.2.2).
 const ADDRESSES: usize = 1 << 17;

@@ -1,4 +1,5 @@
-//! Records that cannot stand together: of several that exclude each other the first stays, of a CNAME record and others the others.
+//! Records that cannot stand together: of several that exclude each other the first stays, of a CNAME record and others
+//! the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,8 +7,8 @@ use super::super::records::{Record, Records, is_hashed};
 use super::super::wire::rtype;
 use super::faults::Faults;
 
-/// Most types of one name: as many entries as a node of the index has, less those for all others, for a question for all, and for DS
-/// records from the zone above.
+/// Most types of one name: as many entries as a node of the index has, less those for all others, for a question for
+/// all, and for DS records from the zone above.
 pub(in super::super) const MAX_TYPES: usize = 252;
 
 /// Leaves them out of the sorted records.
@@ -30,8 +31,8 @@ pub(super) fn leave_out(records: &mut Records, faults: &mut Faults) {
     }
 }
 
-/// Leaves out what is below a DNAME record of its zone, which answers for all names there: BIND loads it and never sends it, NSD and Knot
-/// refuse the zone.
+/// Leaves out what is below a DNAME record of its zone, which answers for all names there: BIND loads it and never
+/// sends it, NSD and Knot refuse the zone.
 pub(super) fn leave_out_hidden(records: &mut Records, faults: &mut Faults) {
     // The last of each zone: names below it follow it in the order of the list.
     let mut trees: BTreeMap<u16, Record> = BTreeMap::new();

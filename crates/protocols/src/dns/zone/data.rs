@@ -1,5 +1,5 @@
-//! Whether the data of a record are what its type allows. Text of a type is checked by its reader; the generic form (RFC 3597) may hold
-//! anything, and so may text that was cut short.
+//! Whether the data of a record are what its type allows. Text of a type is checked by its reader; the generic form
+//! (RFC 3597) may hold anything, and so may text that was cut short.
 //!
 //! ```text
 //! type ─▸ layout: its parts ─▸ each is there, whole, and nothing behind them      special: parts that depend on one another

@@ -1,17 +1,19 @@
-//! What the entries of a master file say: directives change the state, records become lines of one form that `domain` reads.
+//! What the entries of a master file say: directives change the state, records become lines of one form that `domain`
+//! reads.
 //!
 //! ```text
 //! $TTL 1d                          default TTL, in units               ─▸ state
 //! $ORIGIN example.org.             what relative names end with        ─▸ state
 //! www IN MX 10 @                   ─▸ www.example.org. 86400 IN MX 10 example.org.
 //! ```
-//! `domain` has gaps here (`@` in data, units, quoted file names, mnemonics), so that it gets absolute owners, a TTL in seconds, a class
-//! and names without `@`. What the data of each type may be remains its matter.
+//! `domain` has gaps here (`@` in data, units, quoted file names, mnemonics), so that it gets absolute owners, a TTL in
+//! seconds, a class and names without `@`. What the data of each type may be remains its matter.
 //!
-//! A record without a TTL has that of `$TTL`, else of the record before it (RFC 1035, 5.1; RFC 2308, 4). If neither is there, an SOA's
-//! minimum becomes that of `$TTL` (as in BIND); before an SOA it is an hour (as in NSD). An included file begins with the includer's
-//! origin, owner and TTLs. Its `$TTL` holds after it too, as in BIND and NSD 4.6 (not in Knot); its origin, its owners and the TTLs of its
-//! records do not. Without any `$TTL` the three differ in what follows: BIND has the TTL of the included file's last record, NSD an hour.
+//! A record without a TTL has that of `$TTL`, else of the record before it (RFC 1035, 5.1; RFC 2308, 4). If neither is
+//! there, an SOA's minimum becomes that of `$TTL` (as in BIND); before an SOA it is an hour (as in NSD). An included
+//! file begins with the includer's origin, owner and TTLs. Its `$TTL` holds after it too, as in BIND and NSD 4.6 (not
+//! in Knot); its origin, its owners and the TTLs of its records do not. Without any `$TTL` the three differ in what
+//! follows: BIND has the TTL of the included file's last record, NSD an hour.
 
 use std::path::PathBuf;
 
@@ -70,7 +72,8 @@ impl State {
         self.default_ttl = inner.default_ttl;
     }
 
-    /// Reads a record that `$GENERATE` made: its owner is never a directive, and not that of the lines that follow, as in BIND.
+    /// Reads a record that `$GENERATE` made: its owner is never a directive, and not that of the lines that follow, as
+    /// in BIND.
     pub(super) fn generated(
         &mut self,
         place: Place,

@@ -1,4 +1,5 @@
-//! What is wrong in zones' files, and what is left out for it: a record where nothing else depends on it, else its zone.
+//! What is wrong in zones' files, and what is left out for it: a record where nothing else depends on it, else its
+//! zone.
 //!
 //! ```text
 //! data that their type does not allow, a stray owner, a set that cannot be ─▸ the record is left out

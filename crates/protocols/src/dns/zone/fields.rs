@@ -1,5 +1,5 @@
-//! What stands where in the record data of a type, as far as `domain` has to be helped: names, times, mnemonics; and the types whose
-//! text it does not read.
+//! What stands where in the record data of a type, as far as `domain` has to be helped: names, times, mnemonics; and
+//! the types whose text it does not read.
 
 use domain::base::iana::Rtype;
 
@@ -18,8 +18,8 @@ pub(super) fn names(rtype: Rtype) -> &'static [usize] {
     }
 }
 
-/// Whether the text at a place may be empty: not where a number, a name, or data in base 64 or hexadecimal digits stand, of which a reader
-/// would make a zero or nothing.
+/// Whether the text at a place may be empty: not where a number, a name, or data in base 64 or hexadecimal digits
+/// stand, of which a reader would make a zero or nothing.
 pub(super) fn may_be_empty(rtype: Rtype, at: usize) -> bool {
     match rtype {
         Rtype::TXT => true,

@@ -4,8 +4,9 @@ use super::super::records::{Record, Records};
 use super::super::wire::rtype;
 use super::faults::Fault;
 
-/// Most further rounds of a hash. RFC 9276 (3.1) recommends 0; validating resolvers took up to 150 as secure when that was written, and
-/// take fewer by now. Lower: zones that resolvers understand are refused; higher: one query costs as much as thousands.
+/// Most further rounds of a hash. RFC 9276 (3.1) recommends 0; validating resolvers took up to 150 as secure when that
+/// was written, and take fewer by now. Lower: zones that resolvers understand are refused; higher: one query costs as
+/// much as thousands.
 const MAX_ITERATIONS: u16 = 150;
 /// The only algorithm (RFC 5155, 11): SHA-1.
 const SHA1: u8 = 1;
@@ -27,7 +28,8 @@ impl<'a> Nsec3Params<'a> {
         Some(Self { algorithm: *algorithm, flags: *flags, iterations, salt })
     }
 
-    /// Those of an NSEC3PARAM record, if it names a chain that can be used: one with flags is to be ignored (RFC 5155, 4.1.2).
+    /// Those of an NSEC3PARAM record, if it names a chain that can be used: one with flags is to be ignored (RFC 5155,
+    /// 4.1.2).
     pub(in super::super) fn usable(data: &'a [u8]) -> Option<Self> {
         let is_usable = |params: &Self| {
             params.flags == 0 && params.algorithm == SHA1 && params.iterations <= MAX_ITERATIONS
@@ -42,8 +44,8 @@ impl<'a> Nsec3Params<'a> {
     }
 }
 
-/// The fault of a signed zone with NSEC3 records of whose NSEC3PARAM records none can be used: what does not exist in it could not be
-/// proven. Without NSEC3 records it may have a chain of NSEC records.
+/// The fault of a signed zone with NSEC3 records of whose NSEC3PARAM records none can be used: what does not exist in
+/// it could not be proven. Without NSEC3 records it may have a chain of NSEC records.
 pub(super) fn fault(records: &Records, of_zone: &[Record]) -> Option<(u16, Fault)> {
     let named = of_zone.iter().filter(|record| record.rtype == rtype::NSEC3PARAM);
     let with_params = named.filter_map(|record| Some((record, Nsec3Params::read(records.data(record))?)));

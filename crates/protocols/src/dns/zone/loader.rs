@@ -1,7 +1,8 @@
-//! Takes the records of a zone's files: entries become lines of one form, `domain` reads those, and what it reads is checked.
+//! Takes the records of a zone's files: entries become lines of one form, `domain` reads those, and what it reads is
+//! checked.
 //!
-//! Lines wait until there are some 64 KiB of them, or another file begins: one reader takes many. After a line that it does not
-//! understand a new one begins with the next, so that every fault is found.
+//! Lines wait until there are some 64 KiB of them, or another file begins: one reader takes many. After a line that it
+//! does not understand a new one begins with the next, so that every fault is found.
 
 use std::path::{Path, PathBuf};
 
@@ -20,8 +21,8 @@ use super::generate::Template;
 use super::text::{Scanner, Token};
 use super::{ZoneError, data, hashing, read, types};
 
-/// Most files inside each other by `$INCLUDE`: generated zones have a few. Lower: valid nesting is refused; higher: nothing is gained, and
-/// the stack of a thread must hold it. A file that includes itself is refused at once.
+/// Most files inside each other by `$INCLUDE`: generated zones have a few. Lower: valid nesting is refused; higher:
+/// nothing is gained, and the stack of a thread must hold it. A file that includes itself is refused at once.
 const MAX_INCLUDE: usize = 50;
 /// A file that is empty, though it is no regular one: what a generator writes where there is nothing to include.
 const NOTHING: &str = "/dev/null";
@@ -327,8 +328,8 @@ pub(super) struct Found {
     pub(super) costs: Option<Costs>,
 }
 
-/// What an error of `domain`, which it writes as `line:column: reason`, says, with what would be right where it does not say that.
-/// `line` begins with the line.
+/// What an error of `domain`, which it writes as `line:column: reason`, says, with what would be right where it does
+/// not say that. `line` begins with the line.
 fn reason(error: &str, line: &[u8]) -> String {
     let reason = error.splitn(3, ':').last().unwrap_or(error).trim();
     let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();

@@ -5,8 +5,8 @@
 //!           1     ; serial        a line that begins with space has no owner: `indented`
 //!           2h 1h 2w 300 )
 //! ```
-//! A token is what stands in the text: escapes are kept, quotes are not, but whether it had some. A fault ends its entry, and the
-//! next line begins a new one.
+//! A token is what stands in the text: escapes are kept, quotes are not, but whether it had some. A fault ends its
+//! entry, and the next line begins a new one.
 
 use super::faults::Fault;
 

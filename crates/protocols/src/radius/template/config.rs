@@ -96,7 +96,8 @@ impl LoadConfig {
     }
 }
 
-/// A server for a load with these options: every address is a client with the load's secret, and the users are the same.
+/// A server for a load with these options: every address is a client with the load's secret, and the users are the
+/// same.
 pub(in super::super) fn server_for(load: &Options) -> Result<Vec<ServerOption>, OptionError> {
     // Within quotes a backslash takes the next character as it is.
     let secret = secret(load)?.replace('\\', r"\\").replace('"', r#"\""#);

@@ -1,8 +1,8 @@
 //! What the kernel engine looks at in a reply: its code and identifier. The complete check verifies the authenticators.
 //!
-//! Requests are signed, identifier included, so they are written before the run. A flow has 256 identifiers, and uses each with
-//! several requests in turn: a server that remembers the last request of each identifier, as FreeRADIUS does, never sees that one
-//! again.
+//! Requests are signed, identifier included, so they are written before the run. A flow has 256 identifiers, and uses
+//! each with several requests in turn: a server that remembers the last request of each identifier, as FreeRADIUS does,
+//! never sees that one again.
 
 use std::borrow::Cow;
 use std::time::Duration;

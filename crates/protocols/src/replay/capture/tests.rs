@@ -268,8 +268,8 @@ fn a_compressed_capture_is_called_so() {
     }
 }
 
-/// A packet block of each kind that tools have written: enhanced (6), simple (3), and the obsolete one (2), which is the size of
-/// the enhanced one with 16 bits of drops in the number of the interface.
+/// A packet block of each kind that tools have written: enhanced (6), simple (3), and the obsolete one (2), which is
+/// the size of the enhanced one with 16 bits of drops in the number of the interface.
 fn packet_block(kind: u32, big_endian: bool, interface: u16, frame: &[u8]) -> Vec<u8> {
     let len = frame.len() as u32;
     let number = |number: u32| if big_endian { number.to_be_bytes() } else { number.to_le_bytes() };

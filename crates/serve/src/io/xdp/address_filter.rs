@@ -1,7 +1,8 @@
 //! The addresses for which the interfaces' programs take datagrams.
 //!
-//! On a wildcard bind these are this host's addresses, each listed explicitly. Everything else that arrives for the port
-//! stays with the kernel, which knows what it is: a subnet's broadcast address, a local route, a datagram to forward.
+//! On a wildcard bind these are this host's addresses, each listed explicitly. Everything else that arrives for the
+//! port stays with the kernel, which knows what it is: a subnet's broadcast address, a local route, a datagram to
+//! forward.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};

@@ -1,12 +1,13 @@
-//! Frames between the program and the workers: taken by the program, and dropped by the kernel before a worker received them.
+//! Frames between the program and the workers: taken by the program, and dropped by the kernel before a worker received
+//! them.
 //!
 //! ```text
 //! program: taken ─ redirect ─┬▸ receive ring: delivered ─▸ worker: received
 //!                            ├ receive ring full, fill ring empty       counted by the socket
 //!                            └ no socket accepted it                    not counted: taken, minus all of the above
 //! ```
-//! The last number is exact while no traffic arrives, and after the end. Under traffic there are always frames between the
-//! program and a ring; frames taken before one read and in no counter at the next are a lower bound.
+//! The last number is exact while no traffic arrives, and after the end. Under traffic there are always frames between
+//! the program and a ring; frames taken before one read and in no counter at the next are a lower bound.
 
 use std::time::{Duration, Instant};
 
@@ -14,8 +15,8 @@ use udpath_stack::port::xdp::{Monitor, ReceiveCounts};
 
 use crate::status::Arrivals;
 
-/// How long the number of frames taken must stay the same until none is between the program and a ring. A softirq takes a few
-/// milliseconds at most; if its CPU stalled for longer, the next read corrects the number.
+/// How long the number of frames taken must stay the same until none is between the program and a ring. A softirq takes
+/// a few milliseconds at most; if its CPU stalled for longer, the next read corrects the number.
 const SETTLE_INTERVAL: Duration = Duration::from_millis(40);
 
 /// Adds up what the ports received.

@@ -63,8 +63,8 @@ impl Devices {
     }
 }
 
-/// The interfaces, with each VLAN device replaced by the interface below it, which has the queues and whose program takes
-/// the VLAN's tag.
+/// The interfaces, with each VLAN device replaced by the interface below it, which has the queues and whose program
+/// takes the VLAN's tag.
 fn below_vlans(names: Vec<String>, domain: &Domain, tables: &Tables) -> Result<BTreeSet<String>, XdpError> {
     let mut reader = domain.register("xdp opener")?;
     let guard = reader.pin();

@@ -13,8 +13,8 @@ use super::warnings;
 use crate::status::{Arrivals, XdpPortStatus, XdpStatus};
 use crate::sys;
 
-/// How long to let frames pass from the program to a ring where the kernel cannot wait for softirqs. Shorter: the last frames
-/// of a stalled CPU are not counted; longer: stopping takes that long.
+/// How long to let frames pass from the program to a ring where the kernel cannot wait for softirqs. Shorter: the last
+/// frames of a stalled CPU are not counted; longer: stopping takes that long.
 const SOFTIRQ_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// See the module.

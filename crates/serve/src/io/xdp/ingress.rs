@@ -5,8 +5,8 @@
 //! routes, rp_filter         ─▸ networks routed by another interface          ├▸ left to the kernel, which decides
 //! VLAN devices              ─▸ tags of VLANs that are not served             ┘
 //! ```
-//! A reply to one of this host's own addresses would leave by the link, and a neighbour that forwards would send it back: the
-//! server would answer its own replies endlessly.
+//! A reply to one of this host's own addresses would leave by the link, and a neighbour that forwards would send it
+//! back: the server would answer its own replies endlessly.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -17,8 +17,8 @@ use udpath_stack::tables::{Interface, Route, View, Vlan, has_policy_rules};
 use super::error::XdpError;
 use super::state::{is_virtual, serves};
 
-/// Maximum number of networks left to the kernel because of rp_filter, over all VLANs of an interface. Each costs 100 bytes
-/// of kernel memory, and comparing more would take too long.
+/// Maximum number of networks left to the kernel because of rp_filter, over all VLANs of an interface. Each costs 100
+/// bytes of kernel memory, and comparing more would take too long.
 const MAX_NETWORKS: usize = 8192;
 /// The range of IPv4 addresses that may be unicast; the end is exclusive. Others are never taken.
 const UNICAST_START: u32 = 0x0100_0000;
@@ -37,7 +37,8 @@ pub(super) struct Ingress {
 }
 
 impl Ingress {
-    /// The rules for `device` in the state of the host that `view` shows. `named`: interfaces named in the configuration.
+    /// The rules for `device` in the state of the host that `view` shows. `named`: interfaces named in the
+    /// configuration.
     pub(super) fn of(device: &XdpDevice, view: &View<'_>, binds: &[SocketAddr], named: &[String]) -> Self {
         let mut ingress = Self::default();
         ingress.sources.addresses = special_addresses(view);
@@ -88,7 +89,8 @@ impl Ingress {
         }
     }
 
-    /// Leaves to the kernel the networks that are local as a whole (`ip route add local`). Loopback networks are never taken.
+    /// Leaves to the kernel the networks that are local as a whole (`ip route add local`). Loopback networks are never
+    /// taken.
     fn leave_local_networks(&mut self, vlan: u16, view: &View<'_>) {
         for &(address, len) in view.addresses.networks() {
             if is_single(address, len) || address.is_loopback() {
@@ -128,8 +130,8 @@ impl Ingress {
     }
 }
 
-/// Addresses that the kernel rejects as a source, or answers over the loopback only: all addresses of this host, and the
-/// broadcast and network addresses of its networks.
+/// Addresses that the kernel rejects as a source, or answers over the loopback only: all addresses of this host, and
+/// the broadcast and network addresses of its networks.
 fn special_addresses(view: &View<'_>) -> BTreeSet<IpAddr> {
     let mut special = BTreeSet::new();
     for local in view.addresses.all() {
@@ -158,8 +160,8 @@ fn is_single(address: IpAddr, len: u8) -> bool {
     len >= if address.is_ipv4() { 32 } else { 128 }
 }
 
-/// The VLAN devices over `device` whose tags are taken: 802.1Q, up, with its MAC address, and named in the configuration or
-/// with a served address.
+/// The VLAN devices over `device` whose tags are taken: 802.1Q, up, with its MAC address, and named in the
+/// configuration or with a served address.
 fn vlans_of<'v>(
     device: &XdpDevice,
     view: &'v View<'_>,

@@ -23,9 +23,9 @@ use udpath_stack::tables::{Mirror, Tables};
 use super::ingress::Ingress;
 use super::state::{FastPathState, locals, lock};
 
-/// How often this host's addresses and interfaces are compared with their last state. A longer interval drops datagrams for
-/// a new address of a wildcard bind, and replies longer than a new MTU, for longer; a shorter one takes CPU time from the
-/// workers without need.
+/// How often this host's addresses and interfaces are compared with their last state. A longer interval drops datagrams
+/// for a new address of a wildcard bind, and replies longer than a new MTU, for longer; a shorter one takes CPU time
+/// from the workers without need.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Polls in a second, after which the interfaces' files are read even without an rtnetlink message.
 const POLLS_PER_DEVICE_CHECK: u32 = 20;
@@ -73,8 +73,8 @@ impl AddressMonitor {
         }
     }
 
-    /// Sets what the programs may take in the current state of the host. Returns warnings about what they cannot leave to
-    /// the kernel.
+    /// Sets what the programs may take in the current state of the host. Returns warnings about what they cannot leave
+    /// to the kernel.
     fn follow_ingress(&mut self) -> Vec<String> {
         let mut filter = lock(&self.shared.filter);
         let all: Vec<_> = {

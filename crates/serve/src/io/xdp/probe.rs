@@ -1,16 +1,17 @@
-//! The probe of `xdp`: a frame of each queue must reach its worker and the service dispatch in it, and leave as a reply.
+//! The probe of `xdp`: a frame of each queue must reach its worker and the service dispatch in it, and leave as a
+//! reply.
 //!
 //! ```text
 //! 1  no address bound yet ─ trial program ─ frame injected ─▸ queue 0's socket ─▸ worker ─▸ reply on its transmit ring
 //! 2  addresses bound      ─ attached program, test run for each queue: would it redirect the frame to that queue's socket?
 //! ```
-//! The kernel injects frames into queue 0 only, and never into memory that a driver fills (zero-copy). For the other queues
-//! step 2 is all that can be checked before real traffic: the program, its maps and the socket in them.
+//! The kernel injects frames into queue 0 only, and never into memory that a driver fills (zero-copy). For the other
+//! queues step 2 is all that can be checked before real traffic: the program, its maps and the socket in them.
 //! [`XdpPortStatus::probe`](crate::status::XdpPortStatus) says which of the two passed.
 //!
-//! A probe frame has a documentation address (RFC 5737, RFC 3849) as its source or, if the program leaves those to the kernel,
-//! an address of the link; and the interface's own MAC address. The reply leaves by the device, and no other station of the
-//! link accepts it.
+//! A probe frame has a documentation address (RFC 5737, RFC 3849) as its source or, if the program leaves those to the
+//! kernel, an address of the link; and the interface's own MAC address. The reply leaves by the device, and no other
+//! station of the link accepts it.
 //!
 //! Everything counted before step 2 belongs to the probe and is subtracted from the counters.
 
@@ -193,8 +194,8 @@ fn destination(ip: IpAddr, device: &XdpDevice, view: &View<'_>) -> Option<IpAddr
     locals.map(|local| local.address).find(of_family)
 }
 
-/// The source of a frame to `ip`: a documentation address or one of `on_link`, whichever the program does not leave to the
-/// kernel. If it leaves all of them, the probe fails and says so.
+/// The source of a frame to `ip`: a documentation address or one of `on_link`, whichever the program does not leave to
+/// the kernel. If it leaves all of them, the probe fails and says so.
 fn choose_source(ip: IpAddr, left: &Sources, on_link: &[IpAddr]) -> IpAddr {
     let documentation: [IpAddr; 2] = match ip {
         IpAddr::V4(_) => [1, 2].map(|last| Ipv4Addr::new(192, 0, 2, last).into()),

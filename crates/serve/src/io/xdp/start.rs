@@ -37,8 +37,8 @@ pub(crate) struct FrameParts {
     pub(crate) neighbours: Option<NeighbourCheck>,
 }
 
-/// Frames that may wait for one worker from each other worker when they are steered: `netdev_max_backlog` rounded to a power
-/// of two.
+/// Frames that may wait for one worker from each other worker when they are steered: `netdev_max_backlog` rounded to a
+/// power of two.
 const BACKLOG_LEN: usize = 1024;
 
 /// The ports of all queues, by queue.
@@ -53,8 +53,8 @@ struct Ports {
 }
 
 impl Devices {
-    /// Opens a port per queue. Returns the fast path, the parts of each worker, and the probe to run once the workers are
-    /// up: it makes the programs take datagrams for `binds`.
+    /// Opens a port per queue. Returns the fast path, the parts of each worker, and the probe to run once the workers
+    /// are up: it makes the programs take datagrams for `binds`.
     pub(crate) fn start(
         self,
         binds: Vec<SocketAddr>,

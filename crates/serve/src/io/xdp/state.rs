@@ -43,8 +43,8 @@ pub(super) fn serves(bind: &SocketAddr, ip: IpAddr) -> bool {
 }
 
 /// Whether an interface has no device of its own. A local sender at its other end, or on the same bridge, leaves UDP
-/// checksums to be filled in by a device (`CHECKSUM_PARTIAL`); the kernel accepts those unverified as well. All others are
-/// verified.
+/// checksums to be filled in by a device (`CHECKSUM_PARTIAL`); the kernel accepts those unverified as well. All others
+/// are verified.
 pub(super) fn is_virtual(interface: &str) -> bool {
     !std::path::Path::new("/sys/class/net").join(interface).join("device").exists()
 }

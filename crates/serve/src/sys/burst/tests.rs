@@ -1,5 +1,6 @@
-//! The pointers of a burst without the kernel: its part is played by functions that reach the memory as the kernel does, from
-//! the headers. Under Miri they show that no reference of one side ends a pointer of the other (`make miri`).
+//! The pointers of a burst without the kernel: its part is played by functions that reach the memory as the kernel
+//! does, from the headers. Under Miri they show that no reference of one side ends a pointer of the other
+//! (`make miri`).
 
 use super::*;
 
@@ -10,8 +11,8 @@ fn deliver(burst: &mut Burst, count: usize) -> ReceiveResult {
     burst.reopen();
     let first = burst.headers.pointer(0);
     for i in 0..count {
-        // SAFETY: a header of the burst, whose pointers were set by `Burst::new` for this much memory; no reference to any of
-        // it is alive.
+        // SAFETY: a header of the burst, whose pointers were set by `Burst::new` for this much memory; no reference to
+        // any of it is alive.
         unsafe {
             let header = first.add(i);
             let hdr = &raw mut (*header).msg_hdr;

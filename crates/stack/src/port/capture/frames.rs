@@ -1,4 +1,5 @@
-//! The frames of a capture one by one, to be looked at: those of other link types with an Ethernet header in front of their packet.
+//! The frames of a capture one by one, to be looked at: those of other link types with an Ethernet header in front of
+//! their packet.
 //!
 //! ```text
 //! Ethernet (1)                                   as it is; PPPoE, MPLS and SNAP in it: its packet
@@ -125,8 +126,8 @@ impl Frames {
     }
 }
 
-/// The frame with an Ethernet header in front of its packet, which is made in `buffer` where there is none, or more between them. `None`: not
-/// known where its packet is.
+/// The frame with an Ethernet header in front of its packet, which is made in `buffer` where there is none, or more
+/// between them. `None`: not known where its packet is.
 fn as_ethernet<'a>(record: &Record<'a>, buffer: &'a mut Vec<u8>) -> Option<&'a [u8]> {
     let Packet { ether_type, bytes } = if record.link == ETHERNET {
         match link::within_ethernet(record.bytes) {

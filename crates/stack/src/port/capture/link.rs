@@ -23,13 +23,15 @@ const PPP_IPV6: u16 = 0x57;
 /// The attribute of nflog with the packet (`NFULA_PAYLOAD` of linux/netfilter/nfnetlink_log.h).
 const NFLOG_PAYLOAD: u16 = 9;
 
-/// The packet of a frame; `None`: not known where it is. What is cut short stays as short: it is no datagram either way.
+/// The packet of a frame; `None`: not known where it is. What is cut short stays as short: it is no datagram either
+/// way.
 pub(super) fn packet(link: u32, bytes: &[u8]) -> Option<Packet<'_>> {
     Some(match link {
         // LINUX_SLL and LINUX_SLL2: the protocol is the last field of one and the first of the other.
         113 => behind(bytes, 16, field(bytes, 14)),
         276 => behind(bytes, 20, field(bytes, 0)),
-        // NULL, LOOP and ENC: an address family, whose numbers differ between systems; ENC has the association and flags behind it.
+        // NULL, LOOP and ENC: an address family, whose numbers differ between systems; ENC has the association and
+        // flags behind it.
         0 | 108 => ip(bytes, 4),
         109 => ip(bytes, 12),
         12 | 14 | 101 | 228 | 229 => ip(bytes, 0),
@@ -86,7 +88,8 @@ fn ip(bytes: &[u8], header: usize) -> Packet<'_> {
     behind(bytes, header, if version == Some(6) { EtherType::IPV6.0 } else { EtherType::IPV4.0 })
 }
 
-/// PPP, with or without the address and control of HDLC's framing, and with a protocol of two bytes or, compressed, one (RFC 1661, 6.5).
+/// PPP, with or without the address and control of HDLC's framing, and with a protocol of two bytes or, compressed, one
+/// (RFC 1661, 6.5).
 fn ppp(bytes: &[u8]) -> Packet<'_> {
     let bytes = bytes.strip_prefix(&[0xff, 3]).unwrap_or(bytes);
     let (protocol, header) = match bytes.first() {
@@ -102,7 +105,8 @@ fn ppp(bytes: &[u8]) -> Packet<'_> {
     behind(bytes, header, ether_type)
 }
 
-/// The packet of nflog: behind a header of 4 bytes, attributes in the byte order of the machine, here the little-endian one.
+/// The packet of nflog: behind a header of 4 bytes, attributes in the byte order of the machine, here the little-endian
+/// one.
 fn nflog(bytes: &[u8]) -> Option<&[u8]> {
     let mut rest = bytes.get(4..)?;
     loop {

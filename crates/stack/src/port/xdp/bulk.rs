@@ -9,7 +9,8 @@
 //!
 //! - A frame waits here or in the ring, not in both; live frames are sent only while the ring is empty, so frames are
 //!   not reordered.
-//! - Nothing waits for more frames to arrive: a poll that did not receive a full burst sends the frames gathered so far.
+//! - Nothing waits for more frames to arrive: a poll that did not receive a full burst sends the frames gathered so
+//!   far.
 //! - A driver that accepts none is not tried again for a while, and the gathered frames go into the ring: its link
 //!   may be down, or its queue full at the moment.
 

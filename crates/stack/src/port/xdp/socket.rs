@@ -25,8 +25,8 @@ use crate::frame::Region;
 use crate::port::Mode;
 
 /// How long a queue may stay busy after its socket was closed: the kernel releases it in a work item, after an RCU
-/// grace period. That takes milliseconds, and was seen to take more than half a second while all CPUs had other work. Too low:
-/// reopening fails for no reason. Too high: a queue that another process holds is reported late.
+/// grace period. That takes milliseconds, and was seen to take more than half a second while all CPUs had other work.
+/// Too low: reopening fails for no reason. Too high: a queue that another process holds is reported late.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Pause between two attempts.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);

@@ -88,9 +88,9 @@ impl XdpPort {
         if waiting == 0 || !self.socket.transmit.needs_wakeup() {
             return false;
         }
-        // In copy mode each call sends a batch; call as often as needed for all of them, and no more in any case. A dropped
-        // packet ends its call. Those behind it must not be left to poll(2), which sends them too, but does not say
-        // what it dropped (`xsk_poll` in net/xdp/xsk.c).
+        // In copy mode each call sends a batch; call as often as needed for all of them, and no more in any case. A
+        // dropped packet ends its call. Those behind it must not be left to poll(2), which sends them too, but does not
+        // say what it dropped (`xsk_poll` in net/xdp/xsk.c).
         let mut calls = waiting.div_ceil(KERNEL_BATCH) + 1;
         while calls > 0 {
             calls -= 1;

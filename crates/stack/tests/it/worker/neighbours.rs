@@ -53,8 +53,8 @@ fn interface(index: u32, vlan: Option<Vlan>) -> Interface {
     Interface { index, name, mac, mtu: 1500, up: true, running: true, rx_queues: 1, tx_queues: 1, vlan }
 }
 
-/// Whether the reply to a request of `payload` from 192.0.2.9 or 2001:db8::9, with these tags, leaves as a frame; `worker`
-/// served it.
+/// Whether the reply to a request of `payload` from 192.0.2.9 or 2001:db8::9, with these tags, leaves as a frame;
+/// `worker` served it.
 fn leaves(
     routes: &[Routed],
     neighbours: &[Known],

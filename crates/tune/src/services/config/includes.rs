@@ -78,7 +78,8 @@ impl Config {
             }
         }
         if includes.len() > 1 {
-            // Of several folders, chronyd reads the files by their names, and of one name only the first (conf.c, search_dirs).
+            // Of several folders, chronyd reads the files by their names, and of one name only the first (conf.c,
+            // search_dirs).
             found.sort_by(|one, other| one.file_name().cmp(&other.file_name()));
             found.dedup_by(|one, other| one.file_name() == other.file_name());
         }
@@ -110,7 +111,8 @@ impl Config {
         holds
     }
 
-    /// The paths that an include stands for, and whether its braces make several patterns of it. `main`: the folder of the main file.
+    /// The paths that an include stands for, and whether its braces make several patterns of it. `main`: the folder of
+    /// the main file.
     fn alternatives(&self, main: &Path, include: &str) -> Result<(Vec<PathBuf>, bool), String> {
         let plain = |include: &str| PathBuf::from(include.trim_end_matches('/'));
         match self.format {

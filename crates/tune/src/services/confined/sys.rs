@@ -8,10 +8,11 @@ use std::process::Command;
 /// The first descriptor that is not a standard one.
 const FIRST: libc::c_uint = 3;
 
-/// Makes the child of `command` start in a session of its own, without a terminal, and lets it inherit only its standard descriptors.
+/// Makes the child of `command` start in a session of its own, without a terminal, and lets it inherit only its
+/// standard descriptors.
 ///
-/// With the caller's terminal a process of any user may type into it (TIOCSTI, tty_ioctl(4)) and draw on it; the caller's
-/// descriptors, such as the lock of a script, are open for what the checker's user could not open.
+/// With the caller's terminal a process of any user may type into it (TIOCSTI, tty_ioctl(4)) and draw on it; the
+/// caller's descriptors, such as the lock of a script, are open for what the checker's user could not open.
 pub(super) fn inherit_nothing(command: &mut Command) {
     let hook = || {
         rustix::process::setsid()?;

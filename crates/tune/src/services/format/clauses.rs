@@ -7,7 +7,8 @@
 //!         1  # ...
 //! include: "/etc/nsd/nsd.conf.d/*.conf"
 //! ```
-//! In Knot a line has one key, with a value or a list of them in brackets, and a key without indentation and without a value begins a section.
+//! In Knot a line has one key, with a value or a list of them in brackets, and a key without indentation and without a
+//! value begins a section.
 
 use std::ops::Range;
 
@@ -118,8 +119,8 @@ impl Word {
     }
 }
 
-/// The words of a text, without comments. A word in quotes ends with them, any other at white space or a quote; a key ends at its
-/// colon, also before a value.
+/// The words of a text, without comments. A word in quotes ends with them, any other at white space or a quote; a key
+/// ends at its colon, also before a value.
 fn words(text: &str) -> Vec<Word> {
     let mut words: Vec<Word> = Vec::new();
     let (mut at, mut line_begins) = (0, true);
@@ -140,7 +141,8 @@ fn words(text: &str) -> Vec<Word> {
             '"' | '\'' => quoted(rest).unwrap_or(rest.len()),
             _ => rest.find(|letter: char| letter.is_whitespace() || letter == '"').unwrap_or(rest.len()),
         };
-        // `key:value`, which Unbound accepts: where a key may stand. A second value looks like one only if it is an address.
+        // `key:value`, which Unbound accepts: where a key may stand. A second value looks like one only if it is an
+        // address.
         let colon = rest[..len].find(':').filter(|colon| is_key(&rest[..*colon]));
         let colon = colon.filter(|colon| !after_key && (line_begins || !is_group(&rest[..*colon])));
         let place = at..at + colon.map_or(len, |colon| colon + 1);
@@ -157,8 +159,8 @@ fn words(text: &str) -> Vec<Word> {
     words
 }
 
-/// The length of a string in quotes: to the quote that ends it; a backslash takes the next letter with it. None if it does not end
-/// on its line.
+/// The length of a string in quotes: to the quote that ends it; a backslash takes the next letter with it. None if it
+/// does not end on its line.
 fn quoted(text: &str) -> Option<usize> {
     let mut letters = text.char_indices();
     let (_, open) = letters.next()?;

@@ -1,5 +1,5 @@
-//! The lines of rsyslog's files as it joins them before it reads anything (`readConfFile`): one that ends in a backslash goes on with the
-//! next, also within a word, a string or a comment.
+//! The lines of rsyslog's files as it joins them before it reads anything (`readConfFile`): one that ends in a
+//! backslash goes on with the next, also within a word, a string or a comment.
 //!
 //! ```text
 //! module(load="imudp" \          the backslash, what is blank around the line end, and the line end vanish

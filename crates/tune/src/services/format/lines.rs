@@ -25,8 +25,8 @@ const DIRECTIVES: &str = "acquisitionport allow authselectmode bindacqaddress bi
 const OPTIONS: [&str; 5] = ["port", "maxsamples", "minsamples", "maxsources", "maxdelay"];
 const SOURCES: [&str; 4] = ["server", "pool", "peer", "refclock"];
 
-/// The lines that chronyd has on its command line. It cuts them into words there, so that nothing but the names of directives tells where
-/// they begin.
+/// The lines that chronyd has on its command line. It cuts them into words there, so that nothing but the names of
+/// directives tells where they begin.
 ///
 /// # Errors
 /// It is not known of this word.
@@ -101,7 +101,8 @@ pub(super) fn parse(text: &str, style: Style) -> Parsed {
     parsed
 }
 
-/// The value that a text begins with: a number of coturn's ends before anything else, such as a comment, but what sticks to it.
+/// The value that a text begins with: a number of coturn's ends before anything else, such as a comment, but what
+/// sticks to it.
 fn coturn_value(text: &str) -> &str {
     let is_number = text.trim_start_matches('"').starts_with(|letter: char| letter.is_ascii_digit());
     if is_number { text.split_whitespace().next().unwrap_or(text) } else { text }

@@ -1,5 +1,5 @@
-//! FreeRADIUS: sections in braces, and items that end at a comma or with their line. Its policy language may contain anything in
-//! between: what is no item and no section is skipped.
+//! FreeRADIUS: sections in braces, and items that end at a comma or with their line. Its policy language may contain
+//! anything in between: what is no item and no section is skipped.
 //!
 //! ```text
 //! listen {                 the first word names the section
@@ -161,7 +161,8 @@ fn string_len(text: &str) -> usize {
     text.len()
 }
 
-/// Where the brace is that begins a section: the last letter of a line, or the first that is outside of quotes and not of `${...}`.
+/// Where the brace is that begins a section: the last letter of a line, or the first that is outside of quotes and not
+/// of `${...}`.
 fn head(line: &str) -> Option<usize> {
     line.trim_end().strip_suffix('{').map(str::len).or_else(|| find(line, '{'))
 }
@@ -181,7 +182,8 @@ fn find(text: &str, brace: char) -> Option<usize> {
     None
 }
 
-/// Without a comment: a `#` at the beginning, or after white space and outside of quotes. Within a word it may be of an expression.
+/// Without a comment: a `#` at the beginning, or after white space and outside of quotes. Within a word it may be of an
+/// expression.
 fn comment_cut(line: &str) -> &str {
     let (mut at, mut before) = (0, ' ');
     while let Some(letter) = line[at..].chars().next() {

@@ -1,6 +1,6 @@
-//! What udpath reads of a configuration is what the server's own checker prints of it, before and after a change, over generated
-//! configurations: with includes that are nested, patterns, relative, repeated or optional; clauses and keys that are repeated; comments,
-//! quotes, capitals and units of each kind that the format has.
+//! What udpath reads of a configuration is what the server's own checker prints of it, before and after a change, over
+//! generated configurations: with includes that are nested, patterns, relative, repeated or optional; clauses and keys
+//! that are repeated; comments, quotes, capitals and units of each kind that the format has.
 //!
 //! | server | its values are printed by |
 //! |---|---|
@@ -36,7 +36,8 @@ use super::super::*;
 /// The values of each knob, in the order of the places where it can stand; `None` where it is not set.
 type Values = BTreeMap<&'static str, Vec<Option<String>>>;
 
-/// The folder that the checker of a configuration is started in, beneath which relative paths are: not always the main file's own.
+/// The folder that the checker of a configuration is started in, beneath which relative paths are: not always the main
+/// file's own.
 fn start_of(main: &Path) -> &Path {
     let folder = main.parent().unwrap();
     if folder.ends_with("conf") { folder.parent().unwrap() } else { folder }

@@ -1,5 +1,5 @@
-//! The sysctls that are known to be harmless, with the values that each accepts: they make traffic slower or faster, and
-//! let nobody reach more than before. All others need consent, and so does a value of these that cuts traffic off.
+//! The sysctls that are known to be harmless, with the values that each accepts: they make traffic slower or faster,
+//! and let nobody reach more than before. All others need consent, and so does a value of these that cuts traffic off.
 
 use crate::bytes::{bytes, count};
 

@@ -58,7 +58,8 @@ impl Own {
     }
 }
 
-/// Each slot sends the requests of its own, one after the other, unchanged; one identifier comes with other contents each time.
+/// Each slot sends the requests of its own, one after the other, unchanged; one identifier comes with other contents
+/// each time.
 #[test]
 fn each_slot_sends_its_own_requests() {
     udpath_lab::needs_root!();

@@ -1,5 +1,5 @@
-//! A second implementation: looks through all records of the zone that is asked as `domain` parsed them, name by name as text, and
-//! must come to the same answers. Its replies have no addresses in the additional section.
+//! A second implementation: looks through all records of the zone that is asked as `domain` parsed them, name by name
+//! as text, and must come to the same answers. Its replies have no addresses in the additional section.
 
 use domain::zonefile::inplace::{Entry, Zonefile};
 use proptest::prelude::*;

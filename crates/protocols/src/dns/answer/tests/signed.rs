@@ -1,5 +1,5 @@
-//! Signed zones. A zone of the naive search gets NSEC or NSEC3 records and signatures (of three bytes: nobody verifies them), and what a
-//! client that asks for them gets must be as a validating resolver wants it: [`validator`].
+//! Signed zones. A zone of the naive search gets NSEC or NSEC3 records and signatures (of three bytes: nobody verifies
+//! them), and what a client that asks for them gets must be as a validating resolver wants it: [`validator`].
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,5 @@
-//! What a signed zone lacks, so that its operator hears of it before validating resolvers do: they take its answers for forged.
+//! What a signed zone lacks, so that its operator hears of it before validating resolvers do: they take its answers for
+//! forged.
 //!
 //! ```text
 //! each set that the zone answers for ─▸ a signature?     apex ─▸ a DNSKEY record?
@@ -58,8 +59,8 @@ pub(in super::super) fn check(names: &Names, zone: u16, chain: &Chain, arena: &[
     }
 }
 
-/// The first record of each set that has no signature, and should: those of the zone's own names, and of its delegations what they are
-/// proven with (RFC 4035, 2.2).
+/// The first record of each set that has no signature, and should: those of the zone's own names, and of its
+/// delegations what they are proven with (RFC 4035, 2.2).
 fn unsigned(names: &Names, zone: u16) -> Vec<&Record> {
     let sets = names.authoritative(zone).into_iter().flat_map(|name| {
         let is_signed = move |rtype: u16| {
@@ -115,7 +116,8 @@ fn gap_in_hashes(names: &Names, zone: u16, chain: &Nsec3, arena: &[u8]) -> Optio
             ));
         }
     }
-    // Each name, and those between, with whether it must have a record: opt-out leaves out delegations that are not signed.
+    // Each name, and those between, with whether it must have a record: opt-out leaves out delegations that are not
+    // signed.
     let mut all: BTreeMap<&[u8], bool> = BTreeMap::new();
     for name in names.authoritative(zone) {
         let must = !names.is_cut(name) || !names.of_type(name, rtype::DS).is_empty();

@@ -1,11 +1,13 @@
-//! Chains of NSEC records (RFC 4034, 4; RFC 4035, 3.1.3): each name with records has one, which also says which name is the next.
+//! Chains of NSEC records (RFC 4034, 4; RFC 4035, 3.1.3): each name with records has one, which also says which name is
+//! the next.
 //!
 //! ```text
 //! x ──▸ a.x ──▸ c.x ──▸ x         no b.x: the set of a.x     no *.x: that of x
 //! ```
-//! What a record says of the names after it is right for the one that is asked if the record's owner is the last that is not after it, in
-//! the order of RFC 4034 (6.1): the same search finds the name's own record, which says what types it has. A name without records
-//! that has names below it lies between two others, and so does every name that does not exist.
+//! What a record says of the names after it is right for the one that is asked if the record's owner is the last that
+//! is not after it, in the order of RFC 4034 (6.1): the same search finds the name's own record, which says what types
+//! it has. A name without records that has names below it lies between two others, and so does every name that does not
+//! exist.
 
 use std::cmp::Ordering;
 

@@ -4,8 +4,8 @@
 //! a.b.x does not exist, x does:     closest encloser x: the set with its hash
 //!                                   next closer name b.x: the set before its hash     wildcard *.x: that before its hash
 //! ```
-//! A chain may leave out delegations that are not signed, and names that exist only for them (opt-out, 6). Of these a proof says what
-//! exists above them, and that its set has the flag.
+//! A chain may leave out delegations that are not signed, and names that exist only for them (opt-out, 6). Of these a
+//! proof says what exists above them, and that its set has the flag.
 
 use sha1::{Digest as _, Sha1};
 
@@ -91,12 +91,12 @@ impl Nsec3 {
         }
     }
 
-    /// Adds the set of the closest encloser that has one, of the name without its first `labels` labels or above, and the set that covers the
-    /// next closer name. Returns how many labels are in front of that encloser.
+    /// Adds the set of the closest encloser that has one, of the name without its first `labels` labels or above, and
+    /// the set that covers the next closer name. Returns how many labels are in front of that encloser.
     ///
-    /// Names without a set of their own are those that opt-out leaves out, with names between them and the next one above. Where a name has a
-    /// set, those above have one: a binary search among the labels takes at most seven hashes. In a chain with gaps it may find an encloser
-    /// that is not the closest, which proves as little as the gap.
+    /// Names without a set of their own are those that opt-out leaves out, with names between them and the next one
+    /// above. Where a name has a set, those above have one: a binary search among the labels takes at most seven
+    /// hashes. In a chain with gaps it may find an encloser that is not the closest, which proves as little as the gap.
     fn encloser(&self, name: &QueryName, labels: usize, proof: &mut Proof<'_>) -> usize {
         let own = |in_front: usize| self.own(&self.hash(&[name.suffix(in_front)]));
         let is_within = |in_front: &usize| name.suffix(*in_front).len() >= proof.apex();

@@ -3,8 +3,8 @@
 //! ```text
 //! length | owner's labels from the apex | number of records | bytes of these | type, class, TTL, length, data | ...
 //! ```
-//! The owner is written before each record, from the labels that the question does not have and a pointer into the question: a set is the
-//! same for each question. Names in the data are not compressed (RFC 4034, 3.1.7 and 4.1.1).
+//! The owner is written before each record, from the labels that the question does not have and a pointer into the
+//! question: a set is the same for each question. Names in the data are not compressed (RFC 4034, 3.1.7 and 4.1.1).
 
 use super::super::super::name::{self, MAX_NAME, QueryName};
 use super::super::super::records::{Record, Records};
@@ -12,8 +12,8 @@ use super::super::super::wire::{HEADER, class, rtype};
 use super::super::super::zone::{Faults, ZoneError};
 use super::split_label;
 
-/// Most bytes of one set: three of them, an SOA record and a question fit a message over TCP. Those of a zone have some 500, a few
-/// thousand with several keys.
+/// Most bytes of one set: three of them, an SOA record and a question fit a message over TCP. Those of a zone have some
+/// 500, a few thousand with several keys.
 pub(super) const MAX_SET: usize = 16 << 10;
 /// Bytes of a record between owner and data.
 const FIXED: usize = 10;
@@ -107,8 +107,8 @@ impl<'a> Set<'a> {
         self.records().any(|record| record.starts_with(&rtype::RRSIG.to_be_bytes()))
     }
 
-    /// Writes the records at `at` of `out`, which follows the question for `name`; returns where they end. `apex`: bytes of the zone's name;
-    /// `key`: the question's labels from there.
+    /// Writes the records at `at` of `out`, which follows the question for `name`; returns where they end. `apex`:
+    /// bytes of the zone's name; `key`: the question's labels from there.
     pub(super) fn write(
         &self,
         name: &QueryName,

@@ -1,6 +1,8 @@
-//! Of what parts the data of each type are made, after the documents named. Types that are not here may have any data (RFC 3597).
+//! Of what parts the data of each type are made, after the documents named. Types that are not here may have any data
+//! (RFC 3597).
 //!
-//! Every type with names in its data has to be here: a compression pointer in them would be sent as it is, and point to anything.
+//! Every type with names in its data has to be here: a compression pointer in them would be sent as it is, and point to
+//! anything.
 
 use domain::base::iana::Rtype;
 

@@ -114,7 +114,8 @@ const RECORDS: [&str; 72] = [
     "URI 1 2 \"a\"",
 ];
 
-/// Bytes of a record and what befalls them: cut at each, one more at the end, each another value, a pointer in place of the first name.
+/// Bytes of a record and what befalls them: cut at each, one more at the end, each another value, a pointer in place of
+/// the first name.
 fn damaged(data: &[u8]) -> Vec<Vec<u8>> {
     let mut all: Vec<Vec<u8>> = (0..=data.len()).map(|len| data[..len].to_vec()).collect();
     all.push([data, &[0]].concat());

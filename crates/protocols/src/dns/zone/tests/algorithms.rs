@@ -5,7 +5,8 @@ use std::process::Command;
 use super::super::fields::ALGORITHMS;
 use super::*;
 
-/// What is no mnemonic here, and must not be one of BIND or NSD either: numbers 0, 17 and 23 of the registry, and what looks like one.
+/// What is no mnemonic here, and must not be one of BIND or NSD either: numbers 0, 17 and 23 of the registry, and what
+/// looks like one.
 const OTHERS: [(&str, u8); 5] =
     [("DELETE", 0), ("SM2SM3", 17), ("ECC-GOST12", 23), ("RSASHA255", 0), ("GOST", 0)];
 

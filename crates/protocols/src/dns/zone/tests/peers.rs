@@ -81,7 +81,8 @@ fn has_soa(path: &Path) -> bool {
     text.split(u8::is_ascii_whitespace).any(|word| word.eq_ignore_ascii_case(b"SOA"))
 }
 
-/// What a file's zone may be called: as the file, without what says that it is one, and what the suites call most of theirs.
+/// What a file's zone may be called: as the file, without what says that it is one, and what the suites call most of
+/// theirs.
 fn origins(path: &Path) -> Vec<String> {
     let name = path.file_name().unwrap().to_string_lossy().to_ascii_lowercase();
     let mut origins = vec![name.clone()];

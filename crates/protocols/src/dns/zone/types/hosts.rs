@@ -1,4 +1,5 @@
-//! The texts of types whose fields say what follows them: WKS (RFC 1035, 3.4.2), AMTRELAY (RFC 8777, 4.3), HIP (RFC 8005, 6).
+//! The texts of types whose fields say what follows them: WKS (RFC 1035, 3.4.2), AMTRELAY (RFC 8777, 4.3), HIP (RFC
+//! 8005, 6).
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -11,7 +12,8 @@ use super::{bitmap, number};
 /// Makes a name absolute, in wire form.
 pub(super) type ToName<'a> = &'a dyn Fn(&Token<'_>) -> Result<Vec<u8>, String>;
 
-/// Services with a name, of those that RFC 1010 has for WKS. Others are written as numbers: names elsewhere differ from machine to machine.
+/// Services with a name, of those that RFC 1010 has for WKS. Others are written as numbers: names elsewhere differ from
+/// machine to machine.
 const SERVICES: [(&str, u16); 12] = [
     ("ftp-data", 20),
     ("ftp", 21),

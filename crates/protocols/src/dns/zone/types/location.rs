@@ -1,5 +1,5 @@
-//! The text of LOC (RFC 1876, 3): degrees, minutes and seconds north or south, then east or west, metres above the ellipsoid, and
-//! three diameters in metres.
+//! The text of LOC (RFC 1876, 3): degrees, minutes and seconds north or south, then east or west, metres above the
+//! ellipsoid, and three diameters in metres.
 
 use super::super::text::Token;
 

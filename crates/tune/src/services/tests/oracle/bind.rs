@@ -109,7 +109,8 @@ fn parted(tree: &mut Tree, statements: &[String], depth: usize) -> String {
         }
         1 => {
             tree.write(&name, &inside);
-            // Beneath the folder that named has changed to; files that follow name theirs as a whole or beneath it, too.
+            // Beneath the folder that named has changed to; files that follow name theirs as a whole or beneath it,
+            // too.
             format!("include \"{name}\" ;")
         }
         2 => {

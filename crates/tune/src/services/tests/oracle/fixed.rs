@@ -31,7 +31,8 @@ fn same(knob: &KnobProfile, one: &str, other: &str) -> bool {
 
 #[test]
 fn values_are_those_that_the_servers_own_checker_prints() {
-    // Lines in any order, in clauses and includes, set more than once; and none at all: the defaults of the installed version.
+    // Lines in any order, in clauses and includes, set more than once; and none at all: the defaults of the installed
+    // version.
     let texts = [
         "server:\n",
         "server:\n  KEY: 3\n",

@@ -14,8 +14,8 @@ fn what_rsyslogd_reads_is_what_rsyslogd_prints() {
     oracle.consult();
 }
 
-/// The blocks of parameters in its debugging output, which are in its own form. It starts with a configuration that has errors, so
-/// what it says counts.
+/// The blocks of parameters in its debugging output, which are in its own form. It starts with a configuration that has
+/// errors, so what it says counts.
 fn printed(oracle: &Oracle, main: &Path) -> Option<Values> {
     let folder = start_of(main);
     let main = main.display().to_string();
@@ -150,7 +150,8 @@ fn object(tree: &mut Tree, name: &str, first: &str, parameters: &[(&str, &[&str]
         tree.chance.one(&[" ", "\n  ", " # x\n  ", " /* y */ ", " \\\n  ", "\\ \t\n", " \\\n \\\r\n "]);
     let open = tree.chance.one(&["(", " (", "( ", "\n("]);
     let mut text = format!("{name}{open}{})", all.join(separator));
-    // Within any word or string; of its lines, only the last can end without (it is told the line's number then, in the midst of an object).
+    // Within any word or string; of its lines, only the last can end without (it is told the line's number then, in the
+    // midst of an object).
     if !separator.trim_start_matches(' ').starts_with(['\n', '#']) && tree.chance.once_in(2) {
         let begin = text.find('(').unwrap() + 1;
         text.insert_str(

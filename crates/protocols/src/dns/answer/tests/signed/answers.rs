@@ -103,7 +103,8 @@ fn answers_of_a_chain_of_nsec_records() {
     assert!(ask(&index, "ns.x", rtype::RRSIG).contains("rrsig a 8 2"));
 }
 
-/// The owner of an NSEC3 record is a hash, and no name: it does not exist, or a wildcard stands for it (RFC 5155, 7.2.8).
+/// The owner of an NSEC3 record is a hash, and no name: it does not exist, or a wildcard stands for it (RFC 5155,
+/// 7.2.8).
 #[test]
 fn hashes_are_no_names() {
     let hashed = signed(ZONE, Chained::Nsec3(0, false));
@@ -116,7 +117,8 @@ fn hashes_are_no_names() {
     }
 }
 
-/// A server without room for all leaves out what can be missed, and truncates without the rest: signatures and proofs are needed.
+/// A server without room for all leaves out what can be missed, and truncates without the rest: signatures and proofs
+/// are needed.
 #[test]
 fn proofs_are_whole_or_the_reply_is_truncated() {
     let index = index(&[&signed(ZONE, Chained::Nsec3(0, false))]);
@@ -261,7 +263,8 @@ fn a_question_for_all_types_gets_no_record_that_only_helps_proofs() {
     assert!(said.starts_with("noerror aa\nanswer: x 7 ") && !said.contains("nsec3param"), "{said}");
 }
 
-/// A negative answer has the signatures of the SOA record and up to three sets: beside signatures of 20 KB they might find no room.
+/// A negative answer has the signatures of the SOA record and up to three sets: beside signatures of 20 KB they might
+/// find no room.
 #[test]
 fn signatures_that_leave_no_room_for_proofs_are_named() {
     let long =

@@ -1,5 +1,5 @@
-//! Looks at a reply as a validating resolver does (RFC 4035, 5; RFC 5155, 8): every set must have its signature, and what the naive search
-//! says does not exist must follow from the NSEC or NSEC3 records of the reply alone.
+//! Looks at a reply as a validating resolver does (RFC 4035, 5; RFC 5155, 8): every set must have its signature, and
+//! what the naive search says does not exist must follow from the NSEC or NSEC3 records of the reply alone.
 
 use super::*;
 
@@ -202,8 +202,8 @@ impl<'a> Proofs<'a> {
         let (wildcard, source) = (format!("*.{encloser}"), self.zone.source(name));
         match self.matching(&wildcard) {
             Some(denial) if lacks(denial) => Ok(()),
-            // It exists only as a delegation that is left out, or above one: this wildcard does not stand for it, whatever types it has
-            // (RFC 5155, 8.9).
+            // It exists only as a delegation that is left out, or above one: this wildcard does not stand for it,
+            // whatever types it has (RFC 5155, 8.9).
             Some(_) if covering.opt_out && source != wildcard && self.zone.exists(&source) => Ok(()),
             // What is not signed may be there.
             None if is_empty(&wildcard) || covering.opt_out && self.zone.exists(&source) => Ok(()),
