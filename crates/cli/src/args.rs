@@ -4,7 +4,6 @@
 //! Cli ─▸ Verb ─▸ show, top, ...    a file per verb: its arguments, their defaults and help
 //!                  │
 //!                  ├─ place, settings, nats, history::StoreArgs   arguments that several verbs share
-//!                  ├─ endpoint          the address of a collector
 //!                  ├─ value             duration, rate, count, size, share, ports, address
 //!                  ├─ choice            one of several words
 //!                  └─ protocol_options  what protocols add to serve and load, from the registry
@@ -22,7 +21,6 @@ pub(crate) mod completions;
 pub(crate) mod confine;
 pub(crate) mod confirm;
 pub(crate) mod diagnose;
-pub(crate) mod endpoint;
 pub(crate) mod experiment;
 pub(crate) mod export;
 pub(crate) mod fleet;

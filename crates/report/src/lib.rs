@@ -56,10 +56,7 @@ use udpath_profile::difference::Difference;
 pub use docs::{DocsFile, experiment_docs};
 pub use file::{InputError, WriteError, check_writable, read_input, write_whole};
 pub use json::{Document, ReadError, parse, read, read_with_text, to_json, to_pretty_json};
-pub use metrics::{
-    Applied, MetricsFormat, MetricsOptions, OTLP_CONTENT_TYPE, OtlpOrigin, map_metrics, map_metrics_otlp,
-    otlp_rejected,
-};
+pub use metrics::{Applied, MetricsFormat, MetricsOptions, map_metrics};
 pub use terminal::Style;
 pub use terminal::boost::text as boost_text;
 pub use terminal::capacity::{calibration as calibration_text, text as capacity_text};

@@ -4,14 +4,12 @@
 //!
 //! ```text
 //! map, findings, applied changes ─▸ families (family.rs) ─▸ OpenMetrics, and the older format
-//!                                                         └▸ OTLP (otlp.rs)
 //! ```
 //! The number of series is bounded by the machine, not by its clients: only the sockets with the most drops are
 //! included, ports from [`EPHEMERAL`] on count as one, and queues are left out unless requested.
 
 mod applied;
 mod family;
-mod otlp;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,7 +27,6 @@ use udpath_host::visible;
 pub use applied::Applied;
 use applied::Counted;
 use family::{Family, Kind, Number, Series};
-pub use otlp::{OTLP_CONTENT_TYPE, OtlpOrigin, rejected as otlp_rejected};
 
 /// The first ephemeral port (`net.ipv4.ip_local_port_range`). From here on, a port does not identify a service, and a
 /// client opens thousands.
@@ -84,19 +81,6 @@ pub fn map_metrics(
         MetricsFormat::OpenMetrics => text,
         MetricsFormat::Text => older(&text),
     }
-}
-
-/// The same metrics as an OTLP request: a protobuf message `ExportMetricsServiceRequest` (opentelemetry-proto,
-/// collector/metrics/v1), as `POST /v1/metrics` takes it. Names and labels are those of the text, without the suffix
-/// `_total` and the unit, which OTLP has in fields of their own.
-#[must_use]
-pub fn map_metrics_otlp(
-    result: &MapResult,
-    applied: Applied<'_>,
-    options: MetricsOptions,
-    origin: &OtlpOrigin,
-) -> Vec<u8> {
-    otlp::encoded(&Metrics::new(result, applied, options).families(), origin)
 }
 
 /// Converts OpenMetrics to Prometheus' older format: there, a family has the name of its samples, and there is no

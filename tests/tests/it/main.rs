@@ -21,7 +21,6 @@ mod load_lab;
 mod looking;
 mod mix;
 mod ntp;
-mod otlp;
 mod peers;
 mod predict;
 mod privileges;

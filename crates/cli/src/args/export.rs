@@ -6,14 +6,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::confine::UserArgs;
-use super::endpoint::{Endpoint, endpoint};
 use super::place::PlaceArgs;
 use super::settings::JournalArgs;
 use super::value;
 
 /// Default address of the metrics server. Ports 9,4xx are used by exporters; this one was not allocated in their list.
 const LISTEN: &str = "127.0.0.1:9453";
-/// Time between two writes of the file, or two pushes. Shorter: more often than anyone reads it.
+/// Time between two writes of the file. Shorter: more often than anyone reads it.
 const INTERVAL: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
 
 /// Arguments of `udpath export`.
@@ -25,15 +24,11 @@ pub(crate) struct Args {
     /// Write this file instead, atomically, every --interval: for node_exporter's textfile collector
     #[arg(long, value_name = "FILE.prom", conflicts_with = "listen")]
     pub(crate) textfile: Option<PathBuf>,
-    /// Push to an OpenTelemetry collector instead, every --interval: OTLP over HTTP [default port and path: 4318,
-    /// /v1/metrics]
-    #[arg(long, value_name = "http://HOST[:PORT][/PATH]", conflicts_with_all = ["listen", "textfile"], value_parser = endpoint)]
-    pub(crate) otlp: Option<Endpoint>,
-    /// Time between two writes of the file, or between two pushes
+    /// Time between two writes of the file
     #[arg(short, long, value_name = "TIME", default_value = "15s", value_parser = value::duration_within(INTERVAL))]
     pub(crate) interval: Duration,
     /// Print the metrics once and exit
-    #[arg(long, conflicts_with_all = ["listen", "textfile", "otlp"])]
+    #[arg(long, conflicts_with_all = ["listen", "textfile"])]
     pub(crate) once: bool,
     /// Also export a series for each receive queue
     #[arg(long)]

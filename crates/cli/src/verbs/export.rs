@@ -1,5 +1,5 @@
-//! `udpath export`: the machine's path and its findings as metrics: over HTTP, to a file for node_exporter, to a
-//! collector of OpenTelemetry, or once to stdout.
+//! `udpath export`: the machine's path and its findings as metrics: over HTTP, to a file for node_exporter, or
+//! once to stdout.
 //!
 //! Over HTTP it is two processes: the one that answers clients has no privileges, and asks the other for each reading
 //! of the machine.
@@ -10,7 +10,6 @@
 
 mod answering;
 mod connection;
-mod otlp;
 mod reading;
 mod server;
 
@@ -24,15 +23,12 @@ use rustix::thread::CapabilitySet;
 use udpath_advise::MapResult;
 use udpath_host::map::Selection;
 use udpath_host::{Source, Watch};
-use udpath_report::{
-    Applied, MetricsFormat, MetricsOptions, OtlpOrigin, map_metrics, map_metrics_otlp, write_whole,
-};
+use udpath_report::{Applied, MetricsFormat, MetricsOptions, map_metrics, write_whole};
 use udpath_tune::status::Status;
 use udpath_tune::{Journal, Live};
 
 use self::reading::Answering;
 use super::machine;
-use crate::args::endpoint::Endpoint;
 use crate::args::export::{AnswerArgs, Args};
 use crate::confine::{self, Choice, Connections, Needs};
 use crate::exit::Done;
@@ -53,32 +49,17 @@ const READS: Needs<'_> = Needs {
     required: false,
 };
 
-/// In a second.
-const NANOSECONDS: u64 = 1_000_000_000;
-
 /// The machine at one moment, for export.
 struct Seen {
     result: MapResult,
     /// `None` for a captured machine; otherwise the journal's status, if it can be read.
     status: Option<Option<Status>>,
     options: MetricsOptions,
-    /// When the machine was booted, seconds since 1970.
-    booted: Option<u64>,
 }
 
 impl Seen {
     fn text(&self, format: MetricsFormat) -> String {
         map_metrics(&self.result, self.applied(), self.options, format)
-    }
-
-    /// As a request for a collector. `host`: the machine's name.
-    fn otlp(&self, host: Option<&str>) -> Vec<u8> {
-        let origin = OtlpOrigin {
-            host: host.map(str::to_owned),
-            at: self.result.map.taken.saturating_mul(NANOSECONDS / 1000),
-            since: self.booted.unwrap_or(0).saturating_mul(NANOSECONDS),
-        };
-        map_metrics_otlp(&self.result, self.applied(), self.options, &origin)
     }
 
     fn applied(&self) -> Applied<'_> {
@@ -96,14 +77,13 @@ fn look(args: &Args, watch: &mut Watch, source: &dyn Source) -> anyhow::Result<S
     let journal = || Journal::at(&args.journal.state);
     let status = (!args.place.is_captured()).then(|| Status::settled(&Live::new(), &journal()).ok());
     let now = watch.look(source);
-    let booted = now.kernel.booted;
     let mut result = MapResult::new(now, None, &Selection::All)?;
     let options = MetricsOptions { sockets: args.sockets.into(), queues: args.queues };
     // Each answer copies the map: not the thousands of sockets that none of them contains.
     result.map.sockets.truncate(options.sockets);
     result.map.look_seconds =
         watch.took().map(|took| took.as_secs_f64()).filter(|_| !args.place.is_captured());
-    Ok(Seen { result, status, options, booted })
+    Ok(Seen { result, status, options })
 }
 
 /// Exports until a signal ends it.
@@ -111,13 +91,12 @@ pub(crate) fn run(args: &Args) -> Done {
     // One reading ends by itself, and changes nothing.
     let unasked = AtomicBool::new(false);
     let stop = if args.once { &unasked } else { signals::watch(Left::Nothing)?.flag() };
-    machine::look(&args.place, |source| match (&args.textfile, &args.otlp) {
+    machine::look(&args.place, |source| match &args.textfile {
         _ if args.once => {
             terminal::print_exact(&look(args, &mut Watch::default(), source)?.text(MetricsFormat::Text))
         }
-        (Some(path), _) => write(args, source, path, stop),
-        (None, Some(endpoint)) => push(args, source, endpoint, stop),
-        (None, None) => serve(args, source, stop),
+        Some(path) => write(args, source, path, stop),
+        None => serve(args, source, stop),
     })?
 }
 
@@ -133,16 +112,6 @@ fn write(args: &Args, source: &dyn Source, path: &Path, stop: &AtomicBool) -> Do
         }
     }
     Ok(())
-}
-
-/// Pushes to a collector until a signal ends it.
-fn push(args: &Args, source: &dyn Source, endpoint: &Endpoint, stop: &AtomicBool) -> Done {
-    let mut watch = Watch::default();
-    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let user = Choice::of(args.user.user.as_deref())?;
-    confine::give_up(&user, &READS.require(args.user.require_confinement))?;
-    let host = (!args.place.is_captured()).then_some(name.as_str());
-    otlp::push(endpoint, args.interval, stop, || Ok(look(args, &mut watch, source)?.otlp(host)))
 }
 
 /// Reads the machine for the process that answers scrapers, until a signal.
