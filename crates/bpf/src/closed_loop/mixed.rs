@@ -1,11 +1,10 @@
 //! Several loops on one interface: `bpf/mixed_loop.bpf.c` calls the program of the loop whose flow has a reply's port.
 
-use std::sync::atomic::Ordering::Release;
-
 use aya::maps::ProgramArray;
 use aya::programs::Xdp;
 use aya::{Ebpf, EbpfLoader};
 
+use super::owners::Owners;
 use super::{Layout, Loop, Memory};
 use crate::Error;
 use crate::attach::{self, cause, object};
@@ -13,21 +12,6 @@ use crate::shared_array::SharedArray;
 
 /// The program that calls the others.
 pub(super) const PROGRAM: &str = "mixed_loop";
-
-/// Which loop has which port, as one of the loops writes it.
-#[derive(Debug)]
-pub(super) struct Owners {
-    owners: SharedArray,
-    /// The loop, counted from 0.
-    index: u64,
-}
-
-impl Owners {
-    /// Replies to `port` belong to this loop.
-    pub(super) fn claim(&self, port: u16) {
-        self.owners.element(usize::from(port))[0].store(self.index + 1, Release);
-    }
-}
 
 /// Loads the program with the programs of `loops` to call, not attached yet; `memories` are theirs.
 pub(super) fn load(
@@ -41,7 +25,7 @@ pub(super) fn load(
     let mut object = attach::load_xdp(PROGRAM, &mut loader, object!("mixed_loop"))?;
     for (at, memory) in memories.iter_mut().enumerate() {
         let owners = SharedArray::map(&object, PROGRAM, "owners", 65_536, 1)?;
-        memory.mixed = Some(Owners { owners, index: at as u64 });
+        memory.mixed = Some(Owners::new(owners, at as u64));
     }
     let programs = object
         .map_mut("loops")
