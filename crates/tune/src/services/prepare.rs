@@ -10,9 +10,6 @@ use udpath_host::source::Folder;
 use super::knob::NO_FILE;
 use super::multiplied::{self, INSTANCES};
 use super::{By, FileChange, Proposal, Restart, Service, ServiceError, on_port, recognise};
-use crate::apply::{Applied, apply};
-use crate::journal::Lock;
-use crate::machine::Machine;
 use crate::plan::{Change, Consent, Plan};
 use crate::settings::{Setting, Value};
 use crate::units;
@@ -377,48 +374,5 @@ pub fn permitted(plan: &Plan, consent: &Consent) -> Result<(), ServiceError> {
     })
 }
 
-/// Checks and applies in one: for a caller that has asked for consent itself.
-///
-/// # Errors
-/// What failed; then everything is as before, unless the error says otherwise.
-pub fn write(machine: &dyn Machine, lock: &Lock, prepared: &Prepared) -> Result<Applied, ServiceError> {
-    prepared.check()?;
-    let plan = Plan { changes: prepared.changes(), already: Vec::new() };
-    Ok(apply(machine, lock, &plan, None, |_| Ok(()))?)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn requests_name_a_port_or_a_process() {
-        let knob = Some(("server-count".to_owned(), "2".to_owned()));
-        assert_eq!(
-            Request::parse("service:53:server-count=2").unwrap(),
-            Some(Request { target: Target::Port(53), knob: knob.clone() })
-        );
-        assert_eq!(
-            Request::parse("service:pid/812: server-count = 2").unwrap(),
-            Some(Request { target: Target::Process(812), knob })
-        );
-        assert_eq!(Request::parse("eth0:rps/rx-0=3").unwrap(), None);
-        let knob = Some(("listen-xdp".to_owned(), "eth0.5@53".to_owned()));
-        let request = Request::parse("service:53:listen-xdp=eth0.5@53").unwrap();
-        assert_eq!(request, Some(Request { target: Target::Port(53), knob }));
-        for bad in [
-            "service:53",
-            "service:53:server-count",
-            "service:70000:a=1",
-            "service:0:a=1",
-            "service:pid/x:a=1",
-            "service:53:a=1\nroot: yes",
-            "service:53:a=",
-            "service:53:a b=1",
-        ] {
-            let said = Request::parse(bad).unwrap_err().to_string();
-            assert!(said.contains("service:53:server-count=2"), "{bad}: {said}");
-        }
-        assert!(Request::all("pid/7").is_ok() && Request::all("53").is_ok() && Request::all("dns").is_err());
-    }
-}
+mod tests;

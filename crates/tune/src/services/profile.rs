@@ -1,5 +1,7 @@
 //! What is known about each server: one file of `crates/tune/services`, checked by the tests.
 
+mod kind;
+
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -10,6 +12,7 @@ use super::advisory::{self, Advisory};
 use super::arguments::Arguments;
 use super::format::Format;
 use super::numbers::Numbers;
+pub(super) use kind::Kind;
 
 /// What is known about a server's program.
 #[derive(Debug, Deserialize)]
@@ -332,24 +335,6 @@ impl Only {
     }
 }
 
-/// How the values of a knob are read and compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Kind {
-    /// A number; a proposal only raises it.
-    Count,
-    /// Bytes, with suffixes k, m and g; a proposal only raises it.
-    Bytes,
-    /// On or off, in the server's own words.
-    Switch,
-    /// A key without a value: there or not there.
-    Flag,
-    /// An interface, and the port after an `@` if it is not the usual one.
-    Interface,
-    /// Anything else.
-    Text,
-}
-
 impl Profile {
     /// The profile of a program, by the name of its executable.
     pub(super) fn of(executable: &str) -> Option<&'static Self> {
@@ -391,62 +376,6 @@ impl KnobProfile {
     }
 }
 
-impl Kind {
-    /// The number that a value stands for: of `Count` and `Bytes`.
-    pub(super) fn number(self, value: &str, numbers: Numbers) -> Option<u64> {
-        match self {
-            Self::Bytes => numbers.bytes(value.trim()),
-            _ => numbers.count(value.trim()),
-        }
-    }
-
-    /// Whether a switch is on.
-    pub(super) fn is_on(value: &str) -> Option<bool> {
-        match value.to_ascii_lowercase().as_str() {
-            "yes" | "on" | "true" | "1" => Some(true),
-            "no" | "off" | "false" | "0" => Some(false),
-            _ => None,
-        }
-    }
-
-    /// Whether the text is a value of this kind. `Text` is read but never set.
-    pub(super) fn accepts(self, value: &str, numbers: Numbers) -> bool {
-        match self {
-            // A number with zeros before it means one thing to this server and another to that.
-            Self::Count | Self::Bytes => {
-                let padded = value.len() > 1 && value.starts_with('0');
-                // What the server would not read to its end is a mistake.
-                self.number(value, numbers.whole()).is_some() && !padded
-            }
-            Self::Switch | Self::Flag => Self::is_on(value).is_some(),
-            Self::Interface => is_interface(value),
-            Self::Text => false,
-        }
-    }
-
-    /// What a value looks like, for errors.
-    pub(super) const fn wanted(self) -> &'static str {
-        match self {
-            Self::Count => "a whole number",
-            Self::Bytes => "a number of bytes, such as 4194304",
-            Self::Switch | Self::Flag => "yes or no",
-            Self::Interface => "an interface, and its port if it is not the usual one, such as eth0@5353",
-            Self::Text => "nothing: it is read, but never set",
-        }
-    }
-}
-
-/// Whether it is the name of an interface, as `dev_valid_name` of net/core/dev.c has them, but of ASCII letters that
-/// mean nothing in a configuration, and a port, if there is one.
-fn is_interface(text: &str) -> bool {
-    let (name, port) = text.split_once('@').map_or((text, None), |(name, port)| (name, Some(port)));
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    (1..=15).contains(&name.len())
-        && name.bytes().all(plain)
-        && ![".", ".."].contains(&name)
-        && port.is_none_or(|port| port.parse().is_ok_and(|port: u16| port > 0))
-}
-
 /// All profiles.
 static PROFILES: LazyLock<Vec<Profile>> = LazyLock::new(|| {
     let files = [
@@ -465,60 +394,4 @@ static PROFILES: LazyLock<Vec<Profile>> = LazyLock::new(|| {
 });
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_profile_is_read_and_what_it_proposes_can_be_set() {
-        assert_eq!(PROFILES.len(), 10);
-        for profile in PROFILES.iter() {
-            for executable in &profile.executables {
-                assert!(std::ptr::eq(Profile::of(executable).unwrap(), profile));
-            }
-            let absolute = |place: &String| place.starts_with("/etc/") && place.len() > "/etc/".len();
-            assert!(
-                !profile.places.is_empty()
-                    && profile
-                        .places
-                        .iter()
-                        .all(|place| { absolute(place) || place.starts_with("/usr/local/etc/") })
-            );
-            let instances = &profile.instances;
-            let given = instances.append.len() + instances.options.len() + instances.differs.len();
-            let own = instances.set.len() + given;
-            assert_eq!(instances.shared_state.is_some(), own == 0, "{}", profile.name);
-            for knob in &profile.knobs {
-                let Some(value) = &knob.propose else { continue };
-                assert!(
-                    ["cpus", "interface"].contains(&value.as_str())
-                        || knob.kind.accepts(value, profile.numbers),
-                    "{}: {}",
-                    profile.name,
-                    knob.name
-                );
-                assert!(!knob.effect.is_empty() && !knob.risk.is_empty(), "{}: {}", profile.name, knob.name);
-            }
-        }
-    }
-
-    #[test]
-    fn interfaces_with_and_without_port() {
-        for good in ["eth0", "enp1s0f0np0", "eth0.5@53", "a-b_c@65535"] {
-            assert!(Kind::Interface.accepts(good, Numbers::default()), "{good}");
-        }
-        for bad in [
-            "",
-            "@53",
-            "eth0@",
-            "eth0@0",
-            "eth0@65536",
-            "eth0@5 3",
-            "eth0:1",
-            "eth0\n",
-            "..",
-            "sixteen-letters0",
-        ] {
-            assert!(!Kind::Interface.accepts(bad, Numbers::default()), "{bad}");
-        }
-    }
-}
+mod tests;

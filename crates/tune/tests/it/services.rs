@@ -4,11 +4,14 @@
 
 mod real;
 
+use std::error::Error;
 use std::fs;
 
 use udpath_lab::needs_root;
-use udpath_tune::services::{Knob, Origin, Outcome, Prepared, Request, ServiceError, Shown, on_port, write};
-use udpath_tune::{Journal, Live, undo};
+use udpath_tune::apply::Applied;
+use udpath_tune::journal::Lock;
+use udpath_tune::services::{Knob, Origin, Outcome, Prepared, Request, ServiceError, Shown, on_port};
+use udpath_tune::{Journal, Live, Plan, apply, undo};
 
 use real::{Kind, Real};
 
@@ -26,6 +29,13 @@ fn prepared(real: &Real, requests: &[&str]) -> Prepared {
         requests.push(Request::all(&port.to_string()).unwrap());
     }
     Prepared::of(&requests, Some(&real.restart())).unwrap().remove(0)
+}
+
+/// Checks and applies, as `udpath apply` does.
+fn write(lock: &Lock, prepared: &Prepared) -> Result<Applied, Box<dyn Error>> {
+    prepared.check()?;
+    let plan = Plan { changes: prepared.changes(), already: Vec::new() };
+    Ok(apply(&Live::new(), lock, &plan, None, |_| Ok(()))?)
 }
 
 /// From the server's defaults to two threads or larger buffers, and back.
@@ -52,7 +62,7 @@ fn changed_and_back(real: &Real, requests: &[&str]) {
         let early = wanted.shown(was.as_ref());
         let in_effect = |one: &&Shown| matches!(one.outcome, Outcome::InEffect(_));
         assert_eq!(early.iter().filter(in_effect).count(), 0, "nothing has been changed yet: {early:?}");
-        let applied = write(&Live::new(), &lock, &wanted).unwrap();
+        let applied = write(&lock, &wanted).unwrap();
         assert_ne!(real.tree(), before);
         let pid = real.pid();
         assert_ne!(pid, service.pid, "it was restarted");
@@ -154,12 +164,13 @@ fn a_checker_that_refuses_stops_everything() {
         let lock = Journal::at(journal.path()).lock().unwrap();
         // More than Knot allows.
         let wanted = prepared(&real, &["udp-workers=1000000"]);
-        match write(&Live::new(), &lock, &wanted) {
-            Err(ServiceError::Refused { checker, said, user: 0 }) => {
-                assert_eq!(checker, "knotc");
+        let refused = write(&lock, &wanted).unwrap_err();
+        match refused.downcast_ref() {
+            Some(ServiceError::Refused { checker, said, user: 0 }) => {
+                assert_eq!(*checker, "knotc");
                 assert!(said.contains("udp-workers"), "{said}");
             }
-            other => panic!("{other:?}"),
+            _ => panic!("{refused:?}"),
         }
         assert_eq!((real.tree(), real.pid()), (before, pid));
         assert!(lock.journal().entries().unwrap().is_empty());
@@ -177,7 +188,7 @@ fn a_server_that_does_not_come_back_is_rolled_back() {
         // Stops the server, and starts it again only with the old configuration.
         real.refuse_with("udpath.conf");
         let wanted = prepared(&real, &["server-count=2"]);
-        let said = write(&Live::new(), &lock, &wanted).unwrap_err().to_string();
+        let said = write(&lock, &wanted).unwrap_err().to_string();
         assert!(
             said.contains("not with this configuration") && said.contains("undone and verified"),
             "{said}"
@@ -198,7 +209,7 @@ fn a_server_with_files_of_its_own_is_read_there_and_not_changed() {
         assert_eq!(knob(&service.knobs(), "server-count").value.as_deref(), Some("2"));
         let journal = tempfile::tempdir().unwrap();
         let lock = Journal::at(journal.path()).lock().unwrap();
-        let said = write(&Live::new(), &lock, &prepared(&real, &["server-count=3"])).unwrap_err().to_string();
+        let said = write(&lock, &prepared(&real, &["server-count=3"])).unwrap_err().to_string();
         assert!(said.contains("a container"), "{said}");
         assert_eq!(real.tree(), before);
     });
@@ -214,7 +225,7 @@ fn a_server_whose_root_is_a_folder_is_checked_and_changed_there() {
         let journal = tempfile::tempdir().unwrap();
         let lock = Journal::at(journal.path()).lock().unwrap();
         let wanted = prepared(&real, &["udp-receive-buffer=4194304"]);
-        write(&Live::new(), &lock, &wanted).unwrap();
+        write(&lock, &wanted).unwrap();
         assert_ne!(real.pid(), pid);
         let service = on_port(real.port()).unwrap().remove(0);
         assert_eq!(knob(&service.knobs(), "udp-receive-buffer").value.as_deref(), Some("4194304"));
@@ -232,7 +243,7 @@ fn what_another_program_changed_is_left_alone() {
         let journal = tempfile::tempdir().unwrap();
         let lock = Journal::at(journal.path()).lock().unwrap();
         let wanted = prepared(&real, &["server-count=2"]);
-        write(&Live::new(), &lock, &wanted).unwrap();
+        write(&lock, &wanted).unwrap();
         let path = wanted.changes()[0].setting.to_string();
         let path = path.strip_prefix("config:").unwrap();
         let edited = format!("{}# mine\n", fs::read_to_string(path).unwrap());

@@ -29,8 +29,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use super::super::knob::value_of;
 use super::super::profile::{Kind, KnobProfile};
+use super::super::proposals::value_of;
 use super::super::*;
 
 /// The values of each knob, in the order of the places where it can stand; `None` where it is not set.
