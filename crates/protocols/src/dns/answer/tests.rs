@@ -5,7 +5,9 @@ use super::super::index::build::whole;
 use super::super::zone;
 use super::*;
 
+mod message;
 mod naive;
+mod nested;
 pub(in crate::dns) mod signed;
 
 /// An index of these zones.
@@ -303,118 +305,6 @@ fn a_dname_record_may_make_a_name_too_long() {
     );
 }
 
-/// A loaded zone below another one: its names are its own, and DS records at its apex are those of the zone above.
-#[test]
-fn nested_zones_answer_for_themselves() {
-    let upper = "$ORIGIN x.\n@ 1 SOA . . 1 1 1 1 1\nsub NS ns.sub\nsub DS 1 8 9 00ff\nns.sub A 192.0.2.1\nold.sub A 192.0.2.2\n\
-                 cut NS ns.far.away.\n";
-    let lower = "$ORIGIN sub.x.\n@ 2 SOA . . 2 2 2 2 2\n@ NS ns\nns A 192.0.2.3\n";
-    let below_cut = "$ORIGIN deep.down.cut.x.\n@ 3 SOA . . 3 3 3 3 3\na A 192.0.2.4\n";
-    let index = index(&[upper, lower, below_cut]);
-    assert_eq!(ask(&index, "ns.sub.x", rtype::A), "noerror aa\nanswer: ns.sub.x 2 a 192.0.2.3");
-    assert_eq!(ask(&index, "old.sub.x", rtype::A), "nxdomain aa\nauthority: sub.x 2 soa . . 2 2 2 2 2");
-    assert_eq!(ask(&index, "sub.x", rtype::DS), "noerror aa\nanswer: sub.x 1 ds 1 8 9 00ff");
-    assert_eq!(
-        ask(&index, "a.deep.down.cut.x", rtype::A),
-        "noerror aa\nanswer: a.deep.down.cut.x 3 a 192.0.2.4"
-    );
-    assert_eq!(
-        ask(&index, "b.deep.down.cut.x", rtype::A),
-        "nxdomain aa\nauthority: deep.down.cut.x 3 soa . . 3 3 3 3 3"
-    );
-    assert_eq!(ask(&index, "down.cut.x", rtype::A), "noerror\nauthority: cut.x 1 ns ns.far.away.");
-}
-
-/// A loaded zone makes no names of the zone above, nor hides those that stand above it: `b.x` is a name of the second
-/// only.
-#[test]
-fn a_nested_zone_leaves_the_tree_above_as_it_is() {
-    let nested = "$ORIGIN a.b.x.\n@ 2 SOA . . 2 2 2 2 2\nhere A 192.0.2.1\nds CNAME a.b.x.\n";
-    let ask_in = |text: &str, name: &str, qtype: u16| {
-        let zone = format!("$ORIGIN x.\n@ 1 SOA . . 1 1 1 1 1\n{text}");
-        ask(&index(&[&zone, nested]), name, qtype)
-    };
-    let (no, empty) =
-        ("nxdomain aa\nauthority: x 1 soa . . 1 1 1 1 1", "noerror aa\nauthority: x 1 soa . . 1 1 1 1 1");
-    for (text, name, qtype, expected) in [
-        ("", "b.x", rtype::A, no),
-        ("* A 192.0.2.9\n", "b.x", rtype::A, "noerror aa\nanswer: b.x 1 a 192.0.2.9"),
-        ("* A 192.0.2.9\n", "c.b.x", rtype::A, "noerror aa\nanswer: c.b.x 1 a 192.0.2.9"),
-        ("* A 192.0.2.9\n", "no.a.b.x", rtype::A, "nxdomain aa\nauthority: a.b.x 2 soa . . 2 2 2 2 2"),
-        // The delegation, and what is below it, are names of the zone above.
-        ("* A 192.0.2.9\na.b NS ns.y.\n", "b.x", rtype::A, empty),
-        ("* A 192.0.2.9\nold.a.b A 192.0.2.8\n", "c.b.x", rtype::A, no),
-        // DS records of the apex, of all that the zone above may have there.
-        ("", "a.b.x", rtype::DS, no),
-        ("b A 192.0.2.9\n", "a.b.x", rtype::DS, no),
-        ("old.a.b A 192.0.2.8\n", "a.b.x", rtype::DS, empty),
-        ("a.b A 192.0.2.8\n", "a.b.x", rtype::DS, empty),
-        ("* DS 1 8 9 00\n", "a.b.x", rtype::DS, "noerror aa\nanswer: a.b.x 1 ds 1 8 9 00"),
-        ("* A 192.0.2.9\n", "a.b.x", rtype::DS, empty),
-        ("a.b CNAME y.\n", "a.b.x", rtype::DS, "noerror aa\nanswer: a.b.x 1 cname y."),
-        ("b NS ns.y.\na.b DS 1 8 9 00\n", "a.b.x", rtype::DS, "noerror\nauthority: b.x 1 ns ns.y."),
-        (
-            "b DNAME y.\n",
-            "a.b.x",
-            rtype::DS,
-            "noerror aa\nanswer: b.x 1 dname y.\nanswer: a.b.x 1 cname a.y.",
-        ),
-        // At the end of an alias as well.
-        (
-            "",
-            "ds.a.b.x",
-            rtype::DS,
-            "nxdomain aa\nanswer: ds.a.b.x 2 cname a.b.x.\nauthority: x 1 soa . . 1 1 1 1 1",
-        ),
-        (
-            "a.b DS 1 8 9 00\n",
-            "ds.a.b.x",
-            rtype::DS,
-            "noerror aa\nanswer: ds.a.b.x 2 cname a.b.x.\nanswer: a.b.x 1 ds 1 8 9 00",
-        ),
-        // The zone above has glue for its own delegations only.
-        ("c NS here.a.b\n", "c.x", rtype::A, "noerror\nauthority: c.x 1 ns here.a.b.x."),
-        (
-            "c NS here.a.b\nhere.a.b A 192.0.2.7\n",
-            "c.x",
-            rtype::A,
-            "noerror\nauthority: c.x 1 ns here.a.b.x.\nadditional: here.a.b.x 1 a 192.0.2.7",
-        ),
-    ] {
-        assert_eq!(ask_in(text, name, qtype), expected, "{name} {qtype} with\n{text}");
-    }
-}
-
-/// As NSD and Knot answer: an alias is no DNAME record though its target has one, a delegation's DS records are the
-/// zone's, also at the end of an alias, and a wildcard stands for a server's name without addresses of its own.
-#[test]
-fn aliases_of_delegations_and_wildcards_as_glue() {
-    let ds = "0000000000000000000000000000000000000000000000000000000000000000";
-    let zone = format!(
-        "$ORIGIN x.\n@ 1 SOA . . 1 1 1 1 1\ntree DNAME y.\nto CNAME tree\ncut NS ns.servers\ncut DS 1 8 2 {ds}\n\
-         plain NS ns.servers\nds CNAME cut\nnone CNAME plain\n*.servers A 192.0.2.9\n"
-    );
-    let index = index(&[&zone]);
-    assert!(ask(&index, "below.to.x", rtype::A).starts_with("nxdomain aa\nauthority: x 1 soa"));
-    assert_eq!(
-        ask(&index, "to.x", rtype::DNAME),
-        "noerror aa\nanswer: to.x 1 cname tree.x.\nanswer: tree.x 1 dname y."
-    );
-    assert_eq!(
-        ask(&index, "ds.x", rtype::DS),
-        format!("noerror aa\nanswer: ds.x 1 cname cut.x.\nanswer: cut.x 1 ds 1 8 2 {ds}")
-    );
-    assert!(
-        ask(&index, "none.x", rtype::DS)
-            .starts_with("noerror aa\nanswer: none.x 1 cname plain.x.\nauthority: x 1 soa")
-    );
-    assert_eq!(ask(&index, "ds.x", rtype::A), "noerror aa\nanswer: ds.x 1 cname cut.x.");
-    assert_eq!(
-        ask(&index, "a.cut.x", rtype::A),
-        "noerror\nauthority: cut.x 1 ns ns.servers.x.\nadditional: ns.servers.x 1 a 192.0.2.9"
-    );
-}
-
 /// Nothing is said of names whose zone is left out: not that they do not exist, nor that they are another server's.
 #[test]
 fn questions_for_what_is_left_out_fail() {
@@ -462,62 +352,4 @@ fn the_root_may_be_served() {
     assert_eq!(ask(&index, ".", rtype::NS), "noerror aa\nanswer:  9 ns a.\nadditional: a 9 a 192.0.2.1");
     assert_eq!(ask(&index, "b.c", rtype::A), "nxdomain aa\nauthority:  5 soa . . 1 1 1 1 5");
     assert_eq!(ask(&index, "b.w", rtype::A), "noerror aa\nanswer: b.w 9 a 192.0.2.2");
-}
-
-#[test]
-fn identifier_case_and_flags_come_back() {
-    let index = index(&[ORG]);
-    let mut message = query("wWw.ExAmPlE.oRg", rtype::A, (0, &[]));
-    (message[2], message[3]) = (0x01, 0xff);
-    let reply = reply(&index, &message, 512);
-    assert_eq!(&reply[..2], &message[..2]);
-    assert_eq!((reply[2], reply[3]), (0x85, 0x10), "QR, AA, RD as asked; CD as asked, no error");
-    assert_eq!(reply[12..message.len()], message[12..]);
-}
-
-#[test]
-fn edns_and_its_versions() {
-    let index = index(&[ORG]);
-    let opt = |version: u8, flags: u8| [0, 0, 41, 16, 0, 0, version, flags, 0, 0, 0];
-    let asked = reply(&index, &query("www.example.org", rtype::A, (1, &opt(0, 0x80))), 512);
-    assert_eq!(asked[asked.len() - 11..], [0, 0, 41, 4, 208, 0, 0, 0x80, 0, 0, 0], "our size, DO as asked");
-    let newer = reply(&index, &query("www.example.org", rtype::A, (1, &opt(1, 0))), 512);
-    assert_eq!(newer[newer.len() - 11..], [0, 0, 41, 4, 208, 1, 0, 0, 0, 0, 0], "BADVERS: 16");
-    assert_eq!((newer[3] & 0xf, &newer[4..12]), (0, &[0, 1, 0, 0, 0, 0, 0, 1][..]));
-}
-
-#[test]
-fn what_does_not_fit_is_left_out_or_truncated() {
-    let mut zone = "$ORIGIN x.\n@ 1 SOA . . 1 1 1 1 1\ncut NS ns.cut\nns.cut A 192.0.2.1\n".to_owned();
-    (0..30).for_each(|n| zone += &format!("many A 198.51.100.{n}\nmx MX {n} many\n"));
-    (1..30).for_each(|n| zone += &format!("ns.cut A 192.0.2.{n}\n"));
-    let index = index(&[&zone]);
-    let count = |name: &str, qtype: u16, room: usize| {
-        let reply = reply(&index, &query(name, qtype, (0, &[])), room);
-        assert!(reply.len() <= room);
-        let counts = [7, 9, 11].map(|at| reply[at]);
-        (counts, said(&reply).starts_with("noerror aa tc") || said(&reply).starts_with("noerror tc"))
-    };
-    assert_eq!(count("many.x", rtype::A, 512), ([30, 0, 0], false));
-    assert_eq!(count("many.x", rtype::A, 501), ([0, 0, 0], true));
-    assert_eq!(count("mx.x", rtype::MX, 1232), ([30, 0, 30], false));
-    assert_eq!(count("mx.x", rtype::MX, 900), ([30, 0, 0], false), "additional records may go");
-    assert_eq!(count("mx.x", rtype::MX, 400), ([0, 0, 0], true));
-    assert_eq!(count("a.cut.x", rtype::A, 512), ([0, 1, 29], false));
-    assert_eq!(count("a.cut.x", rtype::A, 400), ([0, 0, 0], true), "glue may not (RFC 9471)");
-}
-
-#[test]
-fn chaos_tells_the_version_only() {
-    let index = index(&[]);
-    let chaos = |name: &str, qtype: u16| {
-        let mut message = query(name, qtype, (0, &[]));
-        let class = message.len() - 1;
-        message[class] = class::CHAOS as u8;
-        said(&reply(&index, &message, 512))
-    };
-    assert_eq!(chaos("VERSION.bind", rtype::TXT), "noerror aa\nanswer: version.bind 0 txt \"test\"");
-    assert_eq!(chaos("version.server", rtype::TXT), "noerror aa\nanswer: version.server 0 txt \"test\"");
-    assert_eq!(chaos("hostname.bind", rtype::TXT), "refused");
-    assert_eq!(chaos("version.bind", rtype::A), "refused");
 }
