@@ -227,7 +227,8 @@ impl Supervisor {
             _ => None,
         };
         self.cut_off(at, now)?;
-        self.after.insert(number, (served, why));
+        // The first reason: that one that was killed takes long to end says nothing about it.
+        self.after.entry(number).or_insert((served, why));
         Ok(())
     }
 
