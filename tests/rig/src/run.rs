@@ -211,18 +211,37 @@ impl Running {
     /// # Panics
     /// It exits, or the deadline passes, before that.
     pub fn says(&mut self, text: &str) -> String {
-        while !self.err.so_far().contains(text) {
-            // The order matters: the last check must include output written just before exit.
+        self.said(text, |said| said.contains(text).then(|| said.to_owned()))
+    }
+
+    /// Waits until stderr has a whole line that contains `text`, and returns the first. What is read of a line that has
+    /// not ended may end in the middle of a word.
+    ///
+    /// # Panics
+    /// It exits, or the deadline passes, before that.
+    pub fn says_line(&mut self, text: &str) -> String {
+        self.said(text, |said| {
+            let whole = &said[..said.rfind('\n')?];
+            whole.lines().find(|line| line.contains(text)).map(str::to_owned)
+        })
+    }
+
+    /// Waits until `found` finds in stderr what it looks for: `text`, as the failure says.
+    fn said<T>(&mut self, text: &str, found: impl Fn(&str) -> Option<T>) -> T {
+        loop {
+            // The order matters: what was written just before the exit is looked at as well.
             let ended = self.has_ended() && self.err.reader.is_finished();
             let said = self.err.so_far();
+            if let Some(found) = found(&said) {
+                return found;
+            }
             assert!(
-                said.contains(text) || !(ended || Instant::now() > self.deadline),
+                !ended && Instant::now() <= self.deadline,
                 "{}: never said {text:?}, but: {said}",
                 self.shown
             );
             std::thread::sleep(Duration::from_millis(2));
         }
-        self.err.so_far()
     }
 
     /// Waits until it and every process it started have exited.

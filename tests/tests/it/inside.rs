@@ -26,7 +26,7 @@ pub(crate) fn udpath(lab: &Lab, machine: &str, arguments: &[&str]) -> Running {
 /// Starts `udpath serve` on the machine `server`, and checks the Io that it reports: on a lab's veth `auto` is `xdp`.
 pub(crate) fn serve(lab: &Lab, io: &str, arguments: &[&str]) -> Running {
     let mut server = udpath(lab, "server", &[&["serve", "--io", io, "--json"], arguments].concat());
-    let ready = server.says("ready io=");
+    let ready = server.says_line("ready io=");
     assert_eq!(ready.contains("io=xdp "), ["xdp", "auto"].contains(&io), "{ready}");
     server
 }

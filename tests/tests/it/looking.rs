@@ -39,7 +39,7 @@ fn held(lab: &Lab) -> (Running, [u32; 3]) {
     let mut python = lab.machine("server").unwrap().command("/usr/bin/python3");
     python.args(["-c", serves]);
     let mut held = start(lab, python, "sockets");
-    let ready = held.says("ready");
+    let ready = held.says_line("ready");
     let sockets: Vec<u32> = ready.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     (held, sockets.try_into().unwrap())
 }

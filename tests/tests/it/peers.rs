@@ -13,8 +13,7 @@ const LOOPBACKS: [&str; 2] = ["127.0.0.1", "[::1]"];
 /// Starts `udpath serve echo`; returns its address too.
 fn serve(io: &str, host: &str) -> (Running, SocketAddr) {
     let mut server = Run::new(&["serve", "echo", "--io", io, "--bind", &format!("{host}:0")]).start();
-    let said = server.says("ready io=");
-    // The whole line is written at once.
+    let said = server.says_line("ready io=");
     let bind = said.split_whitespace().find_map(|word| word.strip_prefix("bind=")).unwrap();
     let address = bind.parse().unwrap();
     (server, address)

@@ -42,7 +42,7 @@ fn gave_up(pid: u32) {
 }
 
 fn bind_of(server: &mut Running) -> SocketAddr {
-    let ready = server.says("ready io=");
+    let ready = server.says_line("ready io=");
     ready.split_whitespace().find_map(|word| word.strip_prefix("bind=")).unwrap().parse().unwrap()
 }
 

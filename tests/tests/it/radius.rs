@@ -328,7 +328,7 @@ fn an_unknown_client_is_refused() {
 fn without_files_this_host_is_served_and_loaded() {
     let mut server =
         Run::new(&["serve", "radius", "--bind", "127.0.0.1:0", "--io", "shared", "--json"]).start();
-    let said = server.says("ready io=");
+    let said = server.says_line("ready io=");
     let bind = said.split_whitespace().find_map(|word| word.strip_prefix("bind=")).unwrap();
     let ended = Run::new(&["load", "radius", bind, "-d", "300ms", "--json"]).finish();
     assert_eq!(ended.code(), Some(0), "{}", ended.err);

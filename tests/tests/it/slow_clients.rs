@@ -56,7 +56,7 @@ fn serve(zone: &Path, prefix: &[&str], more: &[&str]) -> (Running, SocketAddr) {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]);
     let mut server = Run::of(command, &words.join(" ")).within(TIMEOUT * 3).start();
-    let ready = server.says("ready io=");
+    let ready = server.says_line("ready io=");
     let bind = ready.split_whitespace().find_map(|word| word.strip_prefix("bind=")).unwrap().parse().unwrap();
     (server, bind)
 }

@@ -73,7 +73,7 @@ fn a_sink_takes_everything_over_every_io() {
         let lab = client_and_server("xdp-sink", 2);
         let serve = ["serve", "sink", "--io", io, "--json", "--bind", "0.0.0.0:7000", "--bind", "[::]:7000"];
         let mut server = udpath(&lab, "server", &serve);
-        let ready = server.says("ready io=");
+        let ready = server.says_line("ready io=");
         let over_frames = ["xdp", "auto"].contains(&io);
         assert_eq!(ready.contains("io=xdp "), over_frames, "{ready}");
         let mut bytes = 0;

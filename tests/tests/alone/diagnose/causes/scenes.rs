@@ -13,8 +13,7 @@ pub(super) fn nothing(_: &mut Scene) {}
 
 /// The PIDs that `server.py` prints: its own, then the workers'.
 fn workers(scene: &mut Scene) -> Vec<i32> {
-    let said = scene.server.says("ready");
-    let line = said.lines().find(|line| line.starts_with("ready")).unwrap();
+    let line = scene.server.says_line("ready");
     line.split_whitespace().skip(1).map(|pid| pid.parse().unwrap()).collect()
 }
 
