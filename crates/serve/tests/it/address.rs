@@ -3,9 +3,9 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use udpath_lab::{LabBuilder, LinkSpec};
-use udpath_serve::{Config, Io, Outcome, Reply, Request, Server, Service};
+use udpath_serve::{Config, Io, Outcome, Reply, Request, Service};
 
-use crate::support::{TIMEOUT, config, stop};
+use crate::support::{TIMEOUT, config, start, stop};
 
 /// Answers with the destination address and the peer's address.
 struct WhoAmI;
@@ -18,7 +18,7 @@ impl Service for WhoAmI {
 
 /// Sends to every address from an unconnected socket, which accepts answers from any address.
 fn ask_all(io: Io, batch: usize, bind: &str, addresses: &[IpAddr]) {
-    let server = Server::start(&Config { batch, ..config(io, bind) }, |_| WhoAmI).unwrap();
+    let server = start(&Config { batch, ..config(io, bind) }, |_| WhoAmI).unwrap();
     let port = server.binds()[0].port();
     for address in addresses {
         let any = if address.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
@@ -75,9 +75,9 @@ fn wildcards_answer_from_each_address_of_a_machine() {
 #[test]
 fn an_ipv6_wildcard_leaves_ipv4_to_others() {
     let _turn = udpath_rig::together();
-    let six = Server::start(&config(Io::Reuseport, "[::]:0"), |_| WhoAmI).unwrap();
+    let six = start(&config(Io::Reuseport, "[::]:0"), |_| WhoAmI).unwrap();
     let four = format!("0.0.0.0:{}", six.binds()[0].port());
-    let four = Server::start(&config(Io::Reuseport, &four), |_| WhoAmI).unwrap();
+    let four = start(&config(Io::Reuseport, &four), |_| WhoAmI).unwrap();
     stop(four);
     stop(six);
 }

@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use udpath_lab::Lab;
-use udpath_serve::{Config, ConfigError, DropReason, Error, Io, Server};
+use udpath_serve::{Config, ConfigError, DropReason, Error, Io};
 
-use crate::support::{Echo, TIMEOUT, config, ip, link, start_in, stop, wait_until};
+use crate::support::{Echo, TIMEOUT, config, ip, link, start, start_in, stop, wait_until};
 
 const WORKERS: usize = 2;
 const PORT: u16 = 7000;
@@ -125,7 +125,7 @@ fn a_broadcast_address_is_not_served() {
     let subnet = groups(&lab)[0];
     for io in Io::ALL {
         let config = config(io, &subnet.to_string());
-        let error = lab.machine("server").unwrap().run(|| Server::start(&config, |_| Echo)).unwrap().err();
+        let error = lab.machine("server").unwrap().run(|| start(&config, |_| Echo)).unwrap().err();
         assert!(matches!(error, Some(Error::Config(ConfigError::Unservable(_)))), "{io}: {error:?}");
     }
     lab.down().unwrap();

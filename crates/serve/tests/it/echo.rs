@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use udpath_serve::{Config, Io, IoChoice, MAX_BATCH, ReceiveCall, Server};
+use udpath_serve::{Config, Io, IoChoice, MAX_BATCH, ReceiveCall};
 
-use crate::support::{Echo, Gate, GatedEcho, client, config, payload, receive, stop, target};
+use crate::support::{Echo, Gate, GatedEcho, client, config, payload, receive, start, stop, target};
 
 const BINDS: [&str; 4] = ["127.0.0.1:0", "[::1]:0", "0.0.0.0:0", "[::]:0"];
 
@@ -18,7 +18,7 @@ fn all_sizes_come_back_unchanged() {
     for io in Io::KERNEL {
         for bind in BINDS {
             for batch in [1, 2, Config::DEFAULT_BATCH, MAX_BATCH] {
-                let server = Server::start(&Config { batch, ..config(io, bind) }, |_| Echo).unwrap();
+                let server = start(&Config { batch, ..config(io, bind) }, |_| Echo).unwrap();
                 let to = target(&server, 0);
                 let longest = if to.is_ipv6() { Some(65_527) } else { None };
                 let mut sent = 0;
@@ -53,7 +53,7 @@ fn every_receive_call_serves() {
     ] {
         for io in Io::KERNEL {
             let config = Config { receive_call: Some(call), batch, ..config(io, bind) };
-            let server = Server::start(&config, |_| Echo).unwrap();
+            let server = start(&config, |_| Echo).unwrap();
             let client = client(target(&server, 0));
             for size in SIZES {
                 client.send(&payload(size)).unwrap();
@@ -73,7 +73,7 @@ fn a_burst_of_mixed_sizes_comes_back_in_order() {
         let gate = Gate::default();
         let held = gate.clone();
         let one = Config { workers: Some(1), batch: 64, ..config(io, bind) };
-        let server = Server::start(&one, move |_| GatedEcho(held.clone())).unwrap();
+        let server = start(&one, move |_| GatedEcho(held.clone())).unwrap();
         let client = client(target(&server, 0));
         // One datagram blocks the worker, so that the others form one burst.
         let sizes = [1, 5, 0, 2_000, 3, 20_000, 64, 65, 1, 9_000];
@@ -108,7 +108,7 @@ fn netcat_and_socat_are_answered() {
     let _turn = udpath_rig::together();
     for io in Io::KERNEL {
         for bind in BINDS {
-            let server = Server::start(&config(io, bind), |_| Echo).unwrap();
+            let server = start(&config(io, bind), |_| Echo).unwrap();
             let to = target(&server, 0);
             let (host, port) = (to.ip().to_string(), to.port().to_string());
             // nc reads 16 KiB at a time, which limits its datagrams. -W 1: end after one answer.
@@ -143,7 +143,7 @@ fn several_addresses_are_served_side_by_side() {
             for more in ["127.0.0.2:0", "[::1]:0", "0.0.0.0:0", "[::]:0"] {
                 config.binds.push(more.parse().unwrap());
             }
-            let server = Server::start(&config, |_| Echo).unwrap();
+            let server = start(&config, |_| Echo).unwrap();
             for round in 1..=50 {
                 for index in 0..config.binds.len() {
                     let client = client(target(&server, index));
@@ -170,13 +170,13 @@ fn auto_takes_the_best_and_reports_why_not_another() {
     let mut config = config(Io::Shared, "127.0.0.1:0");
     config.io = IoChoice::Auto;
     let cpus = udpath_serve::allowed_cpus().unwrap().len();
-    let server = Server::start(&config, |_| Echo).unwrap();
+    let server = start(&config, |_| Echo).unwrap();
     assert_eq!(server.io(), if cpus > 1 { Io::Percpu } else { Io::Shared });
     stop(server);
 
     // More workers than CPUs: percpu is not possible.
     config.workers = Some(cpus + 1);
-    let server = Server::start(&config, |_| Echo).unwrap();
+    let server = start(&config, |_| Echo).unwrap();
     assert_eq!(server.io(), Io::Reuseport);
     // The loopback has no queue to take frames from.
     assert!(server.rejected()[0].reason.contains("127.0.0.1"), "{:?}", server.rejected());
@@ -185,7 +185,7 @@ fn auto_takes_the_best_and_reports_why_not_another() {
     stop(server);
 
     config.workers = Some(1);
-    let server = Server::start(&config, |_| Echo).unwrap();
+    let server = start(&config, |_| Echo).unwrap();
     assert_eq!((server.io(), server.rejected().len()), (Io::Shared, 3));
     stop(server);
 }
@@ -193,12 +193,12 @@ fn auto_takes_the_best_and_reports_why_not_another() {
 #[test]
 fn workers_are_pinned_only_when_asked() {
     let _turn = udpath_rig::together();
-    let server = Server::start(&config(Io::Reuseport, "127.0.0.1:0"), |_| Echo).unwrap();
+    let server = start(&config(Io::Reuseport, "127.0.0.1:0"), |_| Echo).unwrap();
     let cpus: Vec<u32> = udpath_serve::allowed_cpus().unwrap().iter().collect();
     assert_eq!(server.pinned_to(), Some(cpus.as_slice()));
     stop(server);
     let free = Config { pin: false, ..config(Io::Percpu, "127.0.0.1:0") };
-    let server = Server::start(&free, |_| Echo).unwrap();
+    let server = start(&free, |_| Echo).unwrap();
     assert_eq!(server.pinned_to(), None);
     assert!(stop(server).workers.iter().all(|worker| worker.cpu.is_none()));
 }

@@ -5,12 +5,10 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto};
-use udpath_serve::{
-    Config, Deferred, DropReason, Io, Outcome, Reply, Request, SendError, Server, Service, WorkerId,
-};
+use udpath_serve::{Config, Deferred, DropReason, Io, Outcome, Reply, Request, SendError, Service, WorkerId};
 
 use crate::support::{
-    Echo, Gate, GatedEcho, cases, client, config, link, one_and_all, payload, receive, stop, target,
+    Echo, Gate, GatedEcho, cases, client, config, link, one_and_all, payload, receive, start, stop, target,
     wait_until,
 };
 
@@ -102,7 +100,7 @@ fn a_factory_that_panics_later_costs_datagrams_not_the_worker() {
     let _turn = udpath_rig::together();
     let calls = Arc::new(AtomicUsize::new(0));
     let one = Config { workers: Some(1), ..config(Io::Shared, "127.0.0.1:0") };
-    let server = Server::start(&one, move |_| {
+    let server = start(&one, move |_| {
         // Making the second and third instance fails.
         assert!(!(1..=2).contains(&calls.fetch_add(1, Relaxed)), "expected by the test");
         Fragile { seen: 0 }
@@ -121,7 +119,7 @@ fn a_factory_that_panics_later_costs_datagrams_not_the_worker() {
 #[test]
 fn a_factory_that_panics_at_once_is_an_error() {
     let _turn = udpath_rig::together();
-    let error = Server::start(&config(Io::Reuseport, "127.0.0.1:0"), |worker: WorkerId| {
+    let error = start(&config(Io::Reuseport, "127.0.0.1:0"), |worker: WorkerId| {
         assert!(worker.index() == 0, "expected by the test");
         Echo
     });

@@ -4,9 +4,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use udpath_serve::{DropReason, Outcome, Reply, Server, StreamService};
+use udpath_serve::{DropReason, Outcome, Reply, StreamService};
 
-use crate::support::{Echo, TIMEOUT, cases, one_and_all, receive, stop, target};
+use crate::support::{Echo, TIMEOUT, cases, one_and_all, receive, start_with_tcp, stop, target};
 
 /// How long a reply must not come. One that comes later than this would pass; one that comes at all is a fault.
 const SILENCE: Duration = Duration::from_millis(200);
@@ -63,7 +63,7 @@ fn connections_wait_for_the_release_too() {
     }
     let mut config = crate::support::config(udpath_serve::Io::Shared, "127.0.0.1:0");
     config.hold = true;
-    let server = Server::start_with_tcp(&config, |_| Echo, |_| Stream).unwrap();
+    let server = start_with_tcp(&config, |_| Stream).unwrap();
     let mut stream = TcpStream::connect(target(&server, 0)).unwrap();
     stream.write_all(b"early").unwrap();
     stream.set_read_timeout(Some(SILENCE)).unwrap();

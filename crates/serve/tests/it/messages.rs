@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use udpath_serve::{Io, Outcome, Reply, Server, StreamService};
 
-use crate::support::{Echo, TIMEOUT, config, stop, target, wait_until};
+use crate::support::{TIMEOUT, config, start_with_tcp, stop, target, wait_until};
 
 /// Returns each message, or as many bytes as its last two bytes say if it begins with `long`.
 struct Framed {
@@ -47,7 +47,7 @@ impl StreamService for Framed {
 fn server(idle_timeout: Option<Duration>) -> Server {
     let mut config = config(Io::Shared, "127.0.0.1:0");
     config.workers = Some(1);
-    Server::start_with_tcp(&config, |_| Echo, move |_| Framed { idle_timeout }).unwrap()
+    start_with_tcp(&config, move |_| Framed { idle_timeout }).unwrap()
 }
 
 fn connect(server: &Server) -> TcpStream {

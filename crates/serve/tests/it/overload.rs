@@ -5,9 +5,9 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use udpath_lab::{Lab, LabBuilder, LinkSpec};
-use udpath_serve::{Config, Io, Outcome, Reply, Request, Server, Service, Steer, XdpConfig, xdp};
+use udpath_serve::{Config, Io, Outcome, Reply, Request, Service, Steer, XdpConfig, xdp};
 
-use crate::support::{TIMEOUT, config, stop};
+use crate::support::{TIMEOUT, config, start, stop};
 
 const PORT: u16 = 7000;
 
@@ -77,7 +77,7 @@ fn every_datagram_is_accounted_for_at_ten_times_the_load() {
     let to = (lab.address_of("server", "client").unwrap().ipv4, PORT);
     for config in configs() {
         let what = format!("{:?} {:?}", config.io, config.xdp);
-        let running = server.run(|| Server::start(&config, |_| Slow)).unwrap().unwrap();
+        let running = server.run(|| start(&config, |_| Slow)).unwrap().unwrap();
         // Read after the probe, whose replies leave by the link.
         let before = (arrived(&lab, "server"), arrived(&lab, "client"));
         let sockets = || (0..16).map(|_| UdpSocket::bind("0.0.0.0:0").unwrap()).collect();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use udpath_serve::{DropReason, Io, Outcome, Reply, Server, StreamService, TcpCounts, TcpLimits};
 
-use crate::support::{Echo, TIMEOUT, config, stop, target, wait_until};
+use crate::support::{Echo, TIMEOUT, config, start_with_tcp, stop, target, wait_until};
 use crate::tcp::connect;
 
 /// A message has two bytes: the length of its reply in KiB, and the byte that the reply repeats. One that begins with
@@ -44,7 +44,7 @@ fn patient() -> TcpLimits {
 fn block_server(limits: TcpLimits) -> Server {
     let mut config = config(Io::Shared, "127.0.0.1:0");
     (config.workers, config.tcp) = (Some(1), limits);
-    Server::start_with_tcp(&config, |_| Echo, |_| Blocks).unwrap()
+    start_with_tcp(&config, |_| Blocks).unwrap()
 }
 
 fn counts(server: &Server) -> TcpCounts {
@@ -175,7 +175,7 @@ fn a_connection_that_asks_nothing_is_closed() {
     let _turn = udpath_rig::together();
     let mut config = config(Io::Shared, "127.0.0.1:0");
     config.tcp = TcpLimits { idle_timeout: Duration::from_millis(100), ..patient() };
-    let server = Server::start_with_tcp(&config, |_| Echo, |_| Echo).unwrap();
+    let server = start_with_tcp(&config, |_| Echo).unwrap();
     let (mut silent, mut once) = (connect(&server, 0), connect(&server, 0));
     once.write_all(b"x").unwrap();
     once.read_exact(&mut [0]).unwrap();
@@ -201,7 +201,7 @@ fn a_message_that_does_not_end_is_cut_off() {
     }
     let mut config = config(Io::Shared, "127.0.0.1:0");
     config.tcp = TcpLimits { message_timeout: Duration::from_millis(200), ..patient() };
-    let server = Server::start_with_tcp(&config, |_| Echo, |_| Lines).unwrap();
+    let server = start_with_tcp(&config, |_| Lines).unwrap();
     let (mut slow, mut fast) = (connect(&server, 0), connect(&server, 0));
     wait_until("the slow one is closed", || {
         let _ = slow.write_all(b"x");

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use udpath_serve::{Config, Io, Outcome, Reply, Request, Server, Service};
+use udpath_serve::{Config, Io, Outcome, Reply, Request, Service};
 
 use crate::support::{
-    Case, Echo, Gate, GatedEcho, TIMEOUT, cases, client, config, link, receive, stop, target, wait_until,
+    Case, Echo, Gate, GatedEcho, TIMEOUT, cases, client, config, link, receive, start, stop, target,
+    wait_until,
 };
 
 /// A specific address, the wildcard of the other family, and both at once.
@@ -145,7 +146,7 @@ fn under_overload_every_datagram_is_accounted_for() {
     for io in Io::KERNEL {
         for (batch, bind) in [(1, "127.0.0.1:0"), (32, "[::1]:0"), (32, "0.0.0.0:0")] {
             let small = Config { batch, receive_buffer: Some(16 << 10), ..config(io, bind) };
-            let server = Server::start(&small, |_| Slow).unwrap();
+            let server = start(&small, |_| Slow).unwrap();
             let flows: Vec<UdpSocket> = (0..8).map(|_| client(target(&server, 0))).collect();
             for number in 0..SENT {
                 // Loopback delivers, or drops at the socket, before `send` returns.
@@ -205,7 +206,7 @@ fn percpu_warns_when_everything_arrives_on_one_cpu() {
     let two = [cpus.first().unwrap(), cpus.last().unwrap()];
     let mut config = config(Io::Percpu, "127.0.0.1:0");
     config.cpus = Some(two.into_iter().collect());
-    let server = Server::start(&config, |_| Echo).unwrap();
+    let server = start(&config, |_| Echo).unwrap();
     let to = target(&server, 0);
     for cpu in two {
         thread::spawn(move || {

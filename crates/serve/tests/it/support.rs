@@ -7,7 +7,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use udpath_lab::{Lab, LabBuilder, LinkSpec};
-use udpath_serve::{Config, Io, IoChoice, Outcome, Reply, Request, Server, Service, Status, WorkerId};
+use udpath_serve::{
+    Config, Error, Io, IoChoice, Outcome, Reply, Request, Server, Service, Status, StreamService, WorkerId,
+};
 
 /// How long to wait for anything that must happen.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
@@ -140,29 +142,51 @@ pub(crate) fn link(name: &str, queues: u32) -> Lab {
     LabBuilder::new(name).machine("client").machine("server").link("client", "server", &link).up().unwrap()
 }
 
+/// Makes the services of a test. All tests have this one type, so that the runtime is compiled once and not for each.
+type Factory = dyn Fn(WorkerId) -> Box<dyn Service> + Send + Sync;
+
+fn boxed<S: Service + 'static>(factory: impl Fn(WorkerId) -> S + Send + Sync + 'static) -> Box<Factory> {
+    Box::new(move |worker| Box::new(factory(worker)))
+}
+
+/// [`Server::start`].
+pub(crate) fn start<S: Service + 'static>(
+    config: &Config,
+    factory: impl Fn(WorkerId) -> S + Send + Sync + 'static,
+) -> Result<Server, Error> {
+    Server::start(config, boxed(factory))
+}
+
+/// [`Server::start_with_tcp`], whose datagrams are echoed.
+pub(crate) fn start_with_tcp<T: StreamService + 'static>(
+    config: &Config,
+    streams: impl Fn(WorkerId) -> T + Send + Sync + 'static,
+) -> Result<Server, Error> {
+    Server::start_with_tcp(config, boxed(|_| Echo), streams)
+}
+
 /// Starts a server in a lab's machine `server`.
-pub(crate) fn start_in<S, F>(lab: &Lab, config: &Config, factory: F) -> Server
-where
-    S: Service + 'static,
-    F: Fn(WorkerId) -> S + Send + Sync + 'static,
-{
+pub(crate) fn start_in<S: Service + 'static>(
+    lab: &Lab,
+    config: &Config,
+    factory: impl Fn(WorkerId) -> S + Send + Sync + 'static,
+) -> Server {
     let machine = lab.machine("server").unwrap();
-    bound(config, factory, |factory| {
-        machine.run(|| Server::start(config, move |worker| factory(worker))).unwrap()
-    })
+    bound(config, boxed(factory), |factory| machine.run(|| Server::start(config, factory)).unwrap())
 }
 
 /// Starts a server once its ports are free. A program that another test starts has copies of the last server's sockets
 /// until it is executed, and outside of a lab another test's client may have the port for a moment.
-fn bound<F>(
+fn bound(
     config: &Config,
-    factory: F,
-    start: impl Fn(Arc<F>) -> Result<Server, udpath_serve::Error>,
+    factory: Box<Factory>,
+    start: impl Fn(Box<Factory>) -> Result<Server, Error>,
 ) -> Server {
     let factory = Arc::new(factory);
     let mut tries = 0;
     loop {
-        match start(Arc::clone(&factory)) {
+        let shared = Arc::clone(&factory);
+        match start(Box::new(move |worker| shared(worker))) {
             Err(error) if tries < BINDS && error.to_string().contains("cannot bind") => {
                 tries += 1;
                 std::thread::sleep(Duration::from_millis(10));
@@ -221,19 +245,16 @@ impl Case<'_> {
         self.lab.is_some()
     }
 
-    pub(crate) fn start<S, F>(&self, factory: F) -> Server
-    where
-        S: Service + 'static,
-        F: Fn(WorkerId) -> S + Send + Sync + 'static,
-    {
+    pub(crate) fn start<S: Service + 'static>(
+        &self,
+        factory: impl Fn(WorkerId) -> S + Send + Sync + 'static,
+    ) -> Server {
         let server = match self.lab {
             Some(lab) => {
                 wait_until_detached(lab);
                 start_in(lab, &self.config, factory)
             }
-            None => bound(&self.config, factory, |factory| {
-                Server::start(&self.config, move |worker| factory(worker))
-            }),
+            None => bound(&self.config, boxed(factory), |factory| Server::start(&self.config, factory)),
         };
         assert_eq!(server.io() == Io::Xdp, self.takes_frames(), "{self}: {:?}", server.rejected());
         server

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use udpath_serve::{DropReason, Io, Outcome, Reply, Server, Status, StreamService};
 
-use crate::support::{Echo, TIMEOUT, client, config, payload, receive, target, wait_until};
+use crate::support::{Echo, TIMEOUT, client, config, payload, receive, start_with_tcp, target, wait_until};
 
 impl StreamService for Echo {
     fn serve(&mut self, input: &[u8], reply: &mut Reply<'_>) -> Outcome {
@@ -25,7 +25,7 @@ pub(crate) fn connect(server: &Server, index: usize) -> TcpStream {
 fn echo_server(io: Io, binds: &[&str]) -> Server {
     let mut config = config(io, binds[0]);
     config.binds = binds.iter().map(|bind| bind.parse().unwrap()).collect();
-    Server::start_with_tcp(&config, |_| Echo, |_| Echo).unwrap()
+    start_with_tcp(&config, |_| Echo).unwrap()
 }
 
 fn stop(server: Server) -> Status {
@@ -137,7 +137,7 @@ fn a_sink_takes_everything_and_answers_nothing() {
         }
     }
     let config = config(Io::Shared, "[::1]:0");
-    let server = Server::start_with_tcp(&config, |_| Echo, |_| Sink).unwrap();
+    let server = start_with_tcp(&config, |_| Sink).unwrap();
     let mut stream = connect(&server, 0);
     stream.write_all(&payload(5 << 20)).unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
@@ -157,7 +157,7 @@ fn a_panic_closes_its_connection_alone() {
     }
     let mut config = config(Io::Shared, "127.0.0.1:0");
     config.workers = Some(1);
-    let server = Server::start_with_tcp(&config, |_| Echo, |_| Fragile).unwrap();
+    let server = start_with_tcp(&config, |_| Fragile).unwrap();
     let (mut healthy, mut lost) = (connect(&server, 0), connect(&server, 0));
     lost.write_all(b"boom").unwrap();
     assert_eq!(lost.read(&mut [0]).unwrap_or(0), 0, "closed without a reply");

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use udpath_serve::{Io, Outcome, Reply, Request, Server, Service};
+use udpath_serve::{Io, Outcome, Reply, Request, Service};
 
-use crate::support::{Case, Echo, Gate, cases, config, link, one_and_all, receive, stop, wait_until};
+use crate::support::{Case, Echo, Gate, cases, config, link, one_and_all, receive, start, stop, wait_until};
 
 /// Answers with the time of arrival in nanoseconds since the Unix epoch, once the gate is open.
 struct Arrived(Gate);
@@ -63,7 +63,7 @@ fn a_request_arrives_when_the_kernel_receives_it() {
     // last: this one stays.
     let mut other = config(Io::Shared, "127.0.0.1:0");
     other.timestamps = true;
-    let other = Server::start(&other, |_| Echo).unwrap();
+    let other = start(&other, |_| Echo).unwrap();
     let mut first = all().next().unwrap();
     (first.config.workers, first.config.timestamps) = (Some(1), true);
     wait_until("the kernel stamps packets", || {
