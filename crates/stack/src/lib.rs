@@ -96,8 +96,10 @@ pub mod counters;
 pub mod epoch;
 pub mod frame;
 pub mod groups;
+#[cfg(not(loom))]
 pub mod handler;
 pub mod mesh;
+#[cfg(not(loom))]
 pub mod port;
 mod primitive;
 pub mod ring;
@@ -107,4 +109,5 @@ pub mod steering;
 pub mod tables;
 pub mod wake;
 pub mod wire;
+#[cfg(not(loom))]
 pub mod worker;
