@@ -3,7 +3,7 @@
 # of a fresh machine (fresh-root.sh).
 #
 #   all others        one binary after the other: a test may need the machine for itself
-#   boots, machine, kernels  emulated machines: each keeps one CPU busy, so they run at the same time
+#   boots, vm         emulated machines: each keeps one CPU busy, so they run at the same time
 #   beside            waits for other programs most of the time: beside them
 #   documentation     the same
 #
@@ -39,9 +39,8 @@ prefix=(nice -n 5)
 lane boots --test boots
 prefix=(nice -n 10)
 lane doc --doc
-# Together they take as long as the boots, so that no CPU is idle at the end; more at once would only take longer each.
-lane machine --test vm -- --skip kernels::
-tests kernels --test vm -- kernels:: --test-threads=1 || status=$?
+# Each takes a CPU, so that more of them at once only take longer.
+tests vm --test vm -- --test-threads="$(nproc)" || status=$?
 for name in "${!lanes[@]}"; do
     wait "${lanes[$name]}" || status=$?
     cat "$output/$name"

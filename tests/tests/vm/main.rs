@@ -1,8 +1,8 @@
 //! The program on emulated machines: one with 20 CPUs in two nodes and 16 queues with RSS, and one with each supported
 //! kernel. Each is booted once; the tests examine the recorded results. Needs root.
 //!
-//! A machine runs on one thread of the emulator. scripts/test.sh runs the machines of `kernels` one after the other,
-//! beside the one that all other tests share.
+//! A machine runs on one thread of the emulator, so two at a time take as long as one. Tests start in the order of
+//! their names: first both of `kernels`, each with a machine of its own; the others share one.
 
 #![allow(clippy::disallowed_methods, reason = "tests open their own files")]
 
