@@ -67,9 +67,15 @@ pub(super) fn tap(scene: &mut Scene) {
 }
 
 pub(super) fn track(scene: &mut Scene) {
-    let rules = "add table inet t; add chain inet t c { type filter hook prerouting priority 0; }; \
-                 add rule inet t c ct state new,established accept";
-    scene.run("nft", &[rules]);
+    // As a firewall for both directions has it: with one rule the share is sometimes below the rule's bound.
+    let chain = |hook: &str| {
+        format!(
+            "add chain inet t {hook} {{ type filter hook {hook} priority 0; }}; \
+             add rule inet t {hook} ct state invalid drop; add rule inet t {hook} ct state new,established accept"
+        )
+    };
+    let rules = format!("add table inet t; {}; {}; {}", chain("prerouting"), chain("input"), chain("output"));
+    scene.run("nft", &[&rules]);
 }
 
 pub(super) fn drop_some(scene: &mut Scene) {
