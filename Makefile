@@ -122,7 +122,7 @@ lint:
 
 docs: rustdoc book
 
-# rustdoc reads what a check of each crate has written. Under clippy's compiler and arguments those of `lint` are found again.
+# rustdoc needs every crate checked. With clippy's compiler and arguments, cargo uses the checks that `lint` has made.
 rustdoc:
 	bash scripts/check-docs.sh
 	RUSTC_WORKSPACE_WRAPPER="$$(rustc --print sysroot)/bin/clippy-driver" CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__ \

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Checks twelve rules that no compiler checks: files do not need each other in circles; comments have at most 120
-# columns, but for diagrams and tables; unsafe code only in modules named sys; no file over 400
-# lines; replaced names do not return; tests compare documents with their schemas; only the sink writes to stdout and
-# stderr; no shell runs text of others; programs are started, and files opened by system calls, in a few known places; the
-# hosted CI runs .ci/run, and nothing else, on each supported Debian; and a test that only `make soak` runs says why.
+# Checks twelve rules that no compiler checks: no circular dependencies between files; comments of at most 120 columns, but
+# for diagrams and tables; unsafe code only in modules named sys; no file over 400 lines; replaced names do not return; tests
+# compare documents with their schemas; only the sink writes to stdout and stderr; no shell runs text of others; programs are
+# started, and files opened by system calls, in a few known places; the hosted CI runs .ci/run, and nothing else, on each
+# supported Debian; and a test that only `make soak` runs says why.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 status=0

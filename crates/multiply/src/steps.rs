@@ -227,7 +227,7 @@ impl Supervisor {
             _ => None,
         };
         self.cut_off(at, now)?;
-        // The first reason: that one that was killed takes long to end says nothing about it.
+        // The first reason stays: that a killed instance takes long to end does not say why it was killed.
         self.after.entry(number).or_insert((served, why));
         Ok(())
     }

@@ -28,8 +28,8 @@ pub trait Service: Send {
     fn serve(&mut self, request: Request<'_>, reply: &mut Reply<'_>) -> Outcome;
 }
 
-/// A service that is chosen when the program runs. The runtime is compiled once for all of them, for the price of an
-/// indirect call per datagram.
+/// A service that is chosen at run time. One copy of the runtime serves them all, at the cost of an indirect call per
+/// datagram.
 impl Service for Box<dyn Service> {
     fn serve(&mut self, request: Request<'_>, reply: &mut Reply<'_>) -> Outcome {
         (**self).serve(request, reply)

@@ -214,8 +214,8 @@ impl Running {
         self.said(text, |said| said.contains(text).then(|| said.to_owned()))
     }
 
-    /// Waits until stderr has a whole line that contains `text`, and returns the first. What is read of a line that has
-    /// not ended may end in the middle of a word.
+    /// Waits until stderr has a complete line that contains `text`, and returns the first one. A line that is still being
+    /// written may stop in the middle of a word.
     ///
     /// # Panics
     /// It exits, or the deadline passes, before that.
@@ -226,10 +226,10 @@ impl Running {
         })
     }
 
-    /// Waits until `found` finds in stderr what it looks for: `text`, as the failure says.
+    /// Waits until `found` returns something for the contents of stderr. `text` is what a failure names.
     fn said<T>(&mut self, text: &str, found: impl Fn(&str) -> Option<T>) -> T {
         loop {
-            // The order matters: what was written just before the exit is looked at as well.
+            // The order matters: output written just before the exit must be seen too.
             let ended = self.has_ended() && self.err.reader.is_finished();
             let said = self.err.so_far();
             if let Some(found) = found(&said) {

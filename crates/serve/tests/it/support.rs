@@ -142,7 +142,7 @@ pub(crate) fn link(name: &str, queues: u32) -> Lab {
     LabBuilder::new(name).machine("client").machine("server").link("client", "server", &link).up().unwrap()
 }
 
-/// Makes the services of a test. All tests have this one type, so that the runtime is compiled once and not for each.
+/// Makes the services of a test. A single type for all tests, so that the runtime is compiled once, not once per test.
 type Factory = dyn Fn(WorkerId) -> Box<dyn Service> + Send + Sync;
 
 fn boxed<S: Service + 'static>(factory: impl Fn(WorkerId) -> S + Send + Sync + 'static) -> Box<Factory> {

@@ -67,7 +67,7 @@ pub(super) fn tap(scene: &mut Scene) {
 }
 
 pub(super) fn track(scene: &mut Scene) {
-    // As a firewall for both directions has it: with one rule the share is sometimes below the rule's bound.
+    // Rules for both directions, as firewalls have them: with a single rule the share is sometimes below the finding's bound.
     let chain = |hook: &str| {
         format!(
             "add chain inet t {hook} {{ type filter hook {hook} priority 0; }}; \
