@@ -63,7 +63,7 @@ fn both(pair: [&'static Cause; 2]) -> Option<String> {
 /// program beside it brings below the 5 % that a finding needs.
 fn ban(scene: &Scene) {
     for host in 1..=16 {
-        scene.run("nft", &[&format!("insert rule inet t c ip saddr 198.51.100.{host} drop")]);
+        scene.run("nft", &[&format!("insert rule inet t input ip saddr 198.51.100.{host} drop")]);
     }
 }
 
