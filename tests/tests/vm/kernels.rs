@@ -7,8 +7,9 @@
 //!       (shared: also profiled)       ◂───── IO-sent
 //!  load --engine E ────────────────────────▸ serve echo and ntp on this end
 //! ```
-//! `make test` boots each kernel once, with few CPUs; `make soak` also with 48 CPUs in 6 nodes, and climbs the ladder
-//! there. docs/kernels.md has the results: a cell that says "tested" is a line here.
+//! `make test` boots the oldest kernel, with few CPUs; the newest runs the machine of 20 CPUs there. `make soak` boots both,
+//! also with 48 CPUs in 6 nodes, and climbs the ladder there. docs/kernels.md has the results: a cell that says "tested"
+//! is a line here.
 
 mod checks;
 
@@ -245,6 +246,7 @@ fn everything_on_debians_own_kernel() {
 }
 
 #[test]
+#[ignore = "in make soak: seven minutes, for a kernel that runs the machine of 20 CPUs in make test"]
 fn everything_on_debians_newest_kernel() {
     udpath_lab::needs_root!();
     every_verb_io_and_engine(&DEBIANS_NEWEST);

@@ -116,10 +116,17 @@ serve() {
     step "$service-up" cat /tmp/said
     if kill -0 $server 2> /dev/null; then
         host_has "$service-sent"
+        step "$service-network" network
         [ "$service" != shared ] || step profile profile
         kill -TERM $server
     fi
     step "$service-served" served
+}
+# Where the host's datagrams went, if they were not answered.
+network() {
+    cat /proc/net/snmp /proc/net/softnet_stat /proc/net/dev
+    ip neigh
+    ss -Huanm
 }
 # The host's load then goes to the sockets by the last of these.
 selected() {
