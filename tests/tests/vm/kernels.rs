@@ -7,9 +7,9 @@
 //!       (shared: also profiled)       ◂───── IO-sent
 //!  load --engine E ────────────────────────▸ serve echo and ntp on this end
 //! ```
-//! `make test` boots the oldest kernel, with few CPUs; the newest runs the machine of 20 CPUs there. `make soak` boots both,
-//! also with 48 CPUs in 6 nodes, and climbs the ladder there. docs/kernels.md has the results: a cell that says "tested"
-//! is a line here.
+//! `make test` boots the oldest kernel, with few CPUs; the newest runs the machine of 20 CPUs there. `make soak` boots
+//! both, also with 48 CPUs in 6 nodes, and climbs the ladder there. docs/kernels.md has the results: a cell that says
+//! "tested" is a line here.
 
 mod checks;
 
