@@ -75,10 +75,10 @@ pub(super) fn multiplied(recorded: &Recorded) {
 /// Requests were answered, and no answer was wrong. A machine that waits for its host may lose some packets, on any Io.
 #[track_caller]
 fn answered(name: &str, load: &Value) {
-    assert!(right(load), "{name}: {}", load["counts"]);
+    assert!(is_answered(load), "{name}: {}", load["counts"]);
 }
 
-fn right(load: &Value) -> bool {
+fn is_answered(load: &Value) -> bool {
     let [sent, ok, lost, corrupt, wrong] =
         ["sent", "ok", "lost", "corrupt", "wrong_flow"].map(|key| load["counts"][key].as_u64().unwrap());
     ok > 0 && ok + lost <= sent && lost <= sent / 2 && corrupt + wrong == 0
@@ -86,12 +86,11 @@ fn right(load: &Value) -> bool {
 
 pub(super) fn services(passed: &Passed, kernel: &DebianKernel) {
     let Passed { recorded, loads, .. } = passed;
+    let counts: String = loads.iter().map(|(name, load)| format!("{name}: {}\n", load["counts"])).collect();
     for (name, load) in loads {
-        let counts: String =
-            loads.iter().map(|(name, load)| format!("{name}: {}\n", load["counts"])).collect();
         let service = name.split(' ').next().unwrap();
         let network = recorded.steps.get(&format!("{service}-network")).map_or("", |step| step.out.as_str());
-        assert!(right(load), "{name} is wrong; all loads:\n{counts}{network}");
+        assert!(is_answered(load), "{name}: requests were not answered; all loads:\n{counts}{network}");
     }
     let served = |name: &str| {
         let said = json(recorded, &format!("{name}-served"));
